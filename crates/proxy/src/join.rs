@@ -1,9 +1,7 @@
 //! One reply from the replies to the fragments of a split request.
 
-use crate::Session;
 use crate::info_report::InfoQuery;
-use keyway_base::{Fault, Key, Time};
-use keyway_command::Counted;
+use keyway_base::Fault;
 use keyway_command::Join as Rule;
 use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
 use std::collections::BTreeMap;
@@ -47,18 +45,6 @@ pub enum NoAnswer<'a> {
 /// A split request that waits for its fragments.
 #[derive(Debug)]
 pub struct Join {
-    /// Who asked.
-    pub session: Key<Session>,
-    /// No reply is wanted.
-    pub is_unheard: bool,
-    /// Place of the reply in the session's order.
-    pub sequence: u32,
-    /// When the request was parsed.
-    pub started: Time,
-    /// The class and the command that metrics count it under.
-    pub counted: Counted,
-    /// Position of the pool.
-    pub pool: u16,
     /// Name of the command, for error texts.
     pub command: &'static str,
     /// Whether each server was sent the whole request, and not its keys only.
@@ -86,12 +72,6 @@ pub struct Join {
 impl Default for Join {
     fn default() -> Self {
         Self {
-            session: Key::NONE,
-            is_unheard: false,
-            sequence: 0,
-            started: Time(0),
-            counted: Counted::OWN,
-            pool: 0,
             command: "",
             is_whole: false,
             is_waiting: false,
@@ -151,7 +131,6 @@ impl Join {
         self.rule = rule;
         self.is_whole = false;
         self.is_waiting = false;
-        self.is_unheard = false;
         self.waiting = 0;
         self.sum = 0;
         self.owners.clear();

@@ -161,8 +161,8 @@ impl<I: Io> Worker<I> {
         self.tend_ending();
         self.settle_private();
         self.handle_timeouts();
-        if self.core.has_multi_steps_due() {
-            self.core.continue_multi_steps();
+        if self.core.has_operations_due() {
+            self.core.continue_operations();
         }
         if self.core.plane.routes.has_work() {
             self.core.continue_routes();
@@ -241,7 +241,7 @@ impl<I: Io> Worker<I> {
             || !plane.upstream.dirty_links.is_empty()
             || !plane.upstream.connects.is_empty()
             || !plane.upstream.discards.is_empty()
-            || self.core.has_multi_steps_due()
+            || self.core.has_operations_due()
             || self.core.has_heard_of_clusters()
             || self.core.has_freed()
             || self.lingering.has_work()

@@ -23,9 +23,7 @@
 //! hands the replies in, until there is an [`ItemCopy::end`].
 
 use super::{MemcachedJoin, wire_of};
-use crate::Session;
-use keyway_base::{Fault, Key, Sent, Time};
-use keyway_command::Counted;
+use keyway_base::{Fault, Sent};
 use keyway_memcache::{
     Dialect, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, RequestFlags, Untranslatable,
     Verb, Wire, compose_request, parse_reply,
@@ -439,16 +437,6 @@ impl ItemCopy {
 /// A request of a client that waits for item copies.
 #[derive(Debug)]
 pub struct WarmUpRead {
-    /// Whose it is.
-    pub session: Key<Session>,
-    /// The place of its reply.
-    pub sequence: u32,
-    /// When it was parsed.
-    pub started: Time,
-    /// The class and the command that metrics count it under.
-    pub counted: Counted,
-    /// The position of its pool, the new one.
-    pub pool: u16,
     /// Its bytes, to be sent when the item copies are over.
     pub request: Vec<u8>,
     /// What they are in.

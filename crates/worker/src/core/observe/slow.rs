@@ -19,8 +19,8 @@ impl Plane {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 
-    /// The place of the reply that is waited for, in the replies of its session. Of one that
-    /// has no client, which brings it to another pool, none.
+    /// The session and the reply index of what is waited for; `None` for a session that has no client,
+    /// and brings the reply to another pool.
     #[cold]
     pub(in crate::core) fn place_of(
         &self,
@@ -34,16 +34,9 @@ impl Plane {
     pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
-            Owner::Join { join, .. } => {
-                let join = self.pending.joins.get(join).filter(|join| !join.is_unheard)?;
-                Some((join.session, join.sequence))
-            }
-            Owner::MultiStep(multi_step) => self.pending.multi_step.place_of(multi_step),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.place_of_memcached_join(memcached_join)
-            }
+            Owner::Operation { operation, .. } => self.pending.reply_index(operation),
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
-            Owner::WarmUpRead { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
+            Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
 
@@ -51,20 +44,13 @@ impl Plane {
     pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
-            Owner::Join { join, .. } => Some(self.pending.joins.get(join)?.session),
-            Owner::MultiStep(multi_step) => self.pending.multi_step.session_of(multi_step),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.session_of_memcached_join(memcached_join)
-            }
-            Owner::WarmUpRead { warm_up_read, .. } => {
-                self.memcached.session_of_warm_up_read(warm_up_read)
-            }
+            Owner::Operation { operation, .. } => self.pending.session_of(operation),
             Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
             Owner::Internal(_) | Owner::None => None,
         }
     }
 
-    /// Adds a slow request to its pool's log; `place` is that of its reply.
+    /// Adds a slow request to its pool's log; `place` is its session and reply index.
     #[cold]
     pub(in crate::core) fn log_slow(
         &mut self,

@@ -153,7 +153,7 @@ impl SlowLines {
     }
 }
 
-/// A session, and the place of a reply in its order.
+/// A session, and the index of a reply in its order.
 pub(in crate::core) type Place = (Key<Session>, u32);
 
 /// Lines on slow requests in one second of one worker. More would let a slow server fill the

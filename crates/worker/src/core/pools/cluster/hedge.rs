@@ -288,8 +288,8 @@ impl Plane {
                 }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
-            Owner::Join { join, fragment } => {
-                self.deliver_fragment(sessions, (join, fragment), kind, reply);
+            Owner::Operation { operation, part } => {
+                self.on_operation_reply(sessions, (operation, part), kind, reply);
             }
             _ => {}
         }

@@ -20,7 +20,8 @@ use crate::core::upstream::leases::asked_to_end;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
-use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
+use keyway_proxy::memcached::MemcachedJoin;
+use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
@@ -228,8 +229,8 @@ impl Core {
             // It has waited for a primary: its time counts from now on.
             links[index].link.begin_last_anew(plane.clock.now);
         }
-        if let Owner::MultiStep(multi_step) = one.exchange.owner {
-            plane.pending.multi_step.note_moved(multi_step, place, index);
+        if let Owner::Operation { operation, .. } = one.exchange.owner {
+            plane.pending.note_moved(operation, place, index);
         }
     }
 
@@ -565,7 +566,7 @@ impl Plane {
         });
         let heir = heir.filter(is_serving);
         let any = || (0..state.map.place_count() as u16).find(is_serving);
-        let is_part = matches!(one.exchange.owner, Owner::Join { .. });
+        let is_part = self.pending.is_part_of::<Join>(one.exchange.owner);
         heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
     }
 
@@ -594,7 +595,7 @@ impl Plane {
         connection: &mut Connection,
         one: &Redirected,
     ) {
-        if matches!(one.exchange.owner, Owner::MemcachedJoin { .. }) {
+        if self.pending.is_part_of::<MemcachedJoin>(one.exchange.owner) {
             return self.give_item_script(connection);
         }
         let (mut scripts, mut calls_functions) = (Vec::new(), false);

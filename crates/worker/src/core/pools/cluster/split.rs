@@ -10,7 +10,7 @@ use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;
-use keyway_proxy::Owner;
+use keyway_proxy::{Join, Owner};
 use keyway_resp::reply;
 use keyway_topology::SLOT_COUNT;
 
@@ -117,19 +117,19 @@ impl Plane {
                 return Step::Full(late);
             }
         }
-        let mut join = self.begin_join(*key, session, busy, request, split.join);
+        let (to, mut join) = self.begin_join(*key, session, busy, request, split.join);
         for fragment in &scratch.fragments {
             join.add_fragment(fragment.server, fragment.keys);
         }
         scratch.of_key.iter().for_each(|&fragment| join.add_owner(fragment));
-        let join = self.pending.joins.insert(join);
+        let operation = self.pending.begin(to, join);
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
             let connection = &mut links[index];
             if let Some(fault) = self.refused(connection) {
-                let waiting = self.pending.joins.get_mut(join);
+                let waiting = self.pending.get_mut::<Join>(operation);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
-                    self.finish_join_now(join, session, busy);
+                    self.finish_join_now(operation, session, busy);
                 }
                 continue;
             }
@@ -150,7 +150,7 @@ impl Plane {
                 at = scratch.next[at as usize];
             }
             let len = out.len() - start;
-            let owner = Owner::Join { join, fragment: number as u16 };
+            let owner = Owner::Operation { operation, part: number as u32 };
             connection.link.enqueue(owner, request.command.counted(), len, self.clock.now);
             if scratch.reads {
                 self.note_read(connection);

@@ -157,9 +157,9 @@ fn a_part_that_is_sent_elsewhere_ends_also_when_its_client_has_gone() {
     send(&mut core, 2);
     core.remove_session(client, None);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 1);
+    assert_eq!(core.plane.pending.operations(), 1);
     hear(&mut core, 2, "-MOVED 15495 h:1\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 0);
+    assert_eq!(core.plane.pending.operations(), 0);
 }
 
 #[test]
@@ -598,7 +598,7 @@ fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
     learn(&mut core, &[(0, 16383, 1)]);
     send(&mut core, 1);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 0);
+    assert_eq!(core.plane.pending.operations(), 0);
 }
 
 /// Nobody has the slots of the second server.

@@ -19,13 +19,13 @@ use keyway_proxy::WaitFor;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
-use keyway_base::{Fault, Key, Slab};
+use keyway_base::{Fault, Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, Request, Verb, Wire, compose_request, write_reply,
 };
-use keyway_proxy::memcached::{MemcachedJoin, MemcachedJoinPool, WarmUpRead};
-use keyway_proxy::{Busy, Session};
+use keyway_proxy::memcached::MemcachedJoinPool;
+use keyway_proxy::{Busy, ReplyTo, Session};
 
 /// Longest item of a client that has not said its password yet, in bytes.
 const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
@@ -33,24 +33,18 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 /// What a worker needs for clients of memcached.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    memcached_joins: Slab<Box<MemcachedJoin>>,
-    warm_up_reads: Slab<WarmUpRead>,
     copying: warm::Copying,
-    free: MemcachedJoinPool,
+    joins_free: MemcachedJoinPool,
     scratch: pool::Scratch,
     ahead: ahead::Ahead,
     returns: returns::Returns,
 }
 
 impl State {
-    /// Number of requests whose reply is put together from more than one server's bytes.
-    pub(in crate::core) fn memcached_joins(&self) -> usize {
-        self.memcached_joins.len()
-    }
-
-    /// Number of requests that wait for items from another pool, and of these items.
-    pub(in crate::core) fn warm_up_reads(&self) -> usize {
-        self.warm_up_reads.len() + self.copying.len()
+    /// Number of items on their way from one pool to another, and of requests that wait to bring
+    /// more.
+    pub(in crate::core) fn item_copies(&self) -> usize {
+        self.copying.len()
     }
 }
 
@@ -67,12 +61,29 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The place of its reply.
+    /// Reserves the index of its reply.
     #[inline]
     fn reserve(&mut self) -> u32 {
         match self.warm {
-            Some(warm::Warm::Resumed { sequence, .. }) => sequence,
+            Some(warm::Warm::Resumed { to_client: ReplyTo { reply: Some(reply), .. }, .. }) => {
+                reply
+            }
             _ => self.busy.order.reserve(),
+        }
+    }
+
+    /// Whose reply it gets; of a request that was not taken before, parsed at `now`.
+    #[inline]
+    fn reply_to(&mut self, now: Time) -> ReplyTo {
+        match self.warm {
+            Some(warm::Warm::Resumed { to_client, .. }) => to_client,
+            _ => ReplyTo {
+                session: self.key,
+                reply: Some(self.busy.order.reserve()),
+                started: now,
+                counted: self.counted(),
+                pool: self.session.pool,
+            },
         }
     }
 

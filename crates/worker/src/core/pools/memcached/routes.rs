@@ -8,6 +8,7 @@ use crate::core::pools::routed::{
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
+use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::memcached::nature_of;
 use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequest, Speech};
 use keyway_topology::RoutedPool;
@@ -142,7 +143,7 @@ impl Plane {
             self.deny_memcached(call, "too many keys: ask for fewer at a time");
             return Step::Started;
         }
-        let place = call.reserve();
+        let to = ReplyTo { pool: over, ..call.reply_to(self.clock.now) };
         if parts.len() > 1 {
             call.session.fence();
         }
@@ -151,15 +152,10 @@ impl Plane {
         if let Some(sub_request) = &mut call.session.sub_request {
             sub_request.has_routed_request = true;
         }
-        self.routes.add(RoutedRequest {
-            session: call.key,
+        let routed_request = RoutedRequest {
             client: owner,
             level,
-            place: Some(place),
             lane: call.session.lane,
-            pool: over,
-            counted_as: call.counted(),
-            started: self.clock.now,
             speech: Speech::Memcached {
                 wire: super::wire_of(call.head()),
                 item_len_max: client.item_len_max,
@@ -172,7 +168,8 @@ impl Plane {
             sub_requests: 0,
             counted: 0,
             is_told: false,
-        });
+        };
+        self.add_routed_request(to, routed_request);
         Step::Started
     }
 

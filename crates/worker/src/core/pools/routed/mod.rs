@@ -2,7 +2,7 @@
 //!
 //! What needs no reply to be decided (a prefix, a token, whether there is to be a copy)
 //! only chooses the pool, and the request goes on there as any other ([`Destination`]).
-//! What does is a [`RoutedRequest`]: its client's place is reserved, and at the end of the turn it
+//! What does is a [`RoutedRequest`]: its reply index is reserved, and at the end of the turn it
 //! begins to ask. Whoever is asked is asked by a *sub-request*, a session without a client,
 //! whose pool is the one that is asked: so splitting, joining, translating and the texts
 //! of errors are what a client of that pool would get, and that pool may itself lead on.
@@ -27,7 +27,6 @@ mod routed_request;
 mod split;
 mod sub_requests;
 
-use keyway_proxy::WaitFor;
 pub(in crate::core) use redis::{PARTS_MAX, route_policy_of};
 pub(in crate::core) use retired::reports_to;
 pub(in crate::core) use split::Wants;
@@ -35,11 +34,11 @@ pub(in crate::core) use split::Wants;
 use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_memcache::Wire;
 use keyway_proxy::route_policy::{Part, RouteTotals, RoutedRequest, Speech, SubRequestFor};
-use keyway_proxy::{Busy, Session};
+use keyway_proxy::{Busy, ReplyTo, Session, WaitFor};
 use keyway_resp::Protocol;
 use keyway_topology::RoutedPool;
 use std::collections::VecDeque;
@@ -59,7 +58,6 @@ const SHADOWS_HELD_MAX: usize = 16 << 20;
 /// What a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
-    routed_requests: Slab<Box<RoutedRequest>>,
     /// Bytes that routed requests hold.
     held: usize,
     /// What is to be asked, once it may be.
@@ -192,28 +190,6 @@ impl State {
         self.sub_requests
     }
 
-    /// Routed requests and sub-requests that are not over.
-    pub(in crate::core) fn routed_requests(&self) -> usize {
-        self.routed_requests.len() + self.sub_requests
-    }
-
-    /// Whether another request may be held.
-    pub(in crate::core::pools::routed) fn has_room(&self) -> bool {
-        self.held < HELD_MAX && self.routed_requests.len() < ROUTED_REQUESTS_MAX
-    }
-
-    fn has_drained(&self) -> bool {
-        self.held <= HELD_MAX / 2 && self.routed_requests.len() <= ROUTED_REQUESTS_MAX / 2
-    }
-
-    /// Adds a routed request, to begin at the end of the turn.
-    pub(in crate::core) fn add(&mut self, mut routed_request: RoutedRequest) {
-        let level = routed_request.level;
-        self.count_held(&mut routed_request);
-        let key = self.routed_requests.insert(Box::new(routed_request));
-        self.queues.add_due(level, key);
-    }
-
     /// Counts what a routed request holds now.
     fn count_held(&mut self, routed_request: &mut RoutedRequest) {
         let held = routed_request.held();
@@ -230,6 +206,29 @@ fn routes_of(plan: &Plan, pool: u16) -> Option<&RoutePlan> {
 }
 
 impl Plane {
+    /// Adds a routed request, to begin at the end of the turn.
+    pub(in crate::core) fn add_routed_request(
+        &mut self,
+        to: ReplyTo,
+        mut routed_request: RoutedRequest,
+    ) {
+        let level = routed_request.level;
+        self.routes.count_held(&mut routed_request);
+        let key = self.pending.begin(to, Box::new(routed_request));
+        self.routes.queues.add_due(level, key);
+    }
+
+    /// Whether another routed request may be held.
+    fn has_room_for_routed(&self) -> bool {
+        self.routes.held < HELD_MAX && self.pending.count::<RoutedRequest>() < ROUTED_REQUESTS_MAX
+    }
+
+    /// Whether clients may go on that have waited for such room.
+    fn has_drained(&self) -> bool {
+        let count = self.pending.count::<RoutedRequest>();
+        self.routes.held <= HELD_MAX / 2 && count <= ROUTED_REQUESTS_MAX / 2
+    }
+
     /// Follows a request with these keys, one at least, from a pool on. Tokens are taken
     /// on the way: what is not started then, or is not sent on, gives them back
     /// ([`Plane::turn_back`]); what is started goes through [`Plane::note_passed`].
@@ -358,7 +357,7 @@ impl Plane {
             session.reads_many = false;
         }
         // A sub-request is part of a routed request that has its room.
-        if session.sub_request.is_none() && !self.routes.has_room() {
+        if session.sub_request.is_none() && !self.has_room_for_routed() {
             return Some(Step::Crowded);
         }
         session.reads_many |= is_read && is_many;
@@ -468,11 +467,5 @@ impl Plane {
             keys.push(index as u32);
         }
         (parts, owners)
-    }
-
-    fn note_fault_of(session: &mut Session, fault: Option<Fault>) {
-        if let Some(fault) = fault {
-            session.note_fault(fault);
-        }
     }
 }

@@ -1,10 +1,9 @@
 //! The end of a retired pool waits for requests that may still come to it through another pool.
 
-use super::State;
 use super::sub_requests::UnsentSubRequest;
 use crate::core::Plane;
 use keyway_proxy::Session;
-use keyway_proxy::route_policy::SubRequestFor;
+use keyway_proxy::route_policy::{RoutedRequest, SubRequestFor};
 
 impl Plane {
     /// Returns whether requests may still come to a retired pool through another: one leads to it
@@ -17,7 +16,15 @@ impl Plane {
             routes.is_some_and(|routes| routes.pool.children().contains(&pool))
         };
         let mut others = 0..self.plan.pools.len() as u16;
-        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.routes.names(pool)
+        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.names(pool)
+    }
+
+    /// Returns whether a request that is on its way, or is to be asked, names a pool. Routed requests
+    /// name the pool that leads them, which has not ended before they have.
+    fn names(&self, pool: u16) -> bool {
+        self.pending.all::<RoutedRequest>().any(|(to, _)| to.pool == pool)
+            || self.routes.copies.iter().any(|copy| copy.names(pool))
+            || self.routes.queues.unsent().any(|purpose| purpose.names(pool))
     }
 }
 
@@ -38,15 +45,5 @@ fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
 impl UnsentSubRequest {
     fn names(&self, pool: u16) -> bool {
         self.pool == pool || is_for(self.sub_request, pool)
-    }
-}
-
-impl State {
-    /// Returns whether a request that is on its way, or is to be asked, names a pool. Routed requests name the pool
-    /// that leads them, which has not ended before they have.
-    fn names(&self, pool: u16) -> bool {
-        self.routed_requests.iter().any(|(_, routed_request)| routed_request.pool == pool)
-            || self.copies.iter().any(|copy| copy.names(pool))
-            || self.queues.unsent().any(|purpose| purpose.names(pool))
     }
 }

@@ -18,7 +18,7 @@ use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
-use keyway_proxy::{Busy, Identity, Session};
+use keyway_proxy::{Busy, Identity, Operation, Session};
 use keyway_topology::DEPTH_MAX;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,7 +45,7 @@ pub(super) struct UnsentSubRequest {
 pub(super) enum Question {
     /// A part of a routed request, of a station: it has the words.
     OfRoutedRequest {
-        routed_request: Key<Box<RoutedRequest>>,
+        routed_request: Key<Operation>,
         part: u16,
         station: u8,
     },
@@ -61,7 +61,7 @@ struct Level {
     /// Bytes that stalled sub-requests keep.
     stalled: usize,
     /// Routed requests that are to begin.
-    due: VecDeque<Key<Box<RoutedRequest>>>,
+    due: VecDeque<Key<Operation>>,
     /// What routed requests that have begun are to ask.
     later: VecDeque<Queued>,
 }
@@ -105,7 +105,7 @@ impl Queues {
         !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
     }
 
-    pub(super) fn add_due(&mut self, level: u8, routed_request: Key<Box<RoutedRequest>>) {
+    pub(super) fn add_due(&mut self, level: u8, routed_request: Key<Operation>) {
         self.queued += 1;
         self.level(level).due.push_back(routed_request);
     }
@@ -227,7 +227,7 @@ impl Core {
                 self.finish_sub_request(key);
             }
         }
-        if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
+        if !self.plane.routes.waiting.is_empty() && self.plane.has_drained() {
             for (key, _) in std::mem::take(&mut self.plane.routes.waiting) {
                 if let Some(session) = self.sessions.get_mut(key) {
                     self.plane.wake(key, session);
@@ -294,14 +294,14 @@ impl Core {
 
     /// Asks behind what its client has asked the same pool before.
     fn put_in_order(&mut self, (since, question): Queued) {
-        let state = &mut self.plane.routes;
+        let Plane { routes: state, pending, .. } = &mut self.plane;
         if state.queues.stalls.is_empty() {
             return self.put((since, question));
         }
         let path = match &question {
             Question::Own(purpose) => Some((purpose.whose.client.to_bits(), purpose.pool)),
             Question::OfRoutedRequest { routed_request, part, station } => {
-                state.routed_requests.get(*routed_request).map(|routed_request| {
+                pending.get::<RoutedRequest>(*routed_request).map(|routed_request| {
                     let route_policy = &routed_request.parts[usize::from(*part)].route_policy;
                     (routed_request.client.to_bits(), route_policy.child(*station))
                 })

@@ -26,11 +26,17 @@ use pubsub::PubSub;
 pub(crate) struct State {
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: tracking::State,
+    /// Scripts that EVAL has shown to the cache already.
+    shown: scripts::Shown,
 }
 
 impl State {
     /// The state of a worker without clients.
     pub(in crate::core) fn new(plan: &Plan) -> State {
-        State { pubsub: PubSub::new(plan), tracking: tracking::State::default() }
+        State {
+            pubsub: PubSub::new(plan),
+            tracking: tracking::State::default(),
+            shown: scripts::Shown::default(),
+        }
     }
 }
