@@ -14,6 +14,7 @@
 //! connecting; they are held until the handshake is over.
 
 mod big;
+mod database;
 mod exchange;
 mod framing;
 mod greeting;
@@ -39,10 +40,11 @@ pub use trace::Slow;
 pub use translate::Translation;
 
 use crate::{Output, Session};
+use database::Database;
 use keyway_base::{BackendFault, Key, Limits, ReplyBound, Time};
 use keyway_command::Counted;
 use keyway_memcache::{Dialect, Expect};
-use keyway_resp::{Framer, FramingFault, Kind, Protocol, reply};
+use keyway_resp::{Framer, FramingFault, Kind, Protocol};
 use std::collections::VecDeque;
 use std::time::Duration;
 use trace::Trace;
@@ -195,17 +197,6 @@ pub struct Link {
     pub stays_when_late: bool,
     /// When the server must have answered a blocking command with a timeout.
     pub blocks_until: Option<Time>,
-}
-
-/// Which database a request runs on that is sent as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Database {
-    /// The one the handshake selects.
-    Own,
-    /// Another, by its number.
-    Selected(u32),
-    /// A `SELECT` was refused: it may be any.
-    Unknown,
 }
 
 /// What a server at its `maxclients` says to the one client more.
@@ -393,49 +384,6 @@ impl Link {
     #[inline]
     pub fn request_buf(&mut self) -> &mut Vec<u8> {
         self.output.buf()
-    }
-
-    /// Makes the requests enqueued from now on run on `database`.
-    #[inline]
-    pub fn select(&mut self, database: u32, options: &LinkOptions, now: Time) {
-        let is_current = match self.database {
-            Database::Own => database == options.database,
-            Database::Selected(current) => database == current,
-            Database::Unknown => false,
-        };
-        if !is_current {
-            self.send_select(database, now);
-        }
-    }
-
-    fn send_select(&mut self, database: u32, now: Time) {
-        self.database = Database::Selected(database);
-        let out = self.output.buf();
-        let start = out.len();
-        reply::array(out, 2);
-        reply::bulk(out, b"SELECT");
-        reply::bulk(out, database.to_string().as_bytes());
-        let len = out.len() - start;
-        self.enqueue(Owner::Internal(Internal::Select), Counted::OWN, len, now);
-    }
-
-    /// Notes the answer to a `SELECT`. When it was refused, the requests
-    /// behind it, up to the next one, ran on some other database, if at all.
-    fn on_select_reply(&mut self, kind: Kind, reply: &[u8]) {
-        self.refusal.clear();
-        if kind == Kind::Simple {
-            return;
-        }
-        self.database = Database::Unknown;
-        let words = match kind {
-            Kind::Error => &reply[1..reply.len() - 2],
-            _ => b"ERR SELECT was answered with something else than OK",
-        };
-        self.refusal.push(b'-');
-        self.refusal.extend_from_slice(&words[..words.len().min(REFUSAL_LEN_MAX)]);
-        self.refusal.extend_from_slice(
-            b" (said to SELECT; the request may have been executed on another database)\r\n",
-        );
     }
 
     /// The slow request among those answered since the last call: the last that
