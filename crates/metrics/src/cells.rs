@@ -8,7 +8,7 @@ use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent, Time};
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::{Latency, LatencyHistogram, SizeHistogram};
-use crate::registry::{Layout, PoolLayout};
+use crate::layout::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
