@@ -2,8 +2,8 @@
 
 use crate::error::{Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, ServersConfig};
-use crate::reader::{NamedPool, Section, Value};
-use crate::resolve::ReadFile;
+use crate::secret::ReadFile;
+use crate::section::{NamedPool, Section, Value};
 use crate::tls;
 use keyway_command::lookup;
 use keyway_topology::{

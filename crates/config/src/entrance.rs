@@ -2,10 +2,12 @@
 
 use crate::address::ListenAddr;
 use crate::describe::SECURED_LEN_MAX;
+use crate::error::listed;
 use crate::error::{Problem, Report, quoted};
 use crate::model::{Config, EntranceConfig, ListenerTlsConfig};
-use crate::reader::{Section, Value, listed};
-use crate::resolve::{ReadFile, at_most_the_limit};
+use crate::resolve::at_most_the_limit;
+use crate::secret::ReadFile;
+use crate::section::{Section, Value};
 use crate::toml_text::string;
 use crate::value::format_size;
 use keyway_base::{Limits, Network, NotNetwork};

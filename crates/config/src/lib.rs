@@ -32,6 +32,7 @@ mod resolve;
 mod routes;
 mod schema;
 mod secret;
+mod section;
 mod shm;
 mod strangers;
 mod syntax;

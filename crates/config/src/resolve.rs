@@ -11,19 +11,16 @@ use crate::model::{
 };
 use crate::named::NamedPools;
 use crate::placement;
-use crate::reader::{Section, Value};
+use crate::secret::ReadFile;
 use crate::secret::{PASSWORD, password};
+use crate::section::{Section, Value};
 use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_memcache::Dialect;
 use keyway_topology::{
     Ejection, MemcachedPool, Password, Rejoin, Server, ServerOptions, ServerSet, WarmUp,
 };
-use std::path::Path;
 use std::time::Duration;
-
-/// How a password file is read: its text, or why not.
-pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 
 /// Passwords stay in their files when `read_file` is `None`. The result is of
 /// use only when `report` holds no error.

@@ -1,9 +1,10 @@
 //! Pools that send requests on to other pools: what they name must be there, speak
 //! one language, and not lead back.
 
+use crate::error::listed;
 use crate::error::{Problem, Report, quoted};
 use crate::named::{NamedPools, Speaks};
-use crate::reader::{NamedPool, Section, Value, listed};
+use crate::section::{NamedPool, Section, Value};
 use keyway_topology::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
