@@ -1,6 +1,7 @@
 //! Pools that send requests on to other pools: what they name must be there, speak
 //! one language, and not lead back.
 
+use crate::commands::commands;
 use crate::error::listed;
 use crate::error::{Problem, Report, quoted};
 use crate::named::{NamedPools, Speaks};
@@ -258,7 +259,7 @@ pub(crate) fn resolve(
                 read,
                 pin_after_write: section.duration("pin_after_write"),
                 read_fallback: section.bool("read_fallback"),
-                write_commands: crate::cluster::commands(section, "write_commands", report),
+                write_commands: commands(section, "write_commands", report),
             })
         }
         _ => {

@@ -1,6 +1,6 @@
 //! Pools that lead to other pools.
 
-use super::Out;
+use super::out::Out;
 use crate::model::{PoolConfig, RoutedConfig};
 use crate::schema::{self, Table};
 use crate::toml_text::string;
