@@ -2,7 +2,7 @@
 //! and other proxies' files turned into ours ([`import`]).
 //!
 //! Never opens a socket, never looks a name up, never reads a clock. Reads
-//! files only in [`Config::load`]. Every key is declared once, in `schema.rs`:
+//! files only in [`Config::load`]. Every key is declared once, in `schema/`:
 //! reading, hints for unknown keys, [`describe`] and `docs/config.md` follow
 //! from there. Read first: [`Config`], [`ConfigError`], [`describe`].
 
