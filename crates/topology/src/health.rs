@@ -602,4 +602,7 @@ impl HealthBoard {
 }
 
 #[cfg(test)]
+mod invariants;
+
+#[cfg(test)]
 mod tests;
