@@ -3,7 +3,8 @@
 
 use crate::Choices;
 use crate::laws::{compose, one_reply_in};
-use keyway_base::{Clock, Time, rdb};
+use keyway_base::{Clock, Time};
+use keyway_rdb::format as rdb;
 use keyway_command::{Args, Request};
 use keyway_resp::{Kind, Protocol};
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};

@@ -7,7 +7,7 @@
 //! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
 
 use crate::scripts::LIBRARIES_LEN_MAX;
-use keyway_base::rdb::{FOOTER_LEN, Reader, Text, unpack};
+use keyway_rdb::format::{FOOTER_LEN, Reader, Text, unpack};
 
 /// What stands before each library.
 const LIBRARY: u8 = 245;

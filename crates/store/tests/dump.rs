@@ -10,7 +10,7 @@ mod common;
 use common::payloads::{Words, ok, ours, payload_of, store, theirs};
 use common::redis::Redis;
 use common::{Random, Reply};
-use keyway_base::rdb;
+use keyway_rdb::format as rdb;
 use keyway_store::{Store, StoreConfig};
 
 /// What the server is told before it makes payloads of its own.

@@ -9,7 +9,8 @@ use crate::edits::{list, set, sorted};
 use crate::entry::{Editor, Entry};
 use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;
-use keyway_base::{KeyspaceEvents, rdb};
+use keyway_base::KeyspaceEvents;
+use keyway_rdb::format as rdb;
 use keyway_resp::reply;
 
 const BUSY_KEY: Fault = Fault::Text("BUSYKEY Target key name already exists.");

@@ -1,11 +1,12 @@
 use super::source::{Refusal, Source, Visit};
+use super::stream;
 use super::strings::Strings;
-use super::{integers, kind, listpack, older, stream};
 use crate::collections::score;
 use crate::collections::stream::Stream;
 use crate::collections::timed::TIME_MAX;
-use keyway_base::rdb::{Reader, Text};
 use keyway_memory::nodes::{self, NodeBox};
+use keyway_rdb::format::{Reader, Text};
+use keyway_rdb::{integers, kind, listpack, older};
 use std::borrow::Cow;
 
 /// How the strings of a block are found.

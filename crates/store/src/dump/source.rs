@@ -1,6 +1,7 @@
 use crate::collections::stream::id::Id;
 use crate::items::STRING_LEN_MAX;
-use keyway_base::rdb::{Reader, Text, unpack};
+use keyway_rdb::Malformed;
+use keyway_rdb::format::{Reader, Text, unpack};
 use std::borrow::Cow;
 
 /// Why a value is not read.
@@ -12,8 +13,14 @@ pub(crate) enum Refusal {
     Room,
 }
 
+impl From<Malformed> for Refusal {
+    fn from(_: Malformed) -> Self {
+        Self::Form
+    }
+}
+
 /// What is done with each string of a value.
-pub(super) type Visit<'a> = dyn FnMut(Text<'_>) -> Result<(), Refusal> + 'a;
+pub(super) type Visit<'a> = keyway_rdb::Visit<'a, Refusal>;
 
 /// What values are read from.
 pub(super) struct Source<'a> {

@@ -13,15 +13,16 @@
 //! second time of consumers with 7.2. What was deleted in a block is written no
 //! more.
 
-use super::listpack::{self, Listpack};
 use super::source::{Refusal, Source};
-use super::{kind, strings::Strings};
+use super::strings::Strings;
 use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::Id;
 use crate::collections::stream::{Log, Restored, Stream, UNKNOWN};
-use keyway_base::rdb::{write_bytes, write_len};
+use keyway_rdb::format::{write_bytes, write_len};
+use keyway_rdb::kind;
+use keyway_rdb::listpack::{self, Listpack};
 use std::ops::ControlFlow;
 
 /// Marks of an entry.

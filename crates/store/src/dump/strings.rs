@@ -1,7 +1,7 @@
 use super::source::Refusal;
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
 use crate::items::STRING_LEN_MAX;
-use keyway_base::rdb::{Text, unpack};
+use keyway_rdb::format::{Text, unpack};
 
 /// Bytes that a string takes besides its own.
 const OVERHEAD: usize = size_of::<usize>();

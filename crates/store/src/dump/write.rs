@@ -1,14 +1,15 @@
-use super::listpack::Listpack;
-use super::{integers, kind, stream};
+use super::stream;
 use crate::algorithms::number::parse_integer;
 use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::collections::{WrongType, score};
+use crate::collections::{WrongType, integers as stored_integers, score};
 use crate::entry::Entry;
 use crate::items::Kind;
-use keyway_base::rdb::{write_bytes, write_integer, write_len};
+use keyway_rdb::format::{write_bytes, write_integer, write_len};
+use keyway_rdb::listpack::Listpack;
+use keyway_rdb::{integers, kind};
 use std::ops::ControlFlow;
 
 /// Longest string that may be written as a number: one of 32 bits.
@@ -141,7 +142,11 @@ fn write_list(list: &List<'_>, out: &mut Vec<u8>) {
 fn write_set(set: &Set<'_>, out: &mut Vec<u8>) {
     if let Set::Integers(stored) = set {
         out.push(kind::SET_INTEGERS);
-        return write_bytes(&integers::compose(stored), out);
+        // The form of a set as it is stored has the same values in the same
+        // order and of the same width.
+        let (at, width) = stored_integers::offset_of(stored, 0);
+        let values = stored.get(at..).unwrap_or_default();
+        return write_bytes(&integers::compose(width, values), out);
     }
     out.push(kind::SET);
     write_len(set.len(), out);

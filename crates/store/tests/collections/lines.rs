@@ -2,7 +2,7 @@
 
 use crate::common::Random;
 use crate::shapes::*;
-use keyway_base::rdb;
+use keyway_rdb::format as rdb;
 
 /// Random command lines over few keys, some of them wrong.
 pub struct Lines {

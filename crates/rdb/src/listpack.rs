@@ -9,9 +9,9 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use super::source::{Refusal, Visit};
-use crate::algorithms::number::parse_integer;
-use keyway_base::rdb::{Reader, Text};
+use crate::format::{Reader, Text};
+use crate::{Malformed, Visit};
+use keyway_resp::parse_integer;
 
 const HEADER_LEN: usize = 6;
 const END: u8 = 0xff;
@@ -43,31 +43,31 @@ fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
 
 /// Visits the elements of a listpack, which must be whole and as many as it
 /// says.
-pub(super) fn visit(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> {
+pub fn visit<E: From<Malformed>>(bytes: &[u8], visit: &mut Visit<'_, E>) -> Result<(), E> {
     let mut reader = Reader::new(bytes);
-    let total = u32::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
-    let count = u16::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
+    let total = u32::from_le_bytes(reader.array().ok_or(Malformed)?);
+    let count = u16::from_le_bytes(reader.array().ok_or(Malformed)?);
     if total as usize != bytes.len() {
-        return Err(Refusal::Form);
+        return Err(Malformed.into());
     }
     let Some((&END, elements)) = bytes[HEADER_LEN..].split_last() else {
-        return Err(Refusal::Form);
+        return Err(Malformed.into());
     };
     let mut rest = elements;
     let mut seen = 0usize;
     while !rest.is_empty() {
         let mut reader = Reader::new(rest);
-        let text = element(&mut reader).ok_or(Refusal::Form)?;
+        let text = element(&mut reader).ok_or(Malformed)?;
         let len = rest.len() - reader.left();
-        let suffix = reader.take(suffix_len(len)).ok_or(Refusal::Form)?;
+        let suffix = reader.take(suffix_len(len)).ok_or(Malformed)?;
         if !with_suffix(len, |expected| suffix == expected) {
-            return Err(Refusal::Form);
+            return Err(Malformed.into());
         }
         visit(text)?;
         rest = &rest[len + suffix.len()..];
         seen += 1;
     }
-    if count == UNCOUNTED || usize::from(count) == seen { Ok(()) } else { Err(Refusal::Form) }
+    if count == UNCOUNTED || usize::from(count) == seen { Ok(()) } else { Err(Malformed.into()) }
 }
 
 fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
@@ -94,28 +94,36 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
 }
 
 /// A listpack being written.
-pub(super) struct Listpack {
+pub struct Listpack {
     /// All but the end.
     bytes: Vec<u8>,
     count: usize,
 }
 
+impl Default for Listpack {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Listpack {
-    pub(super) fn new() -> Self {
+    /// One without elements.
+    pub fn new() -> Self {
         Self { bytes: vec![0; HEADER_LEN], count: 0 }
     }
 
     /// Bytes of the listpack as it is.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len() + 1
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Appends a string, as a number if it reads as one.
-    pub(super) fn push(&mut self, text: &[u8]) {
+    pub fn push(&mut self, text: &[u8]) {
         if let Some(value) = parse_integer(text) {
             return self.push_integer(value);
         }
@@ -133,7 +141,8 @@ impl Listpack {
         });
     }
 
-    pub(super) fn push_integer(&mut self, value: i64) {
+    /// Appends a number.
+    pub fn push_integer(&mut self, value: i64) {
         self.push_parts(|bytes| {
             let wide = value.to_le_bytes();
             match value {
@@ -157,7 +166,7 @@ impl Listpack {
     }
 
     /// The bytes of the whole.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         self.bytes.push(END);
         let total = (self.bytes.len() as u32).to_le_bytes();
         let count = u16::try_from(self.count).unwrap_or(UNCOUNTED).to_le_bytes();
@@ -175,13 +184,11 @@ fn put(bytes: &mut Vec<u8>, encoding: u8, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dump::strings::Strings;
+    use crate::testing::texts_of;
     use proptest::prelude::*;
 
     fn read(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let mut strings = Strings::new(usize::MAX);
-        visit(bytes, &mut |text| strings.push(text)).ok()?;
-        Some(strings.iter().map(<[u8]>::to_vec).collect())
+        texts_of(bytes, visit)
     }
 
     fn any_text() -> impl Strategy<Value = Vec<u8>> {

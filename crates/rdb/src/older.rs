@@ -9,8 +9,8 @@
 //! A length is one byte, or 254 and four; but in an encoding, where it has 6
 //! bits, 14 or 32, the highest first.
 
-use super::source::{Refusal, Visit};
-use keyway_base::rdb::{Reader, Text};
+use crate::format::{Reader, Text};
+use crate::{Malformed, Visit};
 
 const END: u8 = 0xff;
 /// A length of more than one byte; or, of zipmaps, a count that does not fit.
@@ -29,32 +29,32 @@ fn read_len(reader: &mut Reader<'_>) -> Option<usize> {
 
 /// Visits the elements of a ziplist, which must be whole and as many as it
 /// says.
-pub(super) fn visit_ziplist(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> {
+pub fn visit_ziplist<E: From<Malformed>>(bytes: &[u8], visit: &mut Visit<'_, E>) -> Result<(), E> {
     let mut header = Reader::new(bytes);
-    let total = u32::from_le_bytes(header.array().ok_or(Refusal::Form)?);
-    let last_at = u32::from_le_bytes(header.array().ok_or(Refusal::Form)?);
-    let count = u16::from_le_bytes(header.array().ok_or(Refusal::Form)?);
+    let total = u32::from_le_bytes(header.array().ok_or(Malformed)?);
+    let last_at = u32::from_le_bytes(header.array().ok_or(Malformed)?);
+    let count = u16::from_le_bytes(header.array().ok_or(Malformed)?);
     let Some((&END, elements)) = bytes[ZIPLIST_HEADER_LEN..].split_last() else {
-        return Err(Refusal::Form);
+        return Err(Malformed.into());
     };
     let end = bytes.len() - 1;
     if total as usize != bytes.len() || last_at as usize > end {
-        return Err(Refusal::Form);
+        return Err(Malformed.into());
     }
     let mut reader = Reader::new(elements);
     let (mut before_len, mut seen, mut last) = (0, 0usize, None);
     while !reader.is_over() {
         let start = end - reader.left();
         if read_len(&mut reader) != Some(before_len) {
-            return Err(Refusal::Form);
+            return Err(Malformed.into());
         }
-        visit(element(&mut reader).ok_or(Refusal::Form)?)?;
+        visit(element(&mut reader).ok_or(Malformed)?)?;
         before_len = end - reader.left() - start;
         (last, seen) = (Some(start), seen + 1);
     }
     let is_last = last.is_none_or(|last| last == last_at as usize);
     let is_counted = count == UNCOUNTED || usize::from(count) == seen;
-    if is_last && is_counted { Ok(()) } else { Err(Refusal::Form) }
+    if is_last && is_counted { Ok(()) } else { Err(Malformed.into()) }
 }
 
 fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
@@ -84,19 +84,19 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
 }
 
 /// Visits fields and values of a zipmap in turn; it has some.
-pub(super) fn visit_zipmap(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> {
-    let Some((count, rest)) = bytes.split_first() else { return Err(Refusal::Form) };
-    let Some((&END, pairs)) = rest.split_last() else { return Err(Refusal::Form) };
+pub fn visit_zipmap<E: From<Malformed>>(bytes: &[u8], visit: &mut Visit<'_, E>) -> Result<(), E> {
+    let Some((count, rest)) = bytes.split_first() else { return Err(Malformed.into()) };
+    let Some((&END, pairs)) = rest.split_last() else { return Err(Malformed.into()) };
     let mut reader = Reader::new(pairs);
     let mut seen = 0usize;
     while !reader.is_over() {
-        let (field, value) = pair(&mut reader).ok_or(Refusal::Form)?;
+        let (field, value) = pair(&mut reader).ok_or(Malformed)?;
         visit(Text::Plain(field))?;
         visit(Text::Plain(value))?;
         seen += 1;
     }
     let is_counted = *count == LONG || usize::from(*count) == seen;
-    if seen > 0 && is_counted { Ok(()) } else { Err(Refusal::Form) }
+    if seen > 0 && is_counted { Ok(()) } else { Err(Malformed.into()) }
 }
 
 fn pair<'a>(reader: &mut Reader<'a>) -> Option<(&'a [u8], &'a [u8])> {
@@ -117,15 +117,14 @@ fn pair<'a>(reader: &mut Reader<'a>) -> Option<(&'a [u8], &'a [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dump::strings::Strings;
+    use crate::testing::texts_of;
     use proptest::prelude::*;
 
-    type Read = fn(&[u8], &mut Visit<'_>) -> Result<(), Refusal>;
+    type Read = fn(&[u8], &mut Visit<'_, Malformed>) -> Result<(), Malformed>;
 
     fn texts(read: Read, bytes: &[u8]) -> Option<Vec<String>> {
-        let mut strings = Strings::new(usize::MAX);
-        read(bytes, &mut |text| strings.push(text)).ok()?;
-        Some(strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+        let texts = texts_of(bytes, read)?;
+        Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
     /// "hi", 2 in four bits, -3 in eight, 1024, a string with a length of 14
