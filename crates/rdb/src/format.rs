@@ -1,60 +1,48 @@
-//! Redis's own form of a value: what DUMP gives, RESTORE takes and RDB files
-//! are made of (`src/rdb.h`, `createDumpPayload` of Redis 7.0).
+//! Lengths and strings, of which all else is made (`src/rdb.h` of Redis 7.0).
 //!
 //! ```text
-//!  payload: type, value │ version of the form, 2 bytes │ checksum, 8 bytes
-//!  length:  00xxxxxx │ 01xxxxxx + 1 byte │ 0x80 + 4 bytes │ 0x81 + 8 bytes
-//!  string:  length, bytes │ 0xc0..0xc2 + integer of 1, 2, 4 bytes
-//!           │ 0xc3, packed length, length, bytes packed with LZF
+//!  length: 00xxxxxx │ 01xxxxxx + 1 byte │ 0x80 + 4 bytes │ 0x81 + 8 bytes
+//!  string: length, bytes │ 0xc0..0xc2 + integer of 1, 2, 4 bytes
+//!          │ 0xc3, packed length, length, bytes packed with LZF
 //! ```
 //! Lengths are written with the highest byte first, all else with the lowest.
-//! What is read comes from anywhere: nothing here panics on it, or reserves
-//! memory because it says so.
 
-/// The version of the form that is written: that of Redis 7.0.
-const VERSION: u16 = 10;
-/// The newest that is read, that of Redis 7.4 and 8; and what is written of
-/// values that older servers have no form of, whose types begin here.
-const VERSION_NEWEST: u16 = 12;
-const TYPES_NEWEST: u8 = 22;
-const VERSION_LEN: usize = 2;
-const CHECKSUM_LEN: usize = 8;
-/// Bytes of version and checksum.
-pub const FOOTER_LEN: usize = VERSION_LEN + CHECKSUM_LEN;
+use crate::fault::{Fault, What};
 
 /// What stands for the ways to encode a string.
 const INTEGER_8: u8 = 0;
 const INTEGER_16: u8 = 1;
 const INTEGER_32: u8 = 2;
 const LZF: u8 = 3;
+/// The two highest bits of a byte with such a number.
+const ENCODED: u8 = 0xc0;
 
-/// The value in a payload without its footer; `None` if the checksum is
-/// wrong or the form too new.
-pub fn open(payload: &[u8]) -> Option<&[u8]> {
-    let (checked, sum) = payload.split_last_chunk::<CHECKSUM_LEN>()?;
-    let (value, version) = checked.split_last_chunk::<VERSION_LEN>()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION_NEWEST;
-    (is_known && checksum(checked) == u64::from_le_bytes(*sum)).then_some(value)
+/// Why nothing more is read from a [`Cursor`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// More bytes are needed.
+    Short {
+        /// How many bytes there must be from the cursor's start on, at least.
+        at_least: usize,
+    },
+    /// The bytes are wrong.
+    Wrong(Fault),
 }
 
-/// Appends the footer to a value, which makes it a payload.
-pub fn seal(value: &mut Vec<u8>) {
-    // What is above them are no types: a payload of functions begins with 245.
-    let is_newest = value.first().is_some_and(|kind| (TYPES_NEWEST..128).contains(kind));
-    let version = if is_newest { VERSION_NEWEST } else { VERSION };
-    value.extend_from_slice(&version.to_le_bytes());
-    let sum = checksum(value);
-    value.extend_from_slice(&sum.to_le_bytes());
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Wrong(fault)
+    }
 }
 
 /// A string as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Text<'a> {
+pub enum Encoded<'a> {
     /// Its bytes.
     Plain(&'a [u8]),
     /// The decimal digits of a number.
     Integer(i64),
-    /// To be given to [`unpack`].
+    /// To be given to [`unpack`](crate::lzf::unpack).
     Packed {
         /// Its bytes, packed with LZF.
         packed: &'a [u8],
@@ -63,10 +51,13 @@ pub enum Text<'a> {
     },
 }
 
-/// A value being read.
+/// A place in bytes that are being read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a> {
-    rest: &'a [u8],
+pub struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// The offset of the first byte, for faults.
+    base: u64,
 }
 
 /// What a first byte tells.
@@ -75,127 +66,134 @@ enum Head {
     Encoding(u8),
 }
 
-impl<'a> Reader<'a> {
-    /// Of these bytes.
+impl<'a> Cursor<'a> {
+    /// At the first of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self::at_offset(bytes, 0)
+    }
+
+    /// At the first of these bytes, which has this offset in the whole.
+    pub fn at_offset(bytes: &'a [u8], base: u64) -> Self {
+        Self { bytes, at: 0, base }
+    }
+
+    /// Bytes that were read.
+    pub fn consumed(&self) -> usize {
+        self.at
     }
 
     /// Bytes that are left.
     pub fn left(&self) -> usize {
-        self.rest.len()
+        self.bytes.len() - self.at
     }
 
     /// Whether nothing is left.
     pub fn is_over(&self) -> bool {
-        self.rest.is_empty()
+        self.left() == 0
+    }
+
+    /// The offset of the next byte.
+    pub fn offset(&self) -> u64 {
+        self.base.saturating_add(self.at as u64)
+    }
+
+    /// The fault that the next bytes have.
+    pub fn fault(&self, what: What) -> Fault {
+        Fault::new(self.offset(), what)
     }
 
     /// The next `len` bytes.
-    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(len)?;
-        self.rest = rest;
-        Some(taken)
+    ///
+    /// # Errors
+    /// [`Stop::Short`].
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
+        let end = self.at.saturating_add(len);
+        let taken = self.bytes.get(self.at..end).ok_or(Stop::Short { at_least: end })?;
+        self.at = end;
+        Ok(taken)
     }
 
     /// The next `N` bytes.
-    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        Some(*taken)
+    ///
+    /// # Errors
+    /// [`Stop::Short`].
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
     }
 
     /// The next byte.
-    pub fn byte(&mut self) -> Option<u8> {
+    ///
+    /// # Errors
+    /// [`Stop::Short`].
+    pub fn byte(&mut self) -> Result<u8, Stop> {
         self.array().map(|[byte]| byte)
     }
 
-    fn head(&mut self) -> Option<Head> {
+    /// The next eight bytes as a number, the lowest first.
+    ///
+    /// # Errors
+    /// [`Stop::Short`].
+    pub fn number(&mut self) -> Result<u64, Stop> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn head(&mut self) -> Result<Head, Stop> {
+        let wrong = |cursor: &Self, byte| cursor.fault(What::LengthEncoding(byte));
+        let start = *self;
         let first = self.byte()?;
-        Some(match (first >> 6, first) {
+        Ok(match (first >> 6, first) {
             (0, _) => Head::Len(first.into()),
             (1, _) => Head::Len(u16::from_be_bytes([first & 0x3f, self.byte()?]).into()),
             (2, 0x80) => Head::Len(u32::from_be_bytes(self.array()?).into()),
             (2, 0x81) => Head::Len(u64::from_be_bytes(self.array()?)),
-            (2, _) => return None,
+            (2, _) => return Err(wrong(&start, first).into()),
             _ => Head::Encoding(first & 0x3f),
         })
     }
 
     /// A length, which nothing is known of yet. What would be an encoding is
     /// one below 64 here, as Redis reads it.
-    pub fn read_len(&mut self) -> Option<usize> {
-        match self.head()? {
-            Head::Len(len) => usize::try_from(len).ok(),
-            Head::Encoding(len) => Some(len.into()),
-        }
+    ///
+    /// # Errors
+    /// [`Stop`]; the place is any by then.
+    pub fn read_len(&mut self) -> Result<u64, Stop> {
+        Ok(match self.head()? {
+            Head::Len(len) => len,
+            Head::Encoding(len) => len.into(),
+        })
     }
 
-    /// A string.
-    pub fn read_text(&mut self) -> Option<Text<'a>> {
+    /// A string of at most `max` bytes.
+    ///
+    /// # Errors
+    /// [`Stop`]; the place is any by then.
+    pub fn read_string(&mut self, max: u64) -> Result<Encoded<'a>, Stop> {
+        let start = *self;
+        let checked = |len: u64| match usize::try_from(len) {
+            Ok(short) if len <= max => Ok(short),
+            _ => Err(Stop::Wrong(start.fault(What::StringLong { len, max }))),
+        };
         let encoding = match self.head()? {
-            Head::Len(len) => return self.take(usize::try_from(len).ok()?).map(Text::Plain),
+            Head::Len(len) => return self.take(checked(len)?).map(Encoded::Plain),
             Head::Encoding(encoding) => encoding,
         };
-        Some(match encoding {
-            INTEGER_8 => Text::Integer(i8::from_le_bytes(self.array()?).into()),
-            INTEGER_16 => Text::Integer(i16::from_le_bytes(self.array()?).into()),
-            INTEGER_32 => Text::Integer(i32::from_le_bytes(self.array()?).into()),
+        Ok(match encoding {
+            INTEGER_8 => Encoded::Integer(i8::from_le_bytes(self.array()?).into()),
+            INTEGER_16 => Encoded::Integer(i16::from_le_bytes(self.array()?).into()),
+            INTEGER_32 => Encoded::Integer(i32::from_le_bytes(self.array()?).into()),
             LZF => {
-                let (packed_len, len) = (self.read_len()?, self.read_len()?);
-                Text::Packed { packed: self.take(packed_len)?, len }
+                let (packed_len, len) = (checked(self.read_len()?)?, checked(self.read_len()?)?);
+                Encoded::Packed { packed: self.take(packed_len)?, len }
             }
-            _ => return None,
+            _ => return Err(start.fault(What::StringEncoding(ENCODED | encoding)).into()),
         })
     }
 }
 
-/// Appends the `len` bytes that were packed with LZF; `None`, with some of them
-/// appended, if they are not so many or the form is wrong. No bytes can be had
-/// from anything, as Redis has it.
-///
-/// ```text
-///  000nnnnn                      n + 1 bytes as they are
-///  nnnooooo oooooooo             n + 2 bytes from o + 1 bytes before
-///  111ooooo nnnnnnnn oooooooo    n + 9 bytes from there
-/// ```
-pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option<()> {
-    if len == 0 {
-        return Some(());
-    }
-    let start = out.len();
-    let mut reader = Reader::new(packed);
-    while let Some(control) = reader.byte() {
-        let left = len - (out.len() - start);
-        if control < 32 {
-            let run = reader.take(usize::from(control) + 1)?;
-            if run.len() > left {
-                return None;
-            }
-            out.extend_from_slice(run);
-            continue;
-        }
-        let mut count = usize::from(control >> 5) + 2;
-        if control >> 5 == 7 {
-            count += usize::from(reader.byte()?);
-        }
-        let back = usize::from(u16::from_be_bytes([control & 0x1f, reader.byte()?])) + 1;
-        let from = out.len().checked_sub(back).filter(|from| *from >= start)?;
-        if count > left {
-            return None;
-        }
-        if count <= back {
-            out.extend_from_within(from..from + count);
-        } else {
-            // What is referred to is what is being written.
-            (from..from + count).for_each(|at| out.push(out[at]));
-        }
-    }
-    (out.len() - start == len).then_some(())
-}
-
 /// Appends a length.
-pub fn write_len(len: usize, out: &mut Vec<u8>) {
+pub fn write_len(len: u64, out: &mut Vec<u8>) {
     match len {
         0..0x40 => out.push(len as u8),
         0x40..0x4000 => out.extend_from_slice(&(len as u16 | 0x4000).to_be_bytes()),
@@ -206,22 +204,33 @@ pub fn write_len(len: usize, out: &mut Vec<u8>) {
             }
             Err(_) => {
                 out.push(0x81);
-                out.extend_from_slice(&(len as u64).to_be_bytes());
+                out.extend_from_slice(&len.to_be_bytes());
             }
         },
     }
 }
 
-/// Appends a string of these bytes, unpacked.
+/// Appends a string of these bytes as they are.
 pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    write_len(bytes.len(), out);
+    write_len(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
+}
+
+/// Longest string that may be written as a number: one of 32 bits.
+const INTEGER_LEN_MAX: usize = 11;
+
+/// Appends a string, as a number if it reads as one of 32 bits.
+pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let integer =
+        if text.len() <= INTEGER_LEN_MAX { keyway_resp::parse_integer(text) } else { None };
+    if !integer.is_some_and(|value| write_integer(value, out)) {
+        write_bytes(text, out);
+    }
 }
 
 /// Appends a string that reads as this number; whether there is such a form of
 /// it.
-pub fn write_integer(value: i64, out: &mut Vec<u8>) -> bool {
-    const ENCODED: u8 = 0xc0;
+fn write_integer(value: i64, out: &mut Vec<u8>) -> bool {
     if let Ok(value) = i8::try_from(value) {
         out.push(ENCODED | INTEGER_8);
         out.extend_from_slice(&value.to_le_bytes());
@@ -237,113 +246,48 @@ pub fn write_integer(value: i64, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The polynomial of the checksum, lowest bit first.
-const POLYNOMIAL: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
-/// Bytes that are taken into the checksum at once.
-const STRIDE: usize = 8;
-
-/// What each byte does to the checksum, by how many bytes follow it in a
-/// stride.
-static TABLES: [[u64; 256]; STRIDE] = tables();
-
-const fn tables() -> [[u64; 256]; STRIDE] {
-    let mut tables = [[0; 256]; STRIDE];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut sum = byte as u64;
-        let mut following = 0;
-        while following < STRIDE {
-            let mut bit = 0;
-            while bit < 8 {
-                sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
-                bit += 1;
-            }
-            tables[following][byte] = sum;
-            following += 1;
-        }
-        byte += 1;
-    }
-    tables
-}
-
-/// The checksum of these bytes: CRC-64 with the polynomial of Jones.
-pub fn checksum(bytes: &[u8]) -> u64 {
-    let (strides, rest) = bytes.as_chunks::<STRIDE>();
-    let mut sum = 0u64;
-    for stride in strides {
-        let word = (sum ^ u64::from_le_bytes(*stride)).to_le_bytes();
-        let effects = word.iter().zip(TABLES.iter().rev());
-        sum = effects.fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)]);
-    }
-    rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum as u8 ^ byte)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_redis() {
-        assert_eq!(checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
-        assert_eq!(checksum(b""), 0);
-    }
-
-    #[test]
     fn lengths_and_numbers_read_back_as_written() {
-        for len in [0, 1, 63, 64, 16_383, 16_384, u32::MAX as usize, u32::MAX as usize + 1] {
+        let wide = u64::from(u32::MAX);
+        for len in [0, 1, 63, 64, 16_383, 16_384, wide, wide + 1, u64::MAX] {
             let mut out = Vec::new();
             write_len(len, &mut out);
-            let mut reader = Reader::new(&out);
-            assert_eq!(reader.read_len(), Some(len));
-            assert!(reader.is_over());
-            assert!((0..out.len()).all(|cut| Reader::new(&out[..cut]).read_len().is_none()));
+            let mut cursor = Cursor::new(&out);
+            assert_eq!(cursor.read_len(), Ok(len));
+            assert!(cursor.is_over());
+            for cut in 0..out.len() {
+                let stop = Cursor::new(&out[..cut]).read_len();
+                assert!(matches!(stop, Err(Stop::Short { at_least }) if at_least > cut));
+            }
         }
         for value in [0, -1, 127, -128, 128, -32_768, 32_768, 2_147_483_647, -2_147_483_648] {
             let mut out = Vec::new();
-            assert!(write_integer(value, &mut out));
-            assert_eq!(Reader::new(&out).read_text(), Some(Text::Integer(value)));
-            assert!((0..out.len()).all(|cut| Reader::new(&out[..cut]).read_text().is_none()));
+            write_text(value.to_string().as_bytes(), &mut out);
+            assert_eq!(Cursor::new(&out).read_string(5), Ok(Encoded::Integer(value)));
+            assert!((0..out.len()).all(|cut| Cursor::new(&out[..cut]).read_string(5).is_err()));
         }
-        assert!(!write_integer(2_147_483_648, &mut Vec::new()));
+        for text in [&b"2147483648"[..], b"-0", b"007", b"+1", b"", b"1 "] {
+            let mut out = Vec::new();
+            write_text(text, &mut out);
+            assert_eq!(Cursor::new(&out).read_string(99), Ok(Encoded::Plain(text)));
+        }
     }
 
     #[test]
-    fn what_is_packed_unpacks_to_its_length_and_no_other() {
-        // "abc", then nine bytes from three before.
-        let packed = [2, b'a', b'b', b'c', 0xe0, 0, 2];
-        for len in 0..20 {
-            let mut out = b"before".to_vec();
-            let done = unpack(&packed, len, &mut out).is_some();
-            assert_eq!(done, len == 12 || len == 0);
-            assert!(len != 12 || out == b"beforeabcabcabcabc");
-        }
-        assert_eq!(unpack(&[0, b'a', 0x20, 1], 4, &mut b"before".to_vec()), None);
-        assert_eq!(unpack(&[0, b'a', 0xe0, 0], 12, &mut Vec::new()), None);
-        assert_eq!(unpack(&[1, b'a'], 2, &mut Vec::new()), None);
-    }
-
-    #[test]
-    fn a_payload_opens_unless_it_was_changed_or_is_too_new() {
-        let mut payload = b"\0\x01x".to_vec();
-        seal(&mut payload);
-        assert_eq!(open(&payload), Some(&b"\0\x01x"[..]));
-        for at in 0..payload.len() {
-            let mut other = payload.clone();
-            other[at] ^= 0x10;
-            assert_eq!(open(&other), None, "{at}");
-            assert_eq!(open(&payload[..at]), None);
-        }
-        for (version, is_known) in [(11, true), (12, true), (13, false), (0x10b, false)] {
-            let mut newer = b"\0\x01x".to_vec();
-            newer.extend_from_slice(&u16::to_le_bytes(version));
-            newer.extend_from_slice(&checksum(&newer).to_le_bytes());
-            assert_eq!(open(&newer).is_some(), is_known, "{version}");
-        }
-        let mut timed = vec![TYPES_NEWEST];
-        seal(&mut timed);
-        assert_eq!(timed[1..3], VERSION_NEWEST.to_le_bytes());
-        let mut functions = vec![245];
-        seal(&mut functions);
-        assert_eq!(functions[1..3], VERSION.to_le_bytes());
+    fn a_length_that_lies_is_refused_before_its_bytes_are_waited_for() {
+        let long = |bytes: &'static [u8]| Cursor::at_offset(bytes, 70).read_string(100);
+        let fault = |len| Err(Stop::Wrong(Fault::new(70, What::StringLong { len, max: 100 })));
+        assert_eq!(long(b"\x40\x65"), fault(101));
+        assert_eq!(long(b"\x81\xff\xff\xff\xff\xff\xff\xff\xff"), fault(u64::MAX));
+        assert_eq!(long(b"\xc3\x40\x65"), fault(101));
+        assert_eq!(long(b"\xc3\x05\x40\x65"), fault(101));
+        assert_eq!(long(b"\x40\x64"), Err(Stop::Short { at_least: 102 }));
+        let wrong = |what| Err(Stop::Wrong(Fault::new(70, what)));
+        assert_eq!(long(b"\xc4"), wrong(What::StringEncoding(0xc4)));
+        assert_eq!(long(b"\x82"), wrong(What::LengthEncoding(0x82)));
     }
 }

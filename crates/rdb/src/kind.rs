@@ -1,4 +1,5 @@
-//! The first byte of a value.
+//! Types of values, which are a value's first byte, and opcodes, which stand in
+//! its place in a file.
 
 /// A string.
 pub const STRING: u8 = 0;
@@ -12,6 +13,10 @@ pub const SORTED_TEXT: u8 = 3;
 pub const HASH: u8 = 4;
 /// A sorted set, its scores in eight bytes.
 pub const SORTED: u8 = 5;
+/// A value of a module, as a release candidate of Redis 4.0 writes it.
+pub const MODULE_EARLY: u8 = 6;
+/// A value of a module.
+pub const MODULE: u8 = 7;
 /// A hash in a zipmap.
 pub const HASH_ZIPMAP: u8 = 9;
 /// A list in a ziplist.
@@ -47,3 +52,34 @@ pub const HASH_TIMES_LISTPACK_EARLY: u8 = 23;
 pub const HASH_TIMES: u8 = 24;
 /// The same in a listpack.
 pub const HASH_TIMES_LISTPACK: u8 = 25;
+
+/// A command among the keys (Valkey 9.2).
+pub(crate) const OPCODE_COMMAND: u8 = 242;
+/// Slots being imported (Valkey 9.0), or metadata of a key (Redis 8.6).
+pub(crate) const OPCODE_SLOT_IMPORT: u8 = 243;
+/// The size of a slot (Redis 7.4).
+pub(crate) const OPCODE_SLOT_SIZES: u8 = 244;
+/// A library of functions.
+pub const OPCODE_LIBRARY: u8 = 245;
+/// The same, as a release candidate of Redis 7.0 writes it.
+pub(crate) const OPCODE_LIBRARY_EARLY: u8 = 246;
+/// Data of a module.
+pub(crate) const OPCODE_MODULE: u8 = 247;
+/// How long the next key was idle, in seconds.
+pub(crate) const OPCODE_IDLE: u8 = 248;
+/// How often the next key is used.
+pub(crate) const OPCODE_FREQUENCY: u8 = 249;
+/// An auxiliary field.
+pub(crate) const OPCODE_AUX: u8 = 250;
+/// The size of a database.
+pub(crate) const OPCODE_SIZES: u8 = 251;
+/// When the next key expires, in milliseconds.
+pub(crate) const OPCODE_EXPIRES_MS: u8 = 252;
+/// When the next key expires, in seconds.
+pub(crate) const OPCODE_EXPIRES: u8 = 253;
+/// The database of the keys that follow.
+pub(crate) const OPCODE_DATABASE: u8 = 254;
+/// The end of the file.
+pub(crate) const OPCODE_END: u8 = 255;
+/// The least byte that is an opcode: types count up, opcodes down.
+pub(crate) const OPCODE_LEAST: u8 = 128;

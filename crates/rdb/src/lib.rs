@@ -1,22 +1,43 @@
-//! RDB, Redis's own form of values: what DUMP gives, RESTORE takes and
-//! snapshots are made of.
+//! RDB, Redis's own form of values and snapshots, and the stream of commands
+//! that replicas get: sans-IO.
 //!
+//! ```text
+//!  bytes ──► Reader ──► Event: key, part of its value, … ──► Writer ──► bytes
+//!                         ▲
+//!  DUMP's payload ──► ValueReader
+//! ```
 //! Never does I/O and never reads a clock. Nothing here panics on what it
-//! reads, or reserves memory because a length says so.
+//! reads, reserves memory because a length says so, or holds a collection as a
+//! whole: of a file in memory is a single string, at most as long as
+//! [`ReadLimits`] say. What is wrong is a [`Fault`] with its offset. Read
+//! first: [`Event`], [`Reader`], [`Writer`].
+//!
+//! Source of the format's facts: `src/rdb.h`, `rdb.c` and `t_stream.c` of Redis
+//! 7.0 to 7.4 and of Valkey 9.
 #![forbid(unsafe_code)]
 
+mod block;
+mod crc64;
+mod event;
+mod fault;
 pub mod format;
 pub mod integers;
 pub mod kind;
 pub mod listpack;
-pub mod older;
-#[cfg(test)]
-mod testing;
+pub mod lzf;
+pub mod payload;
+mod reader;
+pub mod replication;
+mod value;
+mod version;
+mod writer;
+mod ziplist;
+mod zipmap;
 
-/// Bytes that have not the form they should have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-/// What is done with each string of a block; the block may be refused with
-/// another error than [`Malformed`].
-pub type Visit<'a, E> = dyn FnMut(format::Text<'_>) -> Result<(), E> + 'a;
+pub use crc64::{Crc64, checksum};
+pub use event::{Event, History, Id, Key, Kind, Opened, Part, StreamBlock, Totals};
+pub use fault::{Fault, Form, ModuleName, StreamPart, What};
+pub use reader::{Feed, FeedError, Reader, Step};
+pub use value::{ReadLimits, ValueReader};
+pub use version::Version;
+pub use writer::{ValueWriter, WriteFault, Writer};

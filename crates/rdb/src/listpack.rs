@@ -9,8 +9,7 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use crate::format::{Reader, Text};
-use crate::{Malformed, Visit};
+use crate::block::{Damaged, Slice, Text};
 use keyway_resp::parse_integer;
 
 const HEADER_LEN: usize = 6;
@@ -41,59 +40,74 @@ fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
     write(suffix)
 }
 
-/// Visits the elements of a listpack, which must be whole and as many as it
-/// says.
-pub fn visit<E: From<Malformed>>(bytes: &[u8], visit: &mut Visit<'_, E>) -> Result<(), E> {
-    let mut reader = Reader::new(bytes);
-    let total = u32::from_le_bytes(reader.array().ok_or(Malformed)?);
-    let count = u16::from_le_bytes(reader.array().ok_or(Malformed)?);
-    if total as usize != bytes.len() {
-        return Err(Malformed.into());
-    }
-    let Some((&END, elements)) = bytes[HEADER_LEN..].split_last() else {
-        return Err(Malformed.into());
-    };
-    let mut rest = elements;
-    let mut seen = 0usize;
-    while !rest.is_empty() {
-        let mut reader = Reader::new(rest);
-        let text = element(&mut reader).ok_or(Malformed)?;
-        let len = rest.len() - reader.left();
-        let suffix = reader.take(suffix_len(len)).ok_or(Malformed)?;
-        if !with_suffix(len, |expected| suffix == expected) {
-            return Err(Malformed.into());
-        }
-        visit(text)?;
-        rest = &rest[len + suffix.len()..];
-        seen += 1;
-    }
-    if count == UNCOUNTED || usize::from(count) == seen { Ok(()) } else { Err(Malformed.into()) }
+/// A place in a listpack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    at: usize,
+    seen: u64,
+    /// How many elements there must be, if that is known.
+    count: Option<u64>,
 }
 
-fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
-    let first = reader.byte()?;
+/// The first place, and how many elements there are, if the listpack says.
+pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
+    let (header, elements) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Damaged)?;
+    let [a, b, c, d, e, f] = *header;
+    let (total, count) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]));
+    if total as usize != bytes.len() || elements.last() != Some(&END) {
+        return Err(Damaged);
+    }
+    let count = (count != UNCOUNTED).then_some(count.into());
+    Ok((Walk { at: HEADER_LEN, seen: 0, count }, count))
+}
+
+impl Walk {
+    /// The next element; `None` at the end, where there were as many as the
+    /// listpack says.
+    pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
+        let rest = bytes.get(self.at..bytes.len() - 1).ok_or(Damaged)?;
+        if rest.is_empty() {
+            let is_counted = self.count.is_none_or(|count| count == self.seen);
+            return if is_counted { Ok(None) } else { Err(Damaged) };
+        }
+        let mut slice = Slice::new(rest);
+        let text = element(&mut slice)?;
+        let len = rest.len() - slice.left();
+        let suffix = slice.take(suffix_len(len))?;
+        if !with_suffix(len, |expected| suffix == expected) {
+            return Err(Damaged);
+        }
+        self.at += len + suffix.len();
+        self.seen += 1;
+        Ok(Some(text))
+    }
+}
+
+fn element<'a>(slice: &mut Slice<'a>) -> Result<Text<'a>, Damaged> {
+    let first = slice.byte()?;
     let len = match first {
-        0..0x80 => return Some(Text::Integer(first.into())),
+        0..0x80 => return Ok(Text::Integer(first.into())),
         0x80..0xc0 => usize::from(first & 0x3f),
         0xc0..0xe0 => {
-            let bits = u16::from_be_bytes([first & 0x1f, reader.byte()?]);
-            return Some(Text::Integer(((bits << 3) as i16 >> 3).into()));
+            let bits = u16::from_be_bytes([first & 0x1f, slice.byte()?]);
+            return Ok(Text::Integer(((bits << 3) as i16 >> 3).into()));
         }
-        0xe0..0xf0 => usize::from(u16::from_be_bytes([first & 0xf, reader.byte()?])),
-        0xf0 => u32::from_le_bytes(reader.array()?) as usize,
-        0xf1 => return Some(Text::Integer(i16::from_le_bytes(reader.array()?).into())),
+        0xe0..0xf0 => usize::from(u16::from_be_bytes([first & 0xf, slice.byte()?])),
+        0xf0 => u32::from_le_bytes(slice.array()?) as usize,
+        0xf1 => return Ok(Text::Integer(i16::from_le_bytes(slice.array()?).into())),
         0xf2 => {
-            let [low, middle, high] = reader.array()?;
-            return Some(Text::Integer((i32::from_le_bytes([0, low, middle, high]) >> 8).into()));
+            let [low, middle, high] = slice.array()?;
+            return Ok(Text::Integer((i32::from_le_bytes([0, low, middle, high]) >> 8).into()));
         }
-        0xf3 => return Some(Text::Integer(i32::from_le_bytes(reader.array()?).into())),
-        0xf4 => return Some(Text::Integer(i64::from_le_bytes(reader.array()?))),
-        _ => return None,
+        0xf3 => return Ok(Text::Integer(i32::from_le_bytes(slice.array()?).into())),
+        0xf4 => return Ok(Text::Integer(i64::from_le_bytes(slice.array()?))),
+        _ => return Err(Damaged),
     };
-    reader.take(len).map(Text::Plain)
+    slice.take(len).map(Text::Plain)
 }
 
 /// A listpack being written.
+#[derive(Debug)]
 pub struct Listpack {
     /// All but the end.
     bytes: Vec<u8>,
@@ -184,11 +198,12 @@ fn put(bytes: &mut Vec<u8>, encoding: u8, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::texts_of;
+    use crate::block::{Block, texts_of};
+    use crate::fault::Form;
     use proptest::prelude::*;
 
     fn read(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-        texts_of(bytes, visit)
+        texts_of(Block::start(Form::Listpack, bytes).ok()?.0, bytes)
     }
 
     fn any_text() -> impl Strategy<Value = Vec<u8>> {

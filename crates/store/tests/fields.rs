@@ -519,7 +519,7 @@ fn early_forms_are_read_and_broken_ones_refused() {
     let store = Store::new(StoreConfig::default());
     let restore = |value: &[u8]| {
         let mut payload = value.to_vec();
-        keyway_rdb::format::seal(&mut payload);
+        keyway_rdb::payload::seal(&mut payload);
         let words: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
         show(&run_words(&store, START, &words))
     };

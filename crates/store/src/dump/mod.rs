@@ -20,11 +20,9 @@
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
 
 mod read;
-mod source;
 mod stream;
 mod strings;
 mod write;
 
-pub(crate) use read::{Value, read};
-pub(crate) use source::Refusal;
+pub(crate) use read::{Refusal, Value, read};
 pub(crate) use write::write;

@@ -21,7 +21,7 @@ use keyway_command::{Flags, Handling, Request, Verb};
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Identity, Session, dumped_libraries, is_shown, write_line};
-use keyway_rdb::format as rdb;
+use keyway_rdb::payload;
 use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Busy, Context, Footprint, Held, Refused, ScriptHold, Store};
@@ -604,9 +604,9 @@ fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>)
             let mut dump = Vec::new();
             for library in registry.libraries() {
                 dump.push(DUMPED_LIBRARY);
-                rdb::write_bytes(&library.code, &mut dump);
+                keyway_rdb::format::write_bytes(&library.code, &mut dump);
             }
-            rdb::seal(&mut dump);
+            payload::seal(&mut dump);
             reply::bulk(out, &dump);
         }
         Verb::FunctionRestore => match restore(engine, request, now) {
@@ -663,7 +663,7 @@ fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), Stri
             return Err(text.to_owned());
         }
     };
-    if rdb::open(payload).is_none() {
+    if payload::open(payload).is_none() {
         return Err("ERR DUMP payload version or checksum are wrong".to_owned());
     }
     let codes =
