@@ -51,6 +51,7 @@ pub struct ValueReader {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each reader")]
 enum State {
     Over,
     Text,

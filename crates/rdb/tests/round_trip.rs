@@ -23,10 +23,13 @@ enum Value {
     Stream(Stream),
 }
 
+/// Whether an entry has the names of its block, and its own if not.
+type StreamEntry = (bool, Vec<(Bytes, Bytes)>);
+
 #[derive(Clone, Debug)]
 struct Stream {
-    /// Blocks: names, and entries with their own or the block's.
-    blocks: Vec<(Vec<Bytes>, Vec<(bool, Vec<(Bytes, Bytes)>)>)>,
+    /// Names of a block, and its entries.
+    blocks: Vec<(Vec<Bytes>, Vec<StreamEntry>)>,
     groups: Vec<Group>,
     numbers: [u64; 4],
 }

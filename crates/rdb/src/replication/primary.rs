@@ -188,10 +188,10 @@ impl ReplicaProfile {
         if let Some([_, value]) = pairs.first() {
             self.acknowledged = self.acknowledged.max(offset(value));
         }
-        if let Some([name, value]) = pairs.get(1) {
-            if name.eq_ignore_ascii_case(b"fack") {
-                self.durable = self.durable.max(offset(value));
-            }
+        if let Some([name, value]) = pairs.get(1)
+            && name.eq_ignore_ascii_case(b"fack")
+        {
+            self.durable = self.durable.max(offset(value));
         }
     }
 }

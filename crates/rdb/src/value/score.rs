@@ -21,7 +21,7 @@ mod tests {
             ("0", Some(0.0)),
             ("-1.5", Some(-1.5)),
             ("1e300", Some(1e300)),
-            ("3.0000000000000001e-05", Some(3.0000000000000001e-05)),
+            ("3.0000000000000001e-05", Some(3e-5)),
             ("inf", Some(f64::INFINITY)),
             ("-inf", Some(f64::NEG_INFINITY)),
             ("nan", None),

@@ -39,6 +39,7 @@ pub(super) struct StreamReader {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each reader")]
 enum Stage {
     /// In front of a block, or of what follows blocks.
     Blocks {
