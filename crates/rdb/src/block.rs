@@ -79,6 +79,17 @@ impl Block {
         })
     }
 
+    /// Whether no element is left. Only [`Block::next`] tells whether the block
+    /// is whole.
+    pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Listpack(walk) => walk.is_over(bytes),
+            Self::Ziplist(walk) => walk.is_over(bytes),
+            Self::Zipmap(walk) => walk.is_over(bytes),
+            Self::Integers(walk) => walk.is_over(bytes),
+        }
+    }
+
     /// The next element; `None` at the end of a block that is whole.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         match self {

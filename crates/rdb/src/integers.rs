@@ -26,6 +26,11 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, u64), Damaged> {
 }
 
 impl Walk {
+    /// Whether no value is left.
+    pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
+        self.at >= bytes.len()
+    }
+
     /// The next value, which is above the one before.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         let Some(value) = bytes.get(self.at..self.at + self.width) else { return Ok(None) };

@@ -6,11 +6,12 @@
 //!                         ▲
 //!  DUMP's payload ──► ValueReader
 //! ```
-//! Never does I/O and never reads a clock. Nothing here panics on what it
-//! reads, reserves memory because a length says so, or holds a collection as a
-//! whole: of a file in memory is a single string, at most as long as
-//! [`ReadLimits`] say. What is wrong is a [`Fault`] with its offset. Read
-//! first: [`Event`], [`Reader`], [`Writer`].
+//! The crate never does I/O and never reads a clock. No input makes it panic,
+//! and no length makes it reserve memory before the bytes are there. A
+//! collection is never held as a whole: the longest piece in memory is a string
+//! or a block, bounded by [`ReadLimits`]. A damaged file is a [`Fault`] with its
+//! offset. Read first: [`Event`], [`Reader`], [`Writer`] and the module
+//! [`replication`].
 //!
 //! Source of the format's facts: `src/rdb.h`, `rdb.c` and `t_stream.c` of Redis
 //! 7.0 to 7.4 and of Valkey 9.

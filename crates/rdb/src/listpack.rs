@@ -62,6 +62,11 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
 }
 
 impl Walk {
+    /// Whether no element is left.
+    pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
+        self.at + 1 >= bytes.len()
+    }
+
     /// The next element; `None` at the end, where there were as many as the
     /// listpack says.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {

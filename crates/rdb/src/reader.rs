@@ -15,12 +15,17 @@ use crate::version::Version;
 
 /// Bytes in front of everything else.
 const HEADER_LEN: usize = 9;
+/// Largest buffer that [`Feed`] keeps while it is empty. A larger bound holds
+/// the memory of a long string until the end of the file.
+const KEPT_LEN_MAX: usize = 1 << 20;
 
 /// Reads a file from bytes that come in pieces of any size.
 ///
-/// The caller has the bytes: [`Reader::read`] is given all that were not
-/// consumed, and says how many it consumed. [`Feed`] does that for a caller
-/// who only has pieces. After a fault nothing more can be read.
+/// The caller owns the buffer. [`Reader::read`] gets all bytes that are not yet
+/// consumed and returns how many it has consumed. [`Feed`] owns the buffer for
+/// a caller that only has pieces. A reader is of no use after a fault.
+///
+/// A reader holds a few strings and one block, each within [`ReadLimits`].
 #[derive(Debug)]
 pub struct Reader {
     stage: Stage,
@@ -253,6 +258,9 @@ fn header(cursor: &mut Cursor<'_>) -> Result<Version, Stop> {
         (_, true) => 6,
         _ => return Err(start.fault(What::Signature).into()),
     };
+    if have < HEADER_LEN {
+        return Err(Stop::Short { at_least: have + 1 });
+    }
     let bytes = cursor.take(HEADER_LEN)?;
     let digits = std::str::from_utf8(&bytes[digits_at..]).ok();
     let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
@@ -406,6 +414,9 @@ impl Feed {
             return Ok(bytes.len().saturating_sub(foreign));
         }
         self.kept.drain(..consumed);
+        if self.kept.is_empty() && self.kept.capacity() > KEPT_LEN_MAX {
+            self.kept = Vec::new();
+        }
         self.at_least = at_least;
         Ok(bytes.len())
     }

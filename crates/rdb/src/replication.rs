@@ -9,8 +9,8 @@
 //!  Transfer, Reader ◄─ the snapshot ─────────── Writer
 //!  CommandStream    ◄─ commands ───────────────
 //! ```
-//! Offsets count the bytes of the stream of commands: a replica that has
-//! processed all up to offset 100 asks for byte 101.
+//! An offset counts the bytes of the stream of commands. A replica that has
+//! processed 100 bytes is at offset 100 and asks for byte 101.
 //!
 //! Source of the protocol's facts: `src/replication.c` of Redis 7.0 and of
 //! Valkey 9.

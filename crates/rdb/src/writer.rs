@@ -169,16 +169,24 @@ impl Writer {
     }
 
     /// Writes a key with its whole value as DUMP has it, without the footer.
-    /// What `key` says of the value is not looked at.
+    /// `version` is that of the footer: types above 21 differ between Redis and
+    /// Valkey. The writer ignores [`Key::value`].
     ///
     /// # Errors
     /// [`WriteFault`].
-    pub fn dumped(&mut self, key: &Key<'_>, dump: &[u8]) -> Result<(), WriteFault> {
+    pub fn dumped(
+        &mut self,
+        key: &Key<'_>,
+        version: Version,
+        dump: &[u8],
+    ) -> Result<(), WriteFault> {
         let (kind, value) = dump.split_first().ok_or(WriteFault::Missing)?;
         if self.stage == Stage::Over || self.value.is_some() {
             return Err(WriteFault::Order);
         }
-        if !self.version.knows(*kind) {
+        let is_ambiguous = *kind > kind::STREAM_72;
+        let is_foreign = version.is_of_valkey() != self.version.is_of_valkey();
+        if !self.version.knows(*kind) || (is_ambiguous && is_foreign) {
             return Err(WriteFault::Version(self.version));
         }
         self.start();

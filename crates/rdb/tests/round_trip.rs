@@ -429,10 +429,16 @@ fn values_as_dump_has_them_become_keys() {
     let mut writer = Writer::new(Version::Redis9);
     let mut key = Key::new(b"k", Opened::new(Kind::Set, 0));
     key.expires_ms = Some(5);
-    writer.dumped(&key, b"\x02\x01\x01m").expect("a set");
-    let listpack = writer.dumped(&key, b"\x10\x07\x07\0\0\0\0\0\xff");
+    let version = Version::Valkey80;
+    writer.dumped(&key, version, b"\x02\x01\x01m").expect("a set");
+    let listpack = writer.dumped(&key, version, b"\x10\x07\x07\0\0\0\0\0\xff");
     assert_eq!(listpack, Err(WriteFault::Version(Version::Redis9)));
-    assert_eq!(writer.dumped(&key, b""), Err(WriteFault::Missing));
+    assert_eq!(writer.dumped(&key, version, b""), Err(WriteFault::Missing));
+    // Redis and Valkey have type 22 both, and mean different forms by it.
+    let mut newer = Writer::new(Version::Redis12);
+    let hash = newer.dumped(&key, version, b"\x16\0");
+    assert_eq!(hash, Err(WriteFault::Version(Version::Redis12)));
+    newer.dumped(&key, Version::Redis12, b"\x16\0").expect("a hash");
     writer.write(&Event::End { checked: false }).expect("the end");
     let pieces = read_at_once(writer.output()).expect("a file");
     let expected = [

@@ -140,7 +140,7 @@ pub enum HandshakeWrong {
     /// The primary cannot serve replicas just now, in these words: it loads its
     /// data, or has lost its own primary. Another try is of use later.
     NotNow(String),
-    /// The answer is none that the step has.
+    /// The protocol has no such answer to this step.
     Unexpected,
     /// The answer is longer than any.
     TooLong,
@@ -178,7 +178,9 @@ impl fmt::Display for HandshakeFault {
             HandshakeWrong::NotNow(text) => {
                 write!(f, "the primary cannot serve replicas now, try again later: {text}")
             }
-            HandshakeWrong::Unexpected => write!(f, "the answer to {step} is none that Redis has"),
+            HandshakeWrong::Unexpected => {
+                write!(f, "the answer to {step} is not part of the protocol")
+            }
             HandshakeWrong::TooLong => {
                 write!(f, "the answer to {step} is longer than {LINE_LEN_MAX} bytes")
             }

@@ -133,11 +133,11 @@ impl Blocks {
             match &mut self.at {
                 Place::Single => return Ok(()),
                 Place::Within { form, block } => {
-                    let mut ahead = *block;
-                    let fault = Fault::new(held.block_at, What::Block(*form));
-                    if ahead.next(&held.block).map_err(|_| fault)?.is_some() {
+                    if !block.is_over(&held.block) {
                         return Ok(());
                     }
+                    let fault = Fault::new(held.block_at, What::Block(*form));
+                    block.next(&held.block).map_err(|_| fault)?;
                     self.at = Place::Between;
                 }
                 Place::Between => {
