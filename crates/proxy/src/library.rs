@@ -7,9 +7,9 @@
 //! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
 
 use crate::scripts::LIBRARIES_LEN_MAX;
-use keyway_rdb::format::{Cursor, Encoded, Stop};
+use keyway_rdb::format::{Cursor, Encoded};
 use keyway_rdb::payload::FOOTER_LEN;
-use keyway_rdb::{What, kind, lzf};
+use keyway_rdb::{kind, lzf};
 
 /// The name in the first line of a library, `#!engine name=...`.
 pub fn library_name(code: &[u8]) -> Option<&[u8]> {
@@ -47,17 +47,14 @@ pub fn dumped_libraries(payload: &[u8]) -> Result<Vec<Vec<u8>>, DumpFault> {
 
 fn take_string(cursor: &mut Cursor<'_>, len_max: usize) -> Result<Vec<u8>, DumpFault> {
     let unknown = DumpFault::Unknown;
-    let encoded = cursor.read_string(len_max as u64).map_err(|stop| match stop {
-        Stop::Wrong(fault) if matches!(fault.what(), What::StringLong { .. }) => DumpFault::TooLong,
-        _ => unknown,
-    })?;
-    match encoded {
-        Encoded::Plain(string) => Ok(string.to_vec()),
-        Encoded::Packed { packed, len } => {
+    match cursor.read_string(u64::MAX).map_err(|_| unknown)? {
+        Encoded::Plain(string) if string.len() <= len_max => Ok(string.to_vec()),
+        Encoded::Packed { packed, len } if len <= len_max => {
             let mut string = Vec::new();
             lzf::unpack(packed, len, &mut string).map_err(|_| unknown)?;
             Ok(string)
         }
+        Encoded::Plain(_) | Encoded::Packed { .. } => Err(DumpFault::TooLong),
         Encoded::Integer(_) => Err(unknown),
     }
 }

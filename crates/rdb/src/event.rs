@@ -1,5 +1,4 @@
-//! What a file is made of, piece by piece: the reader gives these and the
-//! writer takes them.
+//! The pieces of a file. The reader returns them, the writer takes them.
 
 use crate::version::Version;
 
@@ -142,9 +141,9 @@ impl Id {
 
 /// A part of a value.
 ///
-/// The reader does not look for elements that are there twice, or for the
-/// owners of pending entries: that takes all of them at once. It does not
-/// refuse a collection without elements either.
+/// The reader does not find duplicate elements, or pending entries without a
+/// consumer: both checks need the whole collection in memory. The caller makes
+/// them if it needs them. The reader accepts an empty collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
     /// The string.

@@ -79,7 +79,7 @@ pub enum What {
     /// Slots of a cluster of Valkey that are on their way to the server: some
     /// of the file's keys are not its own yet.
     SlotImport,
-    /// Metadata that modules of Redis 8.6 attach to keys.
+    /// Metadata that modules of newer versions of Redis attach to keys.
     KeyMetadata,
     /// A command among the keys, as Valkey 9.2 writes it while it saves
     /// without a fork.

@@ -55,7 +55,7 @@ pub const HASH_TIMES_LISTPACK: u8 = 25;
 
 /// A command among the keys (Valkey 9.2).
 pub(crate) const OPCODE_COMMAND: u8 = 242;
-/// Slots being imported (Valkey 9.0), or metadata of a key (Redis 8.6).
+/// Slots being imported (Valkey 9.0), or metadata of a key (newer Redis).
 pub(crate) const OPCODE_SLOT_IMPORT: u8 = 243;
 /// The size of a slot (Redis 7.4).
 pub(crate) const OPCODE_SLOT_SIZES: u8 = 244;

@@ -39,9 +39,9 @@ impl Default for ReadLimits {
 /// Reads one value after the other, each part by part.
 ///
 /// Legal order: [`ValueReader::open`], then [`ValueReader::next`] until it
-/// gives `None`. Both take bytes from a cursor; where it has too few they say
-/// so, and are to be called again with a cursor on the bytes from there on and
-/// more.
+/// returns `None`. Both consume bytes of a cursor. If the cursor has too few
+/// bytes, both return [`Stop::Short`]; the caller then calls again with a new
+/// cursor, which has the bytes that were not consumed and more.
 #[derive(Debug)]
 pub struct ValueReader {
     limits: ReadLimits,

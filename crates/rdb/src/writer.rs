@@ -42,11 +42,11 @@ impl std::error::Error for WriteFault {}
 
 /// Writes a file. It takes what [`Reader`](crate::Reader) gives.
 ///
-/// What is written waits in the writer until the caller takes it with
-/// [`Writer::take_output`]; a caller who does so after each piece holds one
-/// string, or one block of a stream, at a time. Collections are written element
-/// by element. Small ones can be handed over as DUMP has them, with
-/// [`Writer::dumped`].
+/// Output stays in the writer until the caller takes it with
+/// [`Writer::take_output`]. A caller that does so after each piece holds one
+/// string, or one block of a stream, at a time. The writer writes collections
+/// element by element. [`Writer::dumped`] takes a value in the form of DUMP,
+/// which is shorter for small collections.
 #[derive(Debug)]
 pub struct Writer {
     version: Version,

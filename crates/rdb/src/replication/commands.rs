@@ -6,9 +6,9 @@ use std::fmt;
 
 /// Reads the stream of commands, from bytes that come in pieces of any size.
 ///
-/// The caller has the bytes, as with [`Reader`](crate::Reader). One command at
-/// a time is looked at, which is as long as [`ParseLimits`] allow. After a fault
-/// nothing more can be read.
+/// The caller owns the buffer, as with [`Reader`](crate::Reader). The stream
+/// needs one whole command in it, at most as long as [`ParseLimits`] allow. A
+/// stream is of no use after a fault.
 #[derive(Debug)]
 pub struct CommandStream {
     limits: ParseLimits,
