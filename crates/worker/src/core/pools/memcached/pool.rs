@@ -2,7 +2,10 @@
 //! the same words, the reply goes through as it is; all else is composed anew
 //! and answered by a [`MemcachedJoin`].
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Scratch;
+use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
 use crate::core::{ConnectionKey, Connections};
 use keyway_base::{Fault, Key, Slab};
@@ -18,19 +21,6 @@ use keyway_resp::Protocol;
 use keyway_route::place;
 use keyway_topology::{Distribution, SLOT_COUNT, ServerSet, key_slot};
 use std::sync::Arc;
-
-/// Room for splitting one request.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    /// Fragment of each key.
-    owners: Vec<u16>,
-    /// Fragment of each server, in a cluster of each slot, or [`NO_FRAGMENT`].
-    fragments: Vec<u16>,
-    /// Server of each fragment.
-    servers: Vec<u16>,
-    /// Keys of one fragment, as positions.
-    positions: Vec<u32>,
-}
 
 const NO_FRAGMENT: u16 = u16::MAX;
 

@@ -1,7 +1,9 @@
 //! Requests to servers of Redis, which keep flags in an envelope around the
 //! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
 use crate::core::pending::Due;
 use crate::core::pools::servers::scripts::give_script;

@@ -1,10 +1,17 @@
 //! Requests of memcached clients to pools that lead to others.
 
-use super::{Call, Plane, Step};
+use crate::core::pools::routed::Language;
+use crate::core::pools::routed::Destination;
+use crate::core::pools::routed::Whose;
+use crate::core::pools::memcached::state::wire_of;
+use crate::core::request::Step;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use crate::core::Connections;
-use crate::core::pools::routed::{
-    Destination, Language, PARTS_MAX, Wants, Whose, above, route_policy_of,
-};
+use crate::core::pools::routed::PARTS_MAX;
+use crate::core::pools::routed::Wants;
+use crate::core::pools::routed::above;
+use crate::core::pools::routed::route_policy_of;
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
@@ -17,7 +24,7 @@ impl Call<'_> {
     /// What it is said in.
     fn language(&self) -> Language {
         let item_len_max = self.session.memcached.map_or(0, |client| client.item_len_max);
-        Language::Memcached { wire: super::wire_of(self.head()), item_len_max }
+        Language::Memcached { wire: wire_of(self.head()), item_len_max }
     }
 }
 
@@ -157,7 +164,7 @@ impl Plane {
             level,
             lane: call.session.lane,
             speech: Speech::Memcached {
-                wire: super::wire_of(call.head()),
+                wire: wire_of(call.head()),
                 item_len_max: client.item_len_max,
                 request: Box::new(call.request.clone()),
             },

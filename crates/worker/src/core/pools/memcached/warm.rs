@@ -6,8 +6,12 @@
 //! old pool seen to, and is sent then; its client's next request waits for it. Keys
 //! whose server is the same in both pools go the ordinary way.
 
+use crate::core::pools::memcached::state::wire_of;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Warm;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use super::pool::dialect_for;
-use super::{Call, Plane, Step};
 use crate::core::pending::Due;
 use crate::core::{Connection, ConnectionKey, Connections};
 use crate::{PoolPlan, WarmUpPlan};
@@ -33,43 +37,6 @@ const ITEM_COPIES_MAX: usize = 64;
 /// Requests of a worker that wait for items, before clients that have sent others are left
 /// unread.
 const WARM_UP_READS_MAX: usize = 128;
-
-/// How many items a worker brings over now, and which requests wait to bring more.
-#[derive(Default)]
-pub(super) struct Copying {
-    begun: usize,
-    held_up: VecDeque<Key<Operation>>,
-}
-
-impl Copying {
-    /// Number of items on their way, and of requests that wait to bring more.
-    pub(super) fn len(&self) -> usize {
-        self.begun + self.held_up.len()
-    }
-}
-
-/// What an old pool has to do with a request on its way to the new one.
-pub(super) enum Warm {
-    /// What it misses is brought over.
-    Watched,
-    /// The old pool was seen to.
-    Resumed {
-        /// Whose reply it gets.
-        to_client: ReplyTo,
-        /// The old pool had what it deletes.
-        is_deleted: bool,
-    },
-}
-
-impl Warm {
-    /// Tells the memcached join that answers the request.
-    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, bytes: &[u8]) {
-        match self {
-            Warm::Watched => memcached_join.watched = Some(bytes.to_vec()),
-            Warm::Resumed { is_deleted, .. } => memcached_join.is_deleted = *is_deleted,
-        }
-    }
-}
 
 /// How it is with the old pool.
 enum Old {
@@ -136,7 +103,7 @@ impl Plane {
         }
         self.count_memcached(call);
         call.session.fence();
-        let wire = super::wire_of(call.head());
+        let wire = wire_of(call.head());
         let to_client = call.reply_to(self.clock.now);
         let warm_up_read = WarmUpRead {
             request: call.bytes.to_vec(),

@@ -2,8 +2,12 @@
 //! is there by then. How much time it has left is asked first; the client's reply waits
 //! for that, so that what it sends next comes behind the fill.
 
-use super::sub_requests::{Question, UnsentSubRequest};
-use super::{Language, RouteTotals, Whose, routes_of};
+use keyway_proxy::route_policy::RouteTotals;
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Question;
+use crate::core::pools::routed::state::UnsentSubRequest;
+use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::routes_of;
 use crate::Plan;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key};

@@ -1,6 +1,12 @@
 //! Requests of Redis clients to pools that lead to others.
 
-use super::{Destination, Language, Lots, Step, Wants, Whose, above};
+use crate::core::request::Step;
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Destination;
+use crate::core::pools::routed::state::Lots;
+use crate::core::pools::routed::state::Whose;
+use super::Wants;
+use super::above;
 use crate::core::request::RequestContext;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};

@@ -1,7 +1,9 @@
 //! `SCRIPT` and `FUNCTION` on the store: what is loaded, listed, dumped and killed.
 
+use keyway_rdb::payload;
 use crate::core::pools::store::transactions::unserved;
-use keyway_base::{Time, glob, rdb};
+use keyway_base::Time;
+use keyway_base::glob;
 use keyway_command::{Request, Verb};
 use keyway_proxy::{Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
@@ -52,9 +54,9 @@ pub(super) fn control(engine: &mut Engine, request: &Request, now: Time, out: &m
             let mut dump = Vec::new();
             for library in registry.libraries() {
                 dump.push(DUMPED_LIBRARY);
-                rdb::write_bytes(&library.code, &mut dump);
+                keyway_rdb::format::write_bytes(&library.code, &mut dump);
             }
-            rdb::seal(&mut dump);
+            payload::seal(&mut dump);
             reply::bulk(out, &dump);
         }
         Verb::FunctionRestore => match restore(engine, request, now) {
@@ -115,7 +117,7 @@ pub(super) fn restore(engine: &mut Engine, request: &Request, now: Time) -> Resu
             return Err(text.to_owned());
         }
     };
-    if rdb::open(payload).is_none() {
+    if payload::open(payload).is_none() {
         return Err("ERR DUMP payload version or checksum are wrong".to_owned());
     }
     let codes =

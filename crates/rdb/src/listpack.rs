@@ -9,9 +9,8 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use super::source::{Refusal, Visit};
-use crate::algorithms::number::parse_integer;
-use keyway_base::rdb::{Reader, Text};
+use crate::block::{Damaged, Slice, Text};
+use keyway_resp::parse_integer;
 
 const HEADER_LEN: usize = 6;
 const END: u8 = 0xff;
@@ -41,81 +40,109 @@ fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
     write(suffix)
 }
 
-/// Visits the elements of a listpack, which must be whole and as many as it
-/// says.
-pub(super) fn visit(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> {
-    let mut reader = Reader::new(bytes);
-    let total = u32::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
-    let count = u16::from_le_bytes(reader.array().ok_or(Refusal::Form)?);
-    if total as usize != bytes.len() {
-        return Err(Refusal::Form);
-    }
-    let Some((&END, elements)) = bytes[HEADER_LEN..].split_last() else {
-        return Err(Refusal::Form);
-    };
-    let mut rest = elements;
-    let mut seen = 0usize;
-    while !rest.is_empty() {
-        let mut reader = Reader::new(rest);
-        let text = element(&mut reader).ok_or(Refusal::Form)?;
-        let len = rest.len() - reader.left();
-        let suffix = reader.take(suffix_len(len)).ok_or(Refusal::Form)?;
-        if !with_suffix(len, |expected| suffix == expected) {
-            return Err(Refusal::Form);
-        }
-        visit(text)?;
-        rest = &rest[len + suffix.len()..];
-        seen += 1;
-    }
-    if count == UNCOUNTED || usize::from(count) == seen { Ok(()) } else { Err(Refusal::Form) }
+/// A place in a listpack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    at: usize,
+    seen: u64,
+    /// How many elements there must be, if that is known.
+    count: Option<u64>,
 }
 
-fn element<'a>(reader: &mut Reader<'a>) -> Option<Text<'a>> {
-    let first = reader.byte()?;
+/// The first place, and how many elements there are, if the listpack says.
+pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
+    let (header, elements) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Damaged)?;
+    let [a, b, c, d, e, f] = *header;
+    let (total, count) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]));
+    if total as usize != bytes.len() || elements.last() != Some(&END) {
+        return Err(Damaged);
+    }
+    let count = (count != UNCOUNTED).then_some(count.into());
+    Ok((Walk { at: HEADER_LEN, seen: 0, count }, count))
+}
+
+impl Walk {
+    /// Whether no element is left.
+    pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
+        self.at + 1 >= bytes.len()
+    }
+
+    /// The next element; `None` at the end, where there were as many as the
+    /// listpack says.
+    pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
+        let rest = bytes.get(self.at..bytes.len() - 1).ok_or(Damaged)?;
+        if rest.is_empty() {
+            let is_counted = self.count.is_none_or(|count| count == self.seen);
+            return if is_counted { Ok(None) } else { Err(Damaged) };
+        }
+        let mut slice = Slice::new(rest);
+        let text = element(&mut slice)?;
+        let len = rest.len() - slice.left();
+        let suffix = slice.take(suffix_len(len))?;
+        if !with_suffix(len, |expected| suffix == expected) {
+            return Err(Damaged);
+        }
+        self.at += len + suffix.len();
+        self.seen += 1;
+        Ok(Some(text))
+    }
+}
+
+fn element<'a>(slice: &mut Slice<'a>) -> Result<Text<'a>, Damaged> {
+    let first = slice.byte()?;
     let len = match first {
-        0..0x80 => return Some(Text::Integer(first.into())),
+        0..0x80 => return Ok(Text::Integer(first.into())),
         0x80..0xc0 => usize::from(first & 0x3f),
         0xc0..0xe0 => {
-            let bits = u16::from_be_bytes([first & 0x1f, reader.byte()?]);
-            return Some(Text::Integer(((bits << 3) as i16 >> 3).into()));
+            let bits = u16::from_be_bytes([first & 0x1f, slice.byte()?]);
+            return Ok(Text::Integer(((bits << 3) as i16 >> 3).into()));
         }
-        0xe0..0xf0 => usize::from(u16::from_be_bytes([first & 0xf, reader.byte()?])),
-        0xf0 => u32::from_le_bytes(reader.array()?) as usize,
-        0xf1 => return Some(Text::Integer(i16::from_le_bytes(reader.array()?).into())),
+        0xe0..0xf0 => usize::from(u16::from_be_bytes([first & 0xf, slice.byte()?])),
+        0xf0 => u32::from_le_bytes(slice.array()?) as usize,
+        0xf1 => return Ok(Text::Integer(i16::from_le_bytes(slice.array()?).into())),
         0xf2 => {
-            let [low, middle, high] = reader.array()?;
-            return Some(Text::Integer((i32::from_le_bytes([0, low, middle, high]) >> 8).into()));
+            let [low, middle, high] = slice.array()?;
+            return Ok(Text::Integer((i32::from_le_bytes([0, low, middle, high]) >> 8).into()));
         }
-        0xf3 => return Some(Text::Integer(i32::from_le_bytes(reader.array()?).into())),
-        0xf4 => return Some(Text::Integer(i64::from_le_bytes(reader.array()?))),
-        _ => return None,
+        0xf3 => return Ok(Text::Integer(i32::from_le_bytes(slice.array()?).into())),
+        0xf4 => return Ok(Text::Integer(i64::from_le_bytes(slice.array()?))),
+        _ => return Err(Damaged),
     };
-    reader.take(len).map(Text::Plain)
+    slice.take(len).map(Text::Plain)
 }
 
 /// A listpack being written.
-pub(super) struct Listpack {
+#[derive(Debug)]
+pub struct Listpack {
     /// All but the end.
     bytes: Vec<u8>,
     count: usize,
 }
 
+impl Default for Listpack {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Listpack {
-    pub(super) fn new() -> Self {
+    /// One without elements.
+    pub fn new() -> Self {
         Self { bytes: vec![0; HEADER_LEN], count: 0 }
     }
 
     /// Bytes of the listpack as it is.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len() + 1
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Appends a string, as a number if it reads as one.
-    pub(super) fn push(&mut self, text: &[u8]) {
+    pub fn push(&mut self, text: &[u8]) {
         if let Some(value) = parse_integer(text) {
             return self.push_integer(value);
         }
@@ -133,7 +160,8 @@ impl Listpack {
         });
     }
 
-    pub(super) fn push_integer(&mut self, value: i64) {
+    /// Appends a number.
+    pub fn push_integer(&mut self, value: i64) {
         self.push_parts(|bytes| {
             let wide = value.to_le_bytes();
             match value {
@@ -157,7 +185,7 @@ impl Listpack {
     }
 
     /// The bytes of the whole.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         self.bytes.push(END);
         let total = (self.bytes.len() as u32).to_le_bytes();
         let count = u16::try_from(self.count).unwrap_or(UNCOUNTED).to_le_bytes();
@@ -175,13 +203,12 @@ fn put(bytes: &mut Vec<u8>, encoding: u8, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dump::strings::Strings;
+    use crate::block::{Block, texts_of};
+    use crate::fault::Form;
     use proptest::prelude::*;
 
     fn read(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let mut strings = Strings::new(usize::MAX);
-        visit(bytes, &mut |text| strings.push(text)).ok()?;
-        Some(strings.iter().map(<[u8]>::to_vec).collect())
+        texts_of(Block::start(Form::Listpack, bytes).ok()?.0, bytes)
     }
 
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
