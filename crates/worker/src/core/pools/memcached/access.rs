@@ -1,10 +1,10 @@
 //! What a client of memcached may do, by the commands of Redis that come nearest.
 
-use crate::core::Plane;
-use crate::core::request::Step;
-use crate::core::pools::memcached::state::Call;
 use super::admission::credentials;
 use crate::core::Connections;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
+use crate::core::request::Step;
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Request, Verb};
 use keyway_proxy::Session;

@@ -1,7 +1,7 @@
 //! A request of a client of memcached goes to its store or to its servers.
 
-use crate::core::pools::memcached::state::writes;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::writes;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
@@ -94,7 +94,11 @@ impl Plane {
 
     /// The same for a pool that others led it to.
     #[cold]
-    pub(super) fn holds_back_led_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+    pub(super) fn holds_back_led_memcached(
+        &mut self,
+        pool: &PoolPlan,
+        call: &mut Call<'_>,
+    ) -> bool {
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
             if pool.pause.is_monitored() {

@@ -2,11 +2,11 @@
 //! the same words, the reply goes through as it is; all else is composed anew
 //! and answered by a [`MemcachedJoin`].
 
-use crate::core::Plane;
-use crate::core::request::Step;
-use crate::core::pools::memcached::state::Scratch;
-use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::Scratch;
+use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{

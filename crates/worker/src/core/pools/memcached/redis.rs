@@ -1,12 +1,12 @@
 //! Requests to servers of Redis, which keep flags in an envelope around the
 //! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
 
-use crate::core::Plane;
-use crate::core::request::Step;
-use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
+use crate::core::Plane;
 use crate::core::pending::Due;
+use crate::core::pools::memcached::state::Call;
 use crate::core::pools::servers::scripts::give_script;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::memcached::MemcachedJoin;

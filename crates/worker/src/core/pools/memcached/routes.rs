@@ -1,17 +1,17 @@
 //! Requests of memcached clients to pools that lead to others.
 
-use crate::core::pools::routed::Language;
-use crate::core::pools::routed::Destination;
-use crate::core::pools::routed::Whose;
-use crate::core::pools::memcached::state::wire_of;
-use crate::core::request::Step;
+use crate::core::Connections;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
-use crate::core::Connections;
+use crate::core::pools::memcached::state::wire_of;
+use crate::core::pools::routed::Destination;
+use crate::core::pools::routed::Language;
 use crate::core::pools::routed::PARTS_MAX;
 use crate::core::pools::routed::Wants;
+use crate::core::pools::routed::Whose;
 use crate::core::pools::routed::above;
 use crate::core::pools::routed::route_policy_of;
+use crate::core::request::Step;
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};

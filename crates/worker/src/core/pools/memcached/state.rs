@@ -1,7 +1,6 @@
 //! A request of a client of memcached, and what a worker remembers of such requests.
 
 use super::ahead::Ahead;
-use crate::core::Connection;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{Asker, Dialect, Head, Request, Verb, Wire, compose_request};
@@ -48,9 +47,7 @@ impl Call<'_> {
     #[inline]
     pub(in crate::core::pools::memcached) fn reserve(&mut self) -> u32 {
         match self.warm {
-            Some(Warm::Resumed { to_client: ReplyTo { reply: Some(reply), .. }, .. }) => {
-                reply
-            }
+            Some(Warm::Resumed { to_client: ReplyTo { reply: Some(reply), .. }, .. }) => reply,
             _ => self.busy.order.reserve(),
         }
     }

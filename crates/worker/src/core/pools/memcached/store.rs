@@ -1,10 +1,10 @@
 //! Requests to the embedded store.
 
-use crate::core::Plane;
-use crate::core::request::Step;
-use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use crate::core::pools::store::serve::insert_lent;
+use crate::core::request::Step;
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};

@@ -6,13 +6,13 @@
 //! old pool seen to, and is sent then; its client's next request waits for it. Keys
 //! whose server is the same in both pools go the ordinary way.
 
+use super::pool::dialect_for;
+use crate::core::Plane;
+use crate::core::pending::Due;
+use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::Warm;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
-use crate::core::pools::memcached::state::Warm;
-use crate::core::Plane;
-use crate::core::pools::memcached::state::Call;
-use super::pool::dialect_for;
-use crate::core::pending::Due;
 use crate::core::{Connection, ConnectionKey, Connections};
 use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
@@ -26,7 +26,7 @@ use keyway_proxy::memcached::{
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_topology::ServerSet;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Items of one request that are brought over at a time: each is held meanwhile.

@@ -2,18 +2,18 @@
 //! is there by then. How much time it has left is asked first; the client's reply waits
 //! for that, so that what it sends next comes behind the fill.
 
-use keyway_proxy::route_policy::RouteTotals;
+use crate::Plan;
 use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Question;
 use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Whose;
 use crate::core::pools::routed::state::routes_of;
-use crate::Plan;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key};
 use keyway_command::Verb;
 use keyway_memcache::{Dialect, Head, RequestFlags, Verb as Word, Wire, compose_request};
 use keyway_proxy::Operation;
+use keyway_proxy::route_policy::RouteTotals;
 use keyway_proxy::route_policy::{RoutedRequest, Speech, SubRequestFor, memcached, redis};
 use keyway_resp::{parse_integer, reply};
 use keyway_topology::RoutedPool;

@@ -1,13 +1,13 @@
 //! Requests of Redis clients to pools that lead to others.
 
-use crate::core::request::Step;
-use crate::core::pools::routed::state::Language;
-use crate::core::pools::routed::state::Destination;
-use crate::core::pools::routed::state::Lots;
-use crate::core::pools::routed::state::Whose;
 use super::Wants;
 use super::above;
+use crate::core::pools::routed::state::Destination;
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Lots;
+use crate::core::pools::routed::state::Whose;
 use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;

@@ -1,9 +1,8 @@
 //! The end of a retired pool waits for requests that may still come to it through another pool.
 
-use crate::core::pools::routed::state::routes_of;
 use crate::core::Plane;
-use keyway_proxy::Session;
-use keyway_proxy::route_policy::{RoutedRequest, SubRequestFor};
+use crate::core::pools::routed::state::routes_of;
+use keyway_proxy::route_policy::RoutedRequest;
 
 impl Plane {
     /// Returns whether requests may still come to a retired pool through another: one leads to it

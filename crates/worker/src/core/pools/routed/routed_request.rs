@@ -1,16 +1,16 @@
 //! Routed requests: whom they ask, and what the replies lead to.
 
-use keyway_proxy::route_policy::RouteTotals;
-use crate::core::pools::routed::state::Question;
-use crate::core::pools::routed::state::Whose;
-use crate::core::pools::routed::state::UnsentSubRequest;
-use crate::core::pools::routed::state::routes_of;
 use super::redis::{PARTS_MAX, note_step, route_policy_of};
+use crate::core::pools::routed::state::Question;
+use crate::core::pools::routed::state::UnsentSubRequest;
+use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::routes_of;
 use crate::core::{Core, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
+use keyway_proxy::route_policy::RouteTotals;
 use keyway_proxy::route_policy::{
     AskOrder, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor, Verdict,
     memcached, redis,

@@ -6,20 +6,17 @@
 //! home with the first request behind it that needs no such thing.
 
 use crate::core::pools::routed::state::Wants;
-use crate::core::pools::routed::state::needs_connection;
 use crate::core::pools::routed::state::may_write;
+use crate::core::pools::routed::state::needs_connection;
 use crate::core::pools::routed::state::routes_of;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
-use keyway_base::Time;
-use keyway_command::{Across, Flags, Handling, Request, Verb};
-use keyway_memcache::{Dialect, Head, RequestFlags};
-use keyway_proxy::route_policy::{Nature, memcached};
-use keyway_proxy::{Identity, Session};
+use keyway_command::{Handling, Verb};
+use keyway_proxy::Session;
 use keyway_resp::reply;
-use keyway_topology::{ReadWriteSplitPool, RoutedPool};
+use keyway_topology::RoutedPool;
 
 /// Where a pool writes, or reads, if that is a store or servers that need no asking of
 /// others.

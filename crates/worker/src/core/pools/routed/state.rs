@@ -4,7 +4,9 @@ use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{Key, Time};
 use keyway_command::{Across, Flags, Handling, Request, Verb};
 use keyway_memcache::{Dialect, Head, RequestFlags, Wire};
-use keyway_proxy::route_policy::{Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached};
+use keyway_proxy::route_policy::{
+    Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached,
+};
 use keyway_proxy::{Identity, Operation, Session};
 use keyway_resp::Protocol;
 use keyway_topology::{DEPTH_MAX, ReadWriteSplitPool};
@@ -82,7 +84,10 @@ impl State {
     }
 
     /// Counts what a routed request holds now.
-    pub(in crate::core::pools::routed) fn count_held(&mut self, routed_request: &mut RoutedRequest) {
+    pub(in crate::core::pools::routed) fn count_held(
+        &mut self,
+        routed_request: &mut RoutedRequest,
+    ) {
         let held = routed_request.held();
         self.held = self.held + held - std::mem::replace(&mut routed_request.counted, held);
     }
@@ -100,7 +105,9 @@ pub(in crate::core) enum Language {
 }
 
 impl Language {
-    pub(in crate::core::pools::routed) fn of_routed_request(routed_request: &RoutedRequest) -> Language {
+    pub(in crate::core::pools::routed) fn of_routed_request(
+        routed_request: &RoutedRequest,
+    ) -> Language {
         match routed_request.speech {
             Speech::Redis { protocol, .. } => Language::Redis(protocol),
             Speech::Memcached { wire, item_len_max, .. } => {
@@ -129,7 +136,9 @@ impl Whose {
         Whose { client, level, lane: session.lane, language }
     }
 
-    pub(in crate::core::pools::routed) fn of_routed_request(routed_request: &RoutedRequest) -> Whose {
+    pub(in crate::core::pools::routed) fn of_routed_request(
+        routed_request: &RoutedRequest,
+    ) -> Whose {
         let language = Language::of_routed_request(routed_request);
         Whose {
             client: routed_request.client,
@@ -213,7 +222,11 @@ impl<'s> Wants<'s> {
     }
 
     /// Whether it goes to the pool that is read. What writes is noted.
-    pub(in crate::core::pools::routed) fn is_read_by(&mut self, split: &ReadWriteSplitPool, now: Time) -> bool {
+    pub(in crate::core::pools::routed) fn is_read_by(
+        &mut self,
+        split: &ReadWriteSplitPool,
+        now: Time,
+    ) -> bool {
         if !self.reads {
             self.note_write(split, now);
             return false;
@@ -223,7 +236,11 @@ impl<'s> Wants<'s> {
         !is_pinned && !self.is_bound && !is_named()
     }
 
-    pub(in crate::core::pools::routed) fn note_write(&mut self, split: &ReadWriteSplitPool, now: Time) {
+    pub(in crate::core::pools::routed) fn note_write(
+        &mut self,
+        split: &ReadWriteSplitPool,
+        now: Time,
+    ) {
         if let Some(pin) = split.pin_after_write {
             self.identity.pin_for(pin, self.place, now);
         }
@@ -319,7 +336,11 @@ impl Queues {
         !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
     }
 
-    pub(in crate::core::pools::routed) fn add_due(&mut self, level: u8, routed_request: Key<Operation>) {
+    pub(in crate::core::pools::routed) fn add_due(
+        &mut self,
+        level: u8,
+        routed_request: Key<Operation>,
+    ) {
         self.queued += 1;
         self.level(level).due.push_back(routed_request);
     }

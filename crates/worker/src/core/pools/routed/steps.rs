@@ -1,7 +1,10 @@
 //! Requests to pools of pools begin, take their steps and end.
 
 use crate::core::pools::routed::state::Wants;
-use crate::core::pools::routed::state::{Destination, HELD_MAX, Lots, ROUTED_REQUESTS_MAX, SHADOWS_HELD_MAX, UnsentSubRequest, Whose, routes_of, shadow_of};
+use crate::core::pools::routed::state::{
+    Destination, HELD_MAX, Lots, ROUTED_REQUESTS_MAX, SHADOWS_HELD_MAX, UnsentSubRequest, Whose,
+    routes_of, shadow_of,
+};
 use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};

@@ -13,19 +13,18 @@
 //! What a sub-request could not put on its link yet must not be overtaken by what the same
 //! client asks of the same pool: that waits *behind* it.
 
+use super::client_behind;
 use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Question;
-use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Queued;
+use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Whose;
-use super::client_behind;
 use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
-use keyway_proxy::{Busy, Identity, Operation, Session};
+use keyway_proxy::{Busy, Identity, Session};
 use keyway_topology::DEPTH_MAX;
-use std::collections::{BTreeMap, VecDeque};
 
 /// Sub-requests at rest that are kept: as many as a busy turn needs.
 const SUB_REQUESTS_KEPT_MAX: usize = 1024;

@@ -1,11 +1,11 @@
 //! `SCRIPT` and `FUNCTION` on the store: what is loaded, listed, dumped and killed.
 
-use keyway_rdb::payload;
 use crate::core::pools::store::transactions::unserved;
 use keyway_base::Time;
 use keyway_base::glob;
 use keyway_command::{Request, Verb};
 use keyway_proxy::{Session, dumped_libraries};
+use keyway_rdb::payload;
 use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Kill, Policy, Registry, Run};
 use std::sync::Arc;
