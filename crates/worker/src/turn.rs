@@ -8,6 +8,7 @@
 //! most of the cost is segments and wake-ups, and batching saves both.
 
 mod accepting;
+mod departures;
 mod ending;
 mod flush;
 mod following;
@@ -19,14 +20,15 @@ mod servers;
 mod subscribers;
 
 use crate::core::{ConnectionKey, Core, Leftovers, SubscriberIndex};
+use crate::turn::departures::Ending;
+use crate::turn::departures::Leaving;
+use crate::turn::departures::Lingering;
+use crate::turn::departures::is_in_order;
 use crate::{Adopted, Mail, Plan};
-use ending::Ending;
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Event, Io, Mailbox, Peer, Socket, Token};
 use keyway_proxy::Session;
-use leaving::Leaving;
-use lingering::Lingering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -353,7 +355,7 @@ impl<I: Io> Worker<I> {
         if let Some(id) = id {
             self.plan.clients.remove(id);
         }
-        match lingering::is_in_order(reason) && !client.has_ended {
+        match is_in_order(reason) && !client.has_ended {
             true => self.linger(client.socket, Token(key.to_bits())),
             false => self.io.close(client.socket),
         }

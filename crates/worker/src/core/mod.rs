@@ -23,9 +23,9 @@ mod pools;
 mod request;
 mod upstream;
 
+use crate::core::pools::store::state::Looked;
 pub use leftovers::Leftovers;
 pub use observe::figures::Figures;
-pub(crate) use upstream::health_log::HealthLog;
 
 use crate::Plan;
 pub(crate) use connection::{Connection, Connections};
@@ -38,7 +38,6 @@ use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
 pub(crate) use pools::servers::pubsub::SubscriberIndex;
-use pools::store::slow::Looked;
 use pools::{cluster, memcached, routed};
 use std::sync::Arc;
 use upstream::streamed_replies;

@@ -1,7 +1,7 @@
 //! Clients that leave this worker: for another, by an operator's word, or as it ends.
 
-use super::lingering::LINGER;
 use super::{Client, Worker};
+use crate::turn::departures::LINGER;
 use crate::{Adopted, Mail};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, ListenerIndex, Token};

@@ -1,4 +1,4 @@
-use super::lingering::LINGER;
+use super::departures::LINGER;
 use super::*;
 use keyway_base::Clock;
 use keyway_net::{Accept, Address, ListenerIndex, Recv, Send};

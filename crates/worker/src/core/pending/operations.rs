@@ -1,7 +1,7 @@
 //! One slab for all requests that take several exchanges, and what is the same for all of them:
 //! who is answered, how replies and faults of servers come to them, and how they end.
 
-use crate::core::pools::servers::scripts::Given;
+use crate::core::pools::servers::given::Given;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;

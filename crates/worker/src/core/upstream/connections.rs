@@ -1,8 +1,9 @@
 use crate::Upstream;
-use crate::core::pools::servers::scripts::Given;
-use crate::core::upstream::circuits::Failed;
+use crate::core::connection::next_generation;
+use crate::core::pools::servers::given::Given;
 use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_metrics::HealthLevel;
@@ -309,11 +310,6 @@ impl Core {
     fn options(&self, index: ConnectionKey) -> Arc<LinkOptions> {
         Arc::clone(self.plane.link_options(self.links[index].pool))
     }
-}
-
-/// Generations fit into a token beside the link's position.
-pub(in crate::core) fn next_generation(generation: u32) -> u32 {
-    (generation + 1) & 0x1fff_ffff
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {

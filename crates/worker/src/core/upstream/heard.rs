@@ -1,9 +1,9 @@
 //! What the replies on one connection tell: each goes to the request it belongs to, and what they
 //! say of the server is put together.
 
-use super::circuits::Failed;
 use super::locked::is_locked;
 use super::reply::Lent;
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::local::UnblockReason;

@@ -401,7 +401,5 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
 
 mod landing;
 
-pub(in crate::core) use landing::Landings;
-
 #[cfg(test)]
 mod tests;

@@ -11,16 +11,18 @@
 //! slot, never changes the map, never goes back to who has sent it on, and is not sent
 //! again for anything else. Servers that no view has named: see `named`.
 
-use super::named::Onward;
 use crate::Upstream;
 use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
+use crate::core::pools::cluster::state::Onward;
+use crate::core::pools::cluster::state::Retry;
+use crate::core::pools::cluster::state::Waits;
 use crate::core::upstream::leases::asked_to_end;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection};
-use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
+use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
 use std::sync::Arc;
@@ -30,27 +32,6 @@ use std::time::Duration;
 /// Pause before a request is sent again that nobody could take; doubles with each
 /// time.
 const RETRY_MIN: Duration = Duration::from_millis(10);
-
-/// A request that is to be sent again.
-pub(super) struct Retry {
-    at: Time,
-    from: ConnectionKey,
-    /// Positions of its pool and server, as the connection may be gone by then.
-    backend: (u16, u16),
-    /// The connection was one session's alone.
-    is_private: bool,
-    redirected: Redirected,
-    waits: Option<Waits>,
-    /// It waits for a primary: its time counts from when it is sent again.
-    is_held: bool,
-}
-
-/// What is kept of a command that waits on a private link: the connection may end.
-pub(in crate::core) struct Waits {
-    pool: u16,
-    protocol: Protocol,
-    keys: Vec<u32>,
-}
 
 impl Core {
     /// Sends on what the server of a link did not take.

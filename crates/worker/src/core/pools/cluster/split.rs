@@ -1,8 +1,10 @@
 //! A cluster takes the keys of one slot together and no others, so one request
 //! becomes one fragment for each slot, also where a server has several of them.
 
-use super::Reader;
+use super::state::NO_KEY;
 use crate::Upstream;
+use crate::core::pools::cluster::replicas::Reader;
+use crate::core::pools::cluster::state::Scratch;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
@@ -11,69 +13,6 @@ use keyway_command::Split;
 use keyway_proxy::{Join, Owner};
 use keyway_resp::reply;
 use keyway_topology::SLOT_COUNT;
-
-/// Room for splitting one request.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    /// The fragment of each slot; all are none between two requests.
-    of_slot: Vec<u16>,
-    fragments: Vec<Fragment>,
-    /// Behind each key, the next of the same fragment.
-    next: Vec<u32>,
-    /// The fragment of each key.
-    of_key: Vec<u16>,
-    /// The fragments may be answered by replicas.
-    reads: bool,
-}
-
-/// The keys of one slot.
-struct Fragment {
-    slot: u16,
-    server: u16,
-    keys: u32,
-    first: u32,
-    last: u32,
-}
-
-const NO_FRAGMENT: u16 = u16::MAX;
-const NO_KEY: u32 = u32::MAX;
-
-impl Scratch {
-    fn clear(&mut self) {
-        self.of_slot.resize(SLOT_COUNT, NO_FRAGMENT);
-        for fragment in self.fragments.drain(..) {
-            self.of_slot[usize::from(fragment.slot)] = NO_FRAGMENT;
-        }
-        self.next.clear();
-        self.of_key.clear();
-    }
-
-    /// Adds the next key, of a slot and the server that has it.
-    #[inline]
-    fn add(&mut self, slot: u16, server: u16) {
-        let key = self.next.len() as u32;
-        let at = &mut self.of_slot[usize::from(slot)];
-        if *at == NO_FRAGMENT {
-            *at = self.fragments.len() as u16;
-            self.fragments.push(Fragment { slot, server, keys: 1, first: key, last: key });
-        } else {
-            let fragment = &mut self.fragments[usize::from(*at)];
-            self.next[fragment.last as usize] = key;
-            fragment.last = key;
-            fragment.keys += 1;
-        }
-        self.next.push(NO_KEY);
-        self.of_key.push(*at);
-    }
-
-    /// Gives back room beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
-        if self.next.capacity() > kept_max {
-            self.next = Vec::new();
-            self.of_key = Vec::new();
-        }
-    }
-}
 
 impl Plane {
     /// Splits a request over the slots of its keys.
@@ -224,6 +163,7 @@ impl Plane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::{Fragment, NO_FRAGMENT};
     use super::*;
 
     #[test]

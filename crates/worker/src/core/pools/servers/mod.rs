@@ -10,6 +10,7 @@
 //! | `tracking` | who is told which keys have changed |
 //! | `unblock` | the end of a command that blocks |
 
+pub(in crate::core) mod given;
 pub(in crate::core) mod info;
 pub(in crate::core) mod pubsub;
 pub(in crate::core) mod scripts;

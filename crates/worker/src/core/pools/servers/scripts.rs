@@ -20,7 +20,6 @@ use keyway_proxy::{
 };
 use keyway_resp::reply;
 use keyway_route::{Route, route_script};
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 
@@ -41,36 +40,6 @@ pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
 impl Default for Shown {
     fn default() -> Self {
         Self(Box::new([0; SHOWN]))
-    }
-}
-
-/// What was loaded through a connection.
-#[derive(Default)]
-pub(in crate::core) struct Given {
-    scripts: BTreeSet<Digest>,
-    /// [`ScriptCache::flushes`] at that time.
-    flushes: u64,
-    /// It has the libraries up to this one of [`ScriptCache::changes`].
-    libraries: u64,
-}
-
-impl Given {
-    /// Whether requests on this connection may rely on what was loaded.
-    pub(in crate::core) fn is_empty(&self) -> bool {
-        self.scripts.is_empty() && self.libraries == 0
-    }
-
-    pub(in crate::core) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
-        if self.flushes != flushes {
-            self.flushes = flushes;
-            self.scripts.clear();
-        }
-        self.scripts.contains(digest)
-    }
-
-    /// Forgets the scripts.
-    pub(in crate::core) fn forget_scripts(&mut self) {
-        self.scripts.clear();
     }
 }
 

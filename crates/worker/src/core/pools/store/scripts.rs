@@ -16,7 +16,6 @@ use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use indexmap::IndexMap;
 use keyway_command::{Request, Verb};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
@@ -28,15 +27,6 @@ use std::sync::Arc;
 
 /// Words of a function's request that FUNCTION STATS shows.
 const COMMAND_WORDS_MAX: usize = 32;
-
-/// The engines of a worker, by pool.
-#[derive(Default)]
-pub(crate) struct StoreScripts {
-    engines: IndexMap<u16, Engine, foldhash::fast::RandomState>,
-    /// The reply of the last script, if an error, was counted when a command of it
-    /// was answered so.
-    is_counted: bool,
-}
 
 impl Plane {
     /// Holds what a request needs while a script of another worker runs, so that

@@ -14,10 +14,9 @@ mod deliver;
 use crate::core::Plane;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::invalidations::{Client, Table, Told, What};
+use crate::invalidations::{Client, Table, What};
 use crate::readers::Readers;
-use indexmap::{IndexMap, IndexSet};
-use keyway_base::{Key, KeyspaceEvents};
+use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::tracking::{Change, Tracking, write_everything, write_invalidation};
 use keyway_proxy::{Busy, Session};
@@ -25,44 +24,6 @@ use keyway_resp::reply;
 use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// What one worker knows of its clients that cache.
-#[derive(Default)]
-pub(crate) struct StoreTracking {
-    /// The pools' tables, once they are needed.
-    tables: IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
-    /// Clients of this worker that are in a table.
-    trackers: Places,
-    /// Where clients were found that are told in place of others. They may be
-    /// gone.
-    targets: Places,
-    /// The keys that the request being served reads for a client that caches:
-    /// their arguments, and whether it had not read them before.
-    reads: Vec<(u32, bool)>,
-    /// What became of keys by the request being served.
-    events: Vec<KeyEvent>,
-    /// By pool: keys that changed in this turn, where somebody is told of
-    /// prefixes; with the client who changed each, if it was one and no other.
-    changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
-    /// By pool: everything has changed in this turn; with the client who alone
-    /// has done it and has been told, if there is one.
-    flushed: BTreeMap<u16, Option<Client>>,
-    /// For clients of this worker, at the end of the turn.
-    outbox: Vec<Told>,
-    /// Sessions that were told something in this turn: they are sent that before writers are sent
-    /// their replies.
-    told: Vec<Key<Session>>,
-    /// Other workers have put something into the inbox.
-    pub(crate) has_mail: bool,
-    /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
-    pub(crate) owes_word: bool,
-    /// Clients who have missed something for want of room in their output, and
-    /// whether it was redirected to them: they are told that everything has
-    /// changed once there is room.
-    late: IndexSet<(Client, bool), foldhash::fast::RandomState>,
-}
-
-type Places = IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
 
 /// What one request leaves to be told of.
 pub(in crate::core) struct Settlement {
@@ -80,30 +41,6 @@ const EVENTS_KEPT_MAX: usize = 1024;
 
 /// Targets whose places are kept; more are looked for again.
 const TARGETS_MAX: usize = 1024;
-
-impl StoreTracking {
-    /// Whether there is something to do before the worker sleeps.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
-        self.has_mail | !self.outbox.is_empty() | has_changes
-    }
-
-    /// The sessions that were told something and have not been sent it.
-    pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
-        std::mem::take(&mut self.told)
-    }
-
-    /// Number of clients that cache, and of messages for them.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
-    }
-
-    /// Whether changes of keys may concern a client of this worker.
-    pub(crate) fn is_tracker(&self, client: Client) -> bool {
-        self.trackers.contains_key(&client)
-    }
-}
 
 impl Plane {
     fn table(&mut self, pool: u16) -> &Arc<Table> {
@@ -420,6 +357,7 @@ mod tests {
     use super::*;
     use crate::core::Core;
     use crate::core::tests::plan_with;
+    use indexmap::IndexSet;
     use keyway_proxy::local::ClientEntry;
     use keyway_resp::Protocol;
 

@@ -17,10 +17,11 @@
 //! | `tell` | what the client is told, and after which replies |
 
 mod links;
+mod state;
 mod tell;
 
 pub(in crate::core) use links::{Role, lose_watch_on};
-pub(crate) use tell::State;
+pub(crate) use state::State;
 
 use crate::PoolPlan;
 use crate::core::request::RequestContext;
