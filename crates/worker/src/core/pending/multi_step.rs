@@ -8,8 +8,7 @@
 
 use super::Due;
 use crate::Upstream;
-use crate::core::pools::servers::scripts::Preload;
-use crate::core::pools::servers::scripts::give_script;
+use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;

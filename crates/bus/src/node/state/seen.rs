@@ -15,7 +15,7 @@ const STEPS: usize = 8;
 const STEPS_OF_TIME: usize = 512;
 
 #[derive(Default)]
-pub(super) struct Seen {
+pub(in crate::node) struct Seen {
     last: BTreeMap<NodeId, (u64, Time)>,
     /// Each sender once, with when it was heard when it was put here.
     order: VecDeque<(Time, NodeId)>,

@@ -1,6 +1,11 @@
 //! Laws of the heap: what it counts is what a plain reading of its pages, runs and blocks gives.
 
+use super::arena::SPARE_PAGES_MAX;
+use super::pages::{CLASSES, HEADER_LEN, Page};
 use super::*;
+use crate::mapping::{ALIGN, Region};
+use crate::runs::RUN_LEN_MAX;
+use std::collections::BTreeSet;
 
 /// A slot in use, filled with a mark.
 struct Used {

@@ -9,7 +9,7 @@ const ASKERS_MAX: usize = 1024;
 
 /// Askers, each with its connection, by who they are and by when they asked last.
 #[derive(Default)]
-pub(super) struct Askers {
+pub(in crate::node) struct Askers {
     all: BTreeMap<NodeId, (PeerKey, u64)>,
     by_turn: BTreeMap<u64, NodeId>,
     turn: u64,
