@@ -27,7 +27,7 @@
 //! | `begin`, `get`, `get_mut`, `entry_mut`, `end` | an operation of one kind, from its beginning to its end |
 //! | `on_operation_reply`, `on_operation_fault` | what a server says, or that it says nothing |
 //! | `add_due`, `continue_operations` | the next step, at the end of the turn |
-//! | `answer_operation`, `answer_operation_now`, `answer_unended` | the reply, unless the client has left |
+//! | `answer_operation`, `answer_operation_now`, `with_unended` | the reply, unless the client has left |
 //! | `session_of`, `reply_index`, `is_part_of`, `is_wait` | who waits for an exchange, for those who log it or send it elsewhere |
 //! | `operations`, `count`, `all`, `due` | how many there are, and which |
 //! | `split`, `send_everywhere`, `begin_join`, `finish_join_now` | fan-out and join |

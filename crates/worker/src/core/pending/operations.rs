@@ -89,7 +89,7 @@ impl super::State {
         this: Box<T>,
     ) -> Key<Operation> {
         self.operations.counts[T::INDEX] += 1;
-        self.operations.slab.insert(Operation { reply_to, kind: T::pack(this) })
+        self.operations.slab.insert_with(|_| Operation { reply_to, kind: T::pack(this) })
     }
 
     /// An operation of this kind, unless it has ended.
@@ -334,22 +334,21 @@ impl Plane {
         true
     }
 
-    /// Answers the client of an operation that has not ended.
-    pub(in crate::core) fn answer_unended<T: OfKind>(
+    /// Has an operation answer its client that has not ended.
+    #[inline]
+    pub(in crate::core) fn with_unended<T: OfKind>(
         &mut self,
-        sessions: &mut Slab<Session>,
         key: Key<Operation>,
-        fault: Option<Fault>,
-        write: impl FnOnce(&T, &mut Vec<u8>),
-    ) -> bool {
+        answer: impl FnOnce(&mut Plane, ReplyTo, &T),
+    ) {
         // An answer changes no operation.
         let slab = std::mem::take(&mut self.pending.operations.slab);
-        let found = slab.get(key).and_then(|it| Some((it.reply_to, T::of(&it.kind)?)));
-        let is_answered = found.is_some_and(|(to, this)| {
-            self.answer_operation(sessions, to, fault, |out| write(this, out))
-        });
+        if let Some(Operation { reply_to, kind }) = slab.get(key)
+            && let Some(this) = T::of(kind)
+        {
+            answer(self, *reply_to, this);
+        }
         self.pending.operations.slab = slab;
-        is_answered
     }
 }
 
