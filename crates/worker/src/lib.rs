@@ -30,7 +30,8 @@ mod redirects;
 mod server_status;
 mod turn;
 
-pub use crate::core::{Core, Figures, Leftovers};
+pub use crate::core::leftovers::Leftovers;
+pub use crate::core::{Core, Figures};
 pub use channels::Channels;
 pub use cluster::{Cluster, ClusterTotals, MapSource};
 pub use entrance::{ListenerAccess, Tally};

@@ -19,7 +19,8 @@ mod reading;
 mod servers;
 mod subscribers;
 
-use crate::core::{ConnectionKey, Core, Leftovers, SubscriberIndex};
+use crate::core::leftovers::Leftovers;
+use crate::core::{ConnectionKey, Core, SubscriberIndex};
 use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;

@@ -16,7 +16,7 @@ mod clients;
 mod connection;
 mod follow;
 mod front;
-mod leftovers;
+pub(crate) mod leftovers;
 mod observe;
 mod pending;
 mod pools;
@@ -24,7 +24,6 @@ mod request;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
-pub use leftovers::Leftovers;
 pub use observe::figures::Figures;
 
 use crate::Plan;

@@ -3,6 +3,7 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use crate::Upstream;
+use crate::core::pending::state::Scratch;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
@@ -13,28 +14,6 @@ use keyway_proxy::{Busy, Join, Owner, ReplyTo, Session};
 use keyway_resp::reply;
 use keyway_route::place;
 use std::sync::Arc;
-
-/// Room for splitting one request.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    /// Server of each key.
-    servers: Vec<u16>,
-    /// Keys for each server of the pool.
-    counts: Vec<u32>,
-    /// Fragment of each server of the pool.
-    fragments: Vec<u16>,
-    /// Where each server's fragment starts in its link's output.
-    starts: Vec<usize>,
-}
-
-impl Scratch {
-    /// Gives back room beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
-        if self.servers.capacity() > kept_max {
-            self.servers = Vec::new();
-        }
-    }
-}
 
 const NO_FRAGMENT: u16 = u16::MAX;
 

@@ -42,42 +42,10 @@ pub(in crate::core) mod fan_out;
 mod join;
 pub(in crate::core) mod multi_step;
 mod operations;
+mod progress;
+mod state;
 pub(in crate::core) mod wait;
 
-use keyway_proxy::JoinPool;
-use multi_step::MultiStepPool;
 pub(in crate::core) use operations::Due;
-
-/// The requests of a worker that take several exchanges.
-#[derive(Default)]
-pub(crate) struct State {
-    operations: operations::Operations,
-    /// What replies have asked for.
-    due: Vec<Due>,
-    conclusions: conclusions::Conclusions,
-    joins_free: JoinPool,
-    multi_steps_free: MultiStepPool,
-    fan_out: fan_out::Scratch,
-}
-
-impl State {
-    /// Has something done when no link is borrowed.
-    pub(in crate::core) fn add_due(&mut self, due: Due) {
-        self.due.push(due);
-    }
-
-    /// Number of next steps that are due, and of conclusions that are to be drawn.
-    pub(in crate::core) fn due(&self) -> usize {
-        self.due.len() + self.conclusions.len()
-    }
-
-    /// Gives back room beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
-        self.fan_out.trim(kept_max);
-    }
-
-    /// Gives back the room of joins at rest.
-    pub(in crate::core) fn forget_room(&mut self) {
-        self.joins_free = JoinPool::default();
-    }
-}
+pub(in crate::core) use state::Conclusion;
+pub(crate) use state::State;

@@ -19,71 +19,9 @@ use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::{
     Busy, MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
 };
-use keyway_resp::{Kind, Protocol, reply};
+use keyway_resp::{Kind, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
 use std::sync::Arc;
-
-/// Multi-step requests at rest.
-#[derive(Default)]
-pub(in crate::core::pending) struct MultiStepPool {
-    #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
-    free: Vec<Box<MultiStep>>,
-}
-
-/// Multi-step requests at rest whose room is kept: as many as a deep pipeline has.
-const MULTI_STEPS_KEPT_MAX: usize = 256;
-
-/// Room for a request that a multi-step request at rest keeps, in bytes.
-const REQUEST_KEPT_MAX: usize = 2 << 10;
-
-impl MultiStepPool {
-    fn take(&mut self, work: Work) -> Box<MultiStep> {
-        if let Some(mut multi_step) = self.free.pop() {
-            multi_step.work = work;
-            return multi_step;
-        }
-        Box::new(MultiStep {
-            caching: None,
-            database: 0,
-            protocol: Protocol::Resp2,
-            server: 0,
-            link: ConnectionKey::NONE,
-            request: Vec::new(),
-            said: Vec::new(),
-            work,
-        })
-    }
-
-    fn give(&mut self, mut multi_step: Box<MultiStep>) {
-        multi_step.request.clear();
-        multi_step.said = Vec::new();
-        let is_small = multi_step.request.capacity() <= REQUEST_KEPT_MAX;
-        if is_small && self.free.len() < MULTI_STEPS_KEPT_MAX {
-            multi_step.work = Work::RandomKey { left: 0, is_empty: false };
-            self.free.push(multi_step);
-        }
-    }
-}
-
-impl super::State {
-    /// A multi-step request to fill in.
-    pub(in crate::core) fn take_multi_step(&mut self, work: Work) -> Box<MultiStep> {
-        self.multi_steps_free.take(work)
-    }
-
-    /// The question of a multi-step request was sent on to another server, through this link.
-    pub(in crate::core) fn note_moved(
-        &mut self,
-        key: Key<Operation>,
-        server: u16,
-        link: ConnectionKey,
-    ) {
-        if let Some(multi_step) = self.get_mut::<MultiStep>(key) {
-            multi_step.server = server;
-            multi_step.link = link;
-        }
-    }
-}
 
 impl Plane {
     /// Starts a request that concerns the servers together.

@@ -1,14 +1,11 @@
 //! One slab for all requests that take several exchanges, and what is the same for all of them:
 //! who is answered, how replies and faults of servers come to them, and how they end.
 
-use crate::core::pools::servers::given::Given;
-use crate::core::{ConnectionKey, Core, Plane};
-use keyway_base::{Fault, Key, Slab};
-use keyway_command::Request;
+use crate::core::ConnectionKey;
+use keyway_base::{Key, Slab};
 use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::route_policy::RoutedRequest;
-use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
-use keyway_resp::Kind;
+use keyway_proxy::{Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 
 /// What a reply has asked for, to be done when no link is borrowed.
 pub(in crate::core) enum Due {
@@ -23,9 +20,9 @@ pub(in crate::core) enum Due {
 /// The operations of a worker.
 #[derive(Default)]
 pub(in crate::core::pending) struct Operations {
-    slab: Slab<Operation>,
+    pub(in crate::core::pending) slab: Slab<Operation>,
     /// How many there are of each kind, by [`OfKind::INDEX`].
-    counts: [usize; KINDS],
+    pub(in crate::core::pending) counts: [usize; KINDS],
 }
 
 /// Number of variants of [`OperationKind`].
@@ -168,187 +165,6 @@ impl super::State {
     /// Number of operations.
     pub(in crate::core) fn operations(&self) -> usize {
         self.operations.slab.len()
-    }
-}
-
-impl Core {
-    /// Takes the next steps of the operations that have one; once a turn, before the links' output
-    /// is sent.
-    pub(crate) fn continue_operations(&mut self) {
-        let mut due = std::mem::take(&mut self.plane.pending.due);
-        for due in due.drain(..) {
-            match due {
-                Due::Next(key) => self.continue_operation(key),
-                Due::Scripts(key) => {
-                    let _ = self.links.get_mut(key).map(|it| it.given.forget_scripts());
-                }
-                Due::Loads(key) => {
-                    let _ = self.links.get_mut(key).map(|it| it.given = Given::default());
-                }
-            }
-        }
-        if self.plane.pending.due.is_empty() {
-            self.plane.pending.due = due;
-        }
-    }
-
-    fn continue_operation(&mut self, key: Key<Operation>) {
-        let Core { sessions, links, plane } = self;
-        let Some(operation) = plane.pending.operations.slab.get(key) else { return };
-        match operation.kind {
-            // A server that a WAIT asks is lost: whatever the others say, it fails.
-            OperationKind::Join(_) => plane.end_wait(sessions, links, key),
-            OperationKind::MultiStep(_) => plane.ask_again(sessions, links, key),
-            OperationKind::WarmUpRead(_) => plane.continue_warm_up_read(sessions, links, key),
-            OperationKind::MemcachedJoin(_) | OperationKind::RoutedRequest(_) => {}
-        }
-    }
-
-    /// Whether an operation waits for [`Core::continue_operations`].
-    #[inline]
-    pub(crate) fn has_operations_due(&self) -> bool {
-        !self.plane.pending.due.is_empty()
-    }
-}
-
-impl Plane {
-    /// Reserves the reply of a request that is about to be sent.
-    #[inline]
-    pub(in crate::core) fn reply_to_request(
-        &self,
-        (key, session): (Key<Session>, &mut Session),
-        busy: &mut Busy,
-        request: &Request,
-    ) -> ReplyTo {
-        let is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(is_unheard);
-        Self::end_skip(session);
-        ReplyTo {
-            session: key,
-            reply: if is_unheard { None } else { Some(busy.order.reserve()) },
-            started: self.clock.now,
-            counted: request.command.counted(),
-            pool: session.pool,
-        }
-    }
-
-    /// Hands an operation a server's reply to a part of it.
-    #[inline]
-    pub(in crate::core) fn on_operation_reply(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        (key, part): (Key<Operation>, u32),
-        kind: Kind,
-        reply: &[u8],
-    ) {
-        let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };
-        match &mut operation.kind {
-            OperationKind::Join(join) => {
-                if join.on_reply(part as u16, kind, reply) {
-                    self.finish_join(sessions, key);
-                }
-            }
-            OperationKind::MultiStep(multi_step) => {
-                let next = multi_step.on_reply(kind, reply);
-                self.after_multi_step_reply(sessions, key, (kind, reply), next);
-            }
-            OperationKind::MemcachedJoin(memcached_join) => {
-                if memcached_join.on_reply(part as u16, reply) {
-                    self.finish_memcached_join(sessions, key);
-                }
-            }
-            OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Ok(reply)),
-            OperationKind::RoutedRequest(_) => debug_assert!(false, "it asks by sub-requests"),
-        }
-    }
-
-    /// A server does not answer its part of an operation.
-    #[cold]
-    pub(in crate::core) fn on_operation_fault(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        server: (u16, u16),
-        (key, part): (Key<Operation>, u32),
-        fault: Fault,
-    ) {
-        let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };
-        match &mut operation.kind {
-            OperationKind::Join(join) => {
-                if join.on_fault(part as u16, fault) {
-                    self.finish_join(sessions, key);
-                } else if join.is_waiting {
-                    self.pending.add_due(Due::Next(key));
-                }
-            }
-            OperationKind::MultiStep(_) => {
-                self.on_multi_step_fault(sessions, server, key, fault);
-            }
-            OperationKind::MemcachedJoin(memcached_join) => {
-                if memcached_join.on_fault(part as u16, fault) {
-                    self.finish_memcached_join(sessions, key);
-                }
-            }
-            OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Err(fault)),
-            OperationKind::RoutedRequest(_) => debug_assert!(false, "it asks by sub-requests"),
-        }
-    }
-
-    /// Answers the client of an operation that has ended. Returns whether there was one to answer.
-    #[inline]
-    pub(in crate::core) fn answer_operation(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        to: ReplyTo,
-        fault: Option<Fault>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
-        let Some(reply) = to.reply else {
-            self.end_unheard(sessions, to.session);
-            return false;
-        };
-        let Some(session) = sessions.get_mut(to.session) else { return false };
-        if let Some(fault) = fault {
-            session.note_fault(fault);
-        }
-        self.complete(to.session, session, reply, write);
-        true
-    }
-
-    /// The same for one that ends while its session is being parsed.
-    pub(in crate::core) fn answer_operation_now(
-        &self,
-        (session, busy): (&mut Session, &mut Busy),
-        to: ReplyTo,
-        fault: Option<Fault>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
-        let Some(reply) = to.reply else {
-            session.unheard -= 1;
-            return false;
-        };
-        if let Some(fault) = fault {
-            session.note_fault(fault);
-        }
-        let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(reply, &mut busy.output, |out| errors.watch(out, write));
-        true
-    }
-
-    /// Has an operation answer its client that has not ended.
-    #[inline]
-    pub(in crate::core) fn with_unended<T: OfKind>(
-        &mut self,
-        key: Key<Operation>,
-        answer: impl FnOnce(&mut Plane, ReplyTo, &T),
-    ) {
-        // An answer changes no operation.
-        let slab = std::mem::take(&mut self.pending.operations.slab);
-        if let Some(Operation { reply_to, kind }) = slab.get(key)
-            && let Some(this) = T::of(kind)
-        {
-            answer(self, *reply_to, this);
-        }
-        self.pending.operations.slab = slab;
     }
 }
 

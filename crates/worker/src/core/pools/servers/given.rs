@@ -1,5 +1,6 @@
 //! What a server was given through a connection: scripts and libraries.
 
+use keyway_command::Loaded;
 use keyway_proxy::Digest;
 use std::collections::BTreeSet;
 
@@ -31,4 +32,16 @@ impl Given {
     pub(in crate::core) fn forget_scripts(&mut self) {
         self.scripts.clear();
     }
+}
+
+/// What a request that went to every server has loaded or forgotten.
+pub(in crate::core) enum Loads {
+    /// A script.
+    Script(Vec<u8>),
+    /// A library; its name is what the servers say.
+    Library(Vec<u8>),
+    /// Libraries by name and code, in place of all others or not.
+    Libraries { libraries: Vec<(Vec<u8>, Vec<u8>)>, is_flush: bool },
+    /// All of these, or one library.
+    Forgotten(Loaded),
 }

@@ -1,7 +1,7 @@
 //! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
 //! of them.
 
-use crate::core::pending::conclusions::Conclusion;
+use crate::core::pending::Conclusion;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
@@ -9,7 +9,7 @@ use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};
 use keyway_command::{Args, Join as Rule};
 use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
-use keyway_resp::{Protocol, reply};
+use keyway_resp::reply;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -165,6 +165,3 @@ fn standing(cluster: &Cluster, place: usize) -> String {
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|it| if it.is_control() || it == ',' { ' ' } else { it }).collect()
 }
-
-/// A report, and in which protocol its client wants it.
-pub(in crate::core) type Report = (InfoQuery, Protocol);

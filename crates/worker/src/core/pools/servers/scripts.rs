@@ -7,8 +7,9 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
+use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
-use crate::core::pending::conclusions::Conclusion;
+use crate::core::pools::servers::given::Loads;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
@@ -41,18 +42,6 @@ impl Default for Shown {
     fn default() -> Self {
         Self(Box::new([0; SHOWN]))
     }
-}
-
-/// What a request that went to every server has loaded or forgotten.
-pub(in crate::core) enum Loads {
-    /// A script.
-    Script(Vec<u8>),
-    /// A library; its name is what the servers say.
-    Library(Vec<u8>),
-    /// Libraries by name and code, in place of all others or not.
-    Libraries { libraries: Vec<(Vec<u8>, Vec<u8>)>, is_flush: bool },
-    /// All of these, or one library.
-    Forgotten(Loaded),
 }
 
 impl Plane {
