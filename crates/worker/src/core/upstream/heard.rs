@@ -3,6 +3,7 @@
 
 use super::locked::is_locked;
 use super::reply::Lent;
+use crate::core::observe::state::Place;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
 use keyway_base::{Key, Slab, Time};
@@ -39,8 +40,8 @@ pub(in crate::core::upstream) struct Heard<'b> {
     pub(in crate::core::upstream) client_id: Option<Option<i64>>,
     /// A reply is not the one to its question.
     pub(in crate::core::upstream) is_astray: bool,
-    /// The client of a slow request, and the reply's position among its replies.
-    pub(in crate::core::upstream) slow_client: Option<(Option<u64>, Option<(Key<Session>, u32)>)>,
+    /// The client of a slow request, and its reply.
+    pub(in crate::core::upstream) slow_client: Option<(Option<u64>, Option<Place>)>,
 }
 
 impl<'b> Heard<'b> {
