@@ -262,8 +262,11 @@ impl Server {
         }
         let conn = &mut self.conns[position];
         let is_asking = conn.is_asking;
-        // It holds for one request, and for all of a transaction.
-        conn.is_asking &= conn.begun.queued.is_some() || name == b"MULTI";
+        // It holds for one request, or for a transaction up to its end. Redis' `resetClient` clears
+        // it after `EXEC` too, as the client is in no transaction then.
+        let is_end = matches!(name, b"EXEC" | b"DISCARD" | b"RESET");
+        let is_within = conn.begun.queued.is_some() && !is_end;
+        conn.is_asking &= is_within || name == b"MULTI";
         match name {
             b"ASKING" => {
                 conn.is_asking = true;
