@@ -106,8 +106,9 @@ impl Server {
         network.wake_server(self.index, network.now);
     }
 
-    /// What came to a server while it slept, and was given up by then, may come after what its
-    /// client has written elsewhere. Redis would do it when it wakes, as it knows of nothing
+    /// What was sent to a server while it slept, and was given up by then, may come after what its
+    /// client has written elsewhere. It lies in the server's socket or, where that is full, in its
+    /// worker, whose client was told that it may have been executed. Redis would do it when it wakes, as it knows of nothing
     /// yet, and lose it as a replica; here slots may have come back to one that sleeps, with all
     /// that was written meanwhile. To a single connection that is late it happens in Redis too.
     pub(super) fn note_late(
