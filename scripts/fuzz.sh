@@ -18,7 +18,7 @@ without() {
   echo "fuzz: $1; playing the seeds and the property tests instead"
   cargo test --quiet --manifest-path fuzz/Cargo.toml --no-default-features
   PROPTEST_CASES=2000 cargo test --quiet --locked --package keyway-command --package keyway-config \
-    --package keyway-memcache --package keyway-resp --package keyway-store --package keyway-topology \
+    --package keyway-memcache --package keyway-rdb --package keyway-resp --package keyway-store --package keyway-topology \
     --lib --test invariants
   exit
 }

@@ -19,6 +19,9 @@ pub mod memcache_reply;
 pub mod memcache_request;
 pub mod memcached_ops;
 pub mod proxy_header;
+pub mod rdb_reader;
+pub mod replication_handshake;
+pub mod replication_stream;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
@@ -36,7 +39,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 27] = [
     ("bus_frames", bus_frames::run),
     ("bus_hello", bus_hello::run),
     ("bus_url", bus_url::run),
@@ -51,6 +54,9 @@ pub const TARGETS: [Target; 24] = [
     ("memcache_text", memcache_request::run_text),
     ("memcached_ops", memcached_ops::run),
     ("proxy_header", proxy_header::run),
+    ("rdb_reader", rdb_reader::run),
+    ("replication_handshake", replication_handshake::run),
+    ("replication_stream", replication_stream::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("restore", restore::run),

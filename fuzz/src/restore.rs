@@ -3,7 +3,8 @@
 
 use crate::Choices;
 use crate::laws::{compose, one_reply_in};
-use keyway_base::{Clock, Time, rdb};
+use keyway_base::{Clock, Time};
+use keyway_rdb::payload;
 use keyway_command::{Args, Request};
 use keyway_resp::{Kind, Protocol};
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
@@ -22,7 +23,7 @@ pub fn run(data: &[u8]) {
         ..StoreConfig::default()
     });
     let mut payload = choices.rest().to_vec();
-    rdb::seal(&mut payload);
+    payload::seal(&mut payload);
     execute(&store, &[b"SET", b"value", b"kept"]);
     let (restored, _) = execute(&store, &[b"RESTORE", b"value", b"0", &payload, b"REPLACE"]);
     if restored == Kind::Error {

@@ -1,12 +1,11 @@
 //! The words every other crate speaks: slab keys, byte ranges, the clock
-//! value, limits, faults, glob patterns and Redis's own form of values.
+//! value, limits, faults and glob patterns.
 //!
 //! Never does I/O, never reads a clock, depends on nothing. Read first:
 //! [`Key`] and [`Slab`] (how anything owned by a worker is named), [`Limits`]
 //! (every bound of the data plane) and [`Fault`] (whose fault an error is).
 
 pub mod glob;
-pub mod rdb;
 
 mod events;
 mod fault;

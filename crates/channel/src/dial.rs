@@ -1,19 +1,18 @@
 //! Connecting, on a thread of its own: looking a name up and waiting for an answer take long.
 
-use crate::listen::keep_alive;
 use crate::rings::Rings;
 use crate::secure::{self, Secured};
+use crate::sockets::{addresses, connect_unix, is_ours, keep_alive, mem_name, reason};
 use crate::stream::Stream;
 use crate::within::{self, Left, Pair};
-use keyway_bus::{DialKey, Host, Reason, SocketName, Url};
+use keyway_bus::{DialKey, Host, Reason, Url};
 use keyway_ring::{Hello, Refusal, Shared, ask};
 use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -71,18 +70,6 @@ pub struct Unshared {
 /// A dial and its outcome.
 pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>, Option<Unshared>);
 
-/// Where the rings of one process meet. Others can see that name and use it: both sides look who is there.
-pub(crate) fn mem_name(name: &str) -> SocketName {
-    SocketName::Abstract(format!("keyway.mem.{}.{name}", std::process::id()))
-}
-
-pub(crate) fn unix_addr(name: &SocketName) -> io::Result<UnixAddr> {
-    match name {
-        SocketName::Path(path) => UnixAddr::from_pathname(path),
-        SocketName::Abstract(name) => UnixAddr::from_abstract_name(name),
-    }
-}
-
 /// Connects to `url`, and sends what came of it.
 pub(crate) fn start(
     dial: DialKey,
@@ -134,29 +121,6 @@ fn connect(
     }
 }
 
-/// What an error of connecting says to who wrote the address.
-fn reason(error: &io::Error) -> Reason {
-    match error.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound => Reason::NobodyListens,
-        ErrorKind::TimedOut => Reason::NoAnswer,
-        ErrorKind::WouldBlock => Reason::Backlog,
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Reason::NoRoute,
-        ErrorKind::PermissionDenied => Reason::NoPermission,
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            Reason::HungUp
-        }
-        ErrorKind::InvalidData => Reason::NotBus,
-        _ => Reason::DialFailed,
-    }
-}
-
-pub(crate) fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
-    match host {
-        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, port)]),
-        Host::Name(name) => Ok((name.as_str(), port).to_socket_addrs()?.collect()),
-    }
-}
-
 fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
     let mut last = Reason::NoName;
     let all = addresses(host, port).map_err(|_| Reason::NoName)?;
@@ -169,28 +133,6 @@ fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
         }
     }
     Err(last)
-}
-
-/// Never waits: where the backlog is full, as of a process that was stopped, the system says so at once.
-pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
-    let connect = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let addr = match at {
-            SocketName::Path(path) => SocketAddrUnix::new(path.as_str())?,
-            SocketName::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        };
-        rustix::net::connect(&socket, &addr)?;
-        let stream = UnixStream::from(socket);
-        stream.set_nonblocking(false)?;
-        Ok(stream)
-    };
-    connect().map_err(|error: io::Error| reason(&error))
-}
-
-/// Whether the other end is of this process. What is out of sight from here has the number 0.
-pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
-    Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
 }
 
 /// One that refuses to share memory, which is told in `refusal`, is spoken to over the socket.

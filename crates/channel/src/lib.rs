@@ -12,6 +12,7 @@ mod lines;
 mod listen;
 mod rings;
 mod secure;
+mod sockets;
 mod stream;
 mod within;
 

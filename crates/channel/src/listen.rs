@@ -1,9 +1,9 @@
 //! Listening sockets, and what those that came through unix sockets want.
 
-use crate::dial::{addresses, connect_unix, is_ours, mem_name, unix_addr};
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
-use crate::stream::{Stream, is_within_host};
+use crate::sockets::{addresses, connect_unix, is_ours, keep_alive, mem_name, unix_addr};
+use crate::stream::Stream;
 use crate::within::{self, LEFT_MAGIC};
 use keyway_bus::{Reason, SocketName, Url};
 use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
@@ -11,25 +11,12 @@ use keyway_tls::PeerTls;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 /// Bytes of both rings of a connection at most, for who asks for them.
 const RINGS_LEN_MAX: usize = 128 << 20;
-
-/// A dead host is missed by the system after three seconds, where a connection rests and nothing is said on it.
-pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    // This host does not die without this process.
-    if is_within_host(stream) {
-        return Ok(());
-    }
-    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
-    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
-    sockopt::set_tcp_keepcnt(stream, 2)?;
-    Ok(sockopt::set_socket_keepalive(stream, true)?)
-}
 
 /// Listens at the first address that is free. `[::]` accepts IPv4 as well, unless `only_v6`,
 /// whatever the setting of the system.

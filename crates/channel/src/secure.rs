@@ -1,6 +1,6 @@
 //! TLS over TCP: certificates of both sides, and a node's id in the name of each.
 
-use crate::listen::keep_alive;
+use crate::sockets::keep_alive;
 use keyway_bus::{Reason, Vouch, certificate_name};
 use keyway_tls::{Channel, PeerTls, Refusal, TlsFault};
 use rustix::fd::{AsFd, BorrowedFd};

@@ -2,6 +2,7 @@
 
 use crate::rings::Rings;
 use crate::secure::Secured;
+use crate::sockets::is_within_host;
 use keyway_bus::Vouch;
 use keyway_ring::{Mapping, Private};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -9,12 +10,6 @@ use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-
-/// Whether a connection leads back to this host by its addresses.
-pub(crate) fn is_within_host(tcp: &TcpStream) -> bool {
-    let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return false };
-    there.ip().to_canonical().is_loopback() || there.ip() == here.ip()
-}
 
 pub(crate) enum Stream {
     Tcp(TcpStream),

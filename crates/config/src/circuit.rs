@@ -1,7 +1,7 @@
 //! What `circuit` and `outliers` of a pool come to.
 
 use crate::error::{Problem, Report};
-use crate::reader::Section;
+use crate::section::Section;
 use crate::value::format_duration;
 use keyway_topology::{Circuit, OUTLIER_PERIOD, Outliers, ReadFrom};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Pools of kind `"cluster"` and `"replicated"`, whose servers are found out.
 
+use crate::commands::commands;
 use crate::error::{Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, ServersConfig};
-use crate::reader::{NamedPool, Section, Value};
-use crate::resolve::ReadFile;
+use crate::secret::ReadFile;
+use crate::section::{NamedPool, Section, Value};
 use crate::tls;
-use keyway_command::lookup;
 use keyway_topology::{
     ClusterPool, Discovery, Endpoint, PrimarySource, ReadFrom, ReadPolicy, ReplicatedPool, Server,
     ServerOptions, ServerSet, SlotQuery,
@@ -107,7 +107,7 @@ pub(crate) fn replicated(
         }
     };
     let mut pool = ReplicatedPool::new(source, discovery);
-    let placed = crate::resolve::placed(section, Vec::new(), report);
+    let placed = crate::servers::placed(section, Vec::new(), report);
     let (hash, distribution, hash_tag) = (placed.hash, placed.distribution, placed.hash_tag);
     pool.servers = ServerSet { hash, distribution, hash_tag, ..pool.servers };
     pool
@@ -189,26 +189,6 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
         // Listeners are looked at where a topology is made.
         is_nearest_for_some: false,
     }
-}
-
-/// The commands that a key lists, as the table calls them.
-pub(crate) fn commands(section: &Section, key: &str, report: &mut Report<'_>) -> Vec<Box<str>> {
-    let names = match section.value(key) {
-        Some(Value::Names(names)) => names.as_slice(),
-        _ => &[],
-    };
-    let mut commands: Vec<Box<str>> = Vec::new();
-    for (at, name) in names {
-        match lookup(name.as_bytes()) {
-            Some(command) => commands.push(command.name.into()),
-            None => {
-                let what =
-                    format!("{key} in {}: no command is called {}", section.header, quoted(name));
-                report.consequence(*at, Problem::new(what, "write commands as Redis names them"));
-            }
-        }
-    }
-    commands
 }
 
 /// Which servers clients of a listener read from, where it says so: its pool must have

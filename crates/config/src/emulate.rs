@@ -4,7 +4,7 @@ use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
 use crate::model::ClusterModeConfig;
 use crate::named::NamedPools;
-use crate::reader::{Section, Value};
+use crate::section::{Section, Value};
 use keyway_topology::{Endpoint, Server};
 use std::collections::BTreeMap;
 

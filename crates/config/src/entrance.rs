@@ -1,11 +1,11 @@
 //! How clients of a listener come in, and how long they may stay.
 
 use crate::address::ListenAddr;
-use crate::describe::SECURED_LEN_MAX;
-use crate::error::{Problem, Report, quoted};
+use crate::error::{Problem, Report, listed, quoted};
+use crate::limits::at_most_the_limit;
 use crate::model::{Config, EntranceConfig, ListenerTlsConfig};
-use crate::reader::{Section, Value, listed};
-use crate::resolve::{ReadFile, at_most_the_limit};
+use crate::secret::ReadFile;
+use crate::section::{Section, Value};
 use crate::toml_text::string;
 use crate::value::format_size;
 use keyway_base::{Limits, Network, NotNetwork};
@@ -29,6 +29,10 @@ const NETWORKS_MAX: usize = 1024;
 
 /// Further certificates of a listener.
 const CERTIFICATES_MAX: usize = 100;
+
+/// What a secured connection keeps at most of records that are not whole yet, or for
+/// which the socket has no room, in bytes.
+pub(crate) const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
 
 const NETWORKS_HINT: &str =
     "write addresses and ranges: [\"192.0.2.0/24\", \"127.0.0.1\", \"::1\"]";

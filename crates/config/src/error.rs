@@ -228,6 +228,12 @@ pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// How many of something are listed.
+pub(crate) fn listed(what: &str, count: usize) -> String {
+    let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
+    format!("{count} {what}{plural} {are} listed")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

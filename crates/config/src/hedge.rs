@@ -1,7 +1,7 @@
 //! Reads that are sent twice, and how often anything is sent again.
 
 use crate::error::{Problem, Report, quoted};
-use crate::reader::Section;
+use crate::section::Section;
 use crate::value::parse_duration;
 use keyway_topology::{HedgeAfter, HedgePolicy};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! and other proxies' files turned into ours ([`import`]).
 //!
 //! Never opens a socket, never looks a name up, never reads a clock. Reads
-//! files only in [`Config::load`]. Every key is declared once, in `schema.rs`:
+//! files only in [`Config::load`]. Every key is declared once, in `schema/`:
 //! reading, hints for unknown keys, [`describe`] and `docs/config.md` follow
 //! from there. Read first: [`Config`], [`ConfigError`], [`describe`].
 
@@ -14,6 +14,7 @@ mod admin;
 mod bus;
 mod circuit;
 mod cluster;
+mod commands;
 mod copies;
 mod describe;
 mod document;
@@ -23,6 +24,8 @@ mod error;
 mod examples;
 mod hedge;
 pub mod import;
+mod limits;
+mod listener;
 mod load;
 mod model;
 mod named;
@@ -32,7 +35,11 @@ mod resolve;
 mod routes;
 mod schema;
 mod secret;
+mod section;
+mod server_config;
+mod servers;
 mod shm;
+mod store;
 mod strangers;
 mod syntax;
 mod tls;

@@ -4,8 +4,8 @@
 //! thousands of pools, or a chain of thousands.
 
 use crate::error::nearest;
-use crate::reader::{NamedPool, Section};
 use crate::routes::{self, Named};
+use crate::section::{NamedPool, Section};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -2,7 +2,7 @@
 //! another.
 
 use crate::error::{Problem, Report, any_of, quoted};
-use crate::reader::Section;
+use crate::section::Section;
 use keyway_topology::{Distribution, Hash, Server};
 
 /// The hash and the distribution of a pool over these servers.

@@ -3,154 +3,27 @@
 
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::cluster::parse_read_from;
+use crate::error::listed;
 use crate::error::{Problem, Report, any_of, nearest, quoted};
 use crate::examples::{KIND_EXAMPLE, example, example_within, homes_text};
 use crate::hedge::{parse_hedge_after, parse_share};
 use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
+use crate::secret::PASSWORD_LEN_MAX;
+use crate::secret::check_password;
+use crate::section::Entry;
+use crate::section::NamedPool;
+use crate::section::Section;
+use crate::section::Value;
 use crate::syntax;
 use crate::value::{format_duration, format_size, parse_duration, parse_size};
-use keyway_base::{KeyspaceEvents, Network};
-use keyway_topology::{HashTag, Password, Rejoin, Server};
+use keyway_base::KeyspaceEvents;
+use keyway_topology::{HashTag, Rejoin};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// A value of the file, or a default.
-pub(crate) enum Value {
-    Bool(bool),
-    Duration(Duration),
-    Number(u64),
-    Workers(Workers),
-    Text(String),
-    Listen(crate::address::ListenAddr),
-    /// Each with its place in the file; wrong ones are left out.
-    Servers(Vec<(usize, Server)>),
-    /// Names of pools, each with its place in the file.
-    Names(Vec<(usize, String)>),
-    /// Numbers of users.
-    Uids(Vec<u32>),
-    Networks(Vec<Network>),
-    Rejoin(Rejoin),
-    HashTag(Option<HashTag>),
-    KeyspaceEvents(KeyspaceEvents),
-    Secret(Password),
-    Hashes(crate::users::HashedPasswords),
-    Path(PathBuf),
-    /// The key's word, such as `"off"`.
-    Word,
-    Table(Section),
-    List(Vec<Section>),
-    Pools(Vec<NamedPool>),
-}
-
-/// A `[pool.NAME]`.
-pub(crate) struct NamedPool {
-    pub(crate) name: String,
-    pub(crate) at: usize,
-    /// Kind and keys; `None` when the kind is not one we can read.
-    pub(crate) section: Option<(&'static str, Section)>,
-}
-
-/// The values of one table, defaults included.
-pub(crate) struct Section {
-    /// Where it begins in the file.
-    pub(crate) at: usize,
-    /// How messages call it.
-    pub(crate) header: String,
-    table: &'static Table,
-    entries: BTreeMap<&'static str, Entry>,
-}
-
-struct Entry {
-    /// `None` when what is written is wrong: no default stands in for it, or
-    /// mistakes would be found that nobody made.
-    value: Option<Value>,
-    /// Where it is written; `None` for a default.
-    at: Option<usize>,
-    /// A wrong address as written, for what can be told from it.
-    address: Option<String>,
-}
-
-impl Section {
-    /// Where the key is written; `None` when it is not.
-    pub(crate) fn given(&self, name: &str) -> Option<usize> {
-        self.entries.get(name).and_then(|entry| entry.at)
-    }
-
-    /// Where the key is written, or else where the table begins.
-    pub(crate) fn place(&self, name: &str) -> usize {
-        self.given(name).unwrap_or(self.at)
-    }
-
-    /// The text of an address that is wrong and already reported.
-    pub(crate) fn wrong_address(&self, name: &str) -> Option<&str> {
-        self.entries.get(name).and_then(|entry| entry.address.as_deref())
-    }
-
-    /// The value; `None` when it is unset, or wrong and already reported.
-    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
-        debug_assert!(self.table.key(name).is_some(), "{name} is not in {}", self.header);
-        self.entries.get(name).and_then(|entry| entry.value.as_ref())
-    }
-
-    pub(crate) fn bool(&self, name: &str) -> bool {
-        matches!(self.value(name), Some(Value::Bool(true)))
-    }
-
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        match self.value(name) {
-            Some(Value::Number(number)) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// A number that the schema keeps within 32 bits; 0 when wrong and
-    /// already reported.
-    pub(crate) fn number_u32(&self, name: &str) -> u32 {
-        self.number(name).unwrap_or_default().try_into().unwrap_or(u32::MAX)
-    }
-
-    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
-        match self.value(name) {
-            Some(Value::Duration(duration)) => Some(*duration),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        match self.value(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn sections(&self, name: &str) -> &[Section] {
-        match self.value(name) {
-            Some(Value::List(sections)) => sections,
-            _ => &[],
-        }
-    }
-
-    /// The value of a key that only some tables have.
-    pub(crate) fn of_its_table(&self, name: &str) -> Option<&Value> {
-        self.table.key(name).and_then(|_| self.value(name))
-    }
-
-    /// The tables of a list that only some tables have.
-    pub(crate) fn list_of(&self, name: &str) -> &[Section] {
-        if self.table.key(name).is_some() { self.sections(name) } else { &[] }
-    }
-
-    pub(crate) fn section(&self, name: &str) -> Option<&Section> {
-        match self.value(name) {
-            Some(Value::Table(section)) => Some(section),
-            _ => None,
-        }
-    }
-}
 
 /// Reads the file: reports what is wrong, returns what could be read.
 pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Section {
@@ -334,12 +207,6 @@ fn hint_for_share(key: &Key, text: &str) -> Option<String> {
     };
     let hint = format!("write a time, such as \"30m\", and the share as {share} = {percent}");
     (1..=100).contains(&percent).then_some(hint)
-}
-
-/// How many of something are listed.
-pub(crate) fn listed(what: &str, count: usize) -> String {
-    let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
-    format!("{count} {what}{plural} {are} listed")
 }
 
 /// A header in brackets for a table of the file itself, words for one within.
@@ -618,18 +485,6 @@ fn read_secret(value: &DeValue<'_>) -> Result<Value, Problem> {
         Some(text) => check_password(text).map_err(|what| Problem::new(what, hint)),
     }
     .map(Value::Secret)
-}
-
-/// Longest password Keyway takes: room for any token, and AUTH stays one small
-/// request.
-pub(crate) const PASSWORD_LEN_MAX: usize = 4096;
-
-pub(crate) fn check_password(text: &str) -> Result<Password, String> {
-    match text.len() {
-        0 => Err("it is empty".to_owned()),
-        1..=PASSWORD_LEN_MAX => Ok(Password::new(text)),
-        _ => Err(format!("it is longer than {PASSWORD_LEN_MAX} bytes")),
-    }
 }
 
 fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {

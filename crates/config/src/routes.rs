@@ -1,9 +1,11 @@
 //! Pools that send requests on to other pools: what they name must be there, speak
 //! one language, and not lead back.
 
+use crate::commands::commands;
+use crate::error::listed;
 use crate::error::{Problem, Report, quoted};
 use crate::named::{NamedPools, Speaks};
-use crate::reader::{NamedPool, Section, Value, listed};
+use crate::section::{NamedPool, Section, Value};
 use keyway_topology::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
@@ -257,7 +259,7 @@ pub(crate) fn resolve(
                 read,
                 pin_after_write: section.duration("pin_after_write"),
                 read_fallback: section.bool("read_fallback"),
-                write_commands: crate::cluster::commands(section, "write_commands", report),
+                write_commands: commands(section, "write_commands", report),
             })
         }
         _ => {

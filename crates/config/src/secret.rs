@@ -2,9 +2,12 @@
 
 use crate::error::{Problem, Report};
 use crate::model::SecretSource;
-use crate::reader::{Section, Value, check_password};
-use crate::resolve::ReadFile;
+use crate::section::{Section, Value};
 use keyway_topology::Password;
+use std::path::Path;
+
+/// How a password file is read: its text, or why not.
+pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 
 /// The text in place of a password where a configuration is shown. It tells that there is one.
 pub(crate) const MASK: &str = "********";
@@ -108,4 +111,16 @@ fn read_variable(
         report.consequence(section.place(key), Problem::new(what, hint));
     };
     checked.inspect_err(tell).ok()
+}
+
+/// Longest password Keyway takes: room for any token, and AUTH stays one small
+/// request.
+pub(crate) const PASSWORD_LEN_MAX: usize = 4096;
+
+pub(crate) fn check_password(text: &str) -> Result<Password, String> {
+    match text.len() {
+        0 => Err("it is empty".to_owned()),
+        1..=PASSWORD_LEN_MAX => Ok(Password::new(text)),
+        _ => Err(format!("it is longer than {PASSWORD_LEN_MAX} bytes")),
+    }
 }

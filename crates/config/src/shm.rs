@@ -3,7 +3,7 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report};
 use crate::model::{Config, ShmConfig};
-use crate::reader::{Section, Value};
+use crate::section::{Section, Value};
 use crate::value::format_size;
 use keyway_topology::{Endpoint, Server};
 use std::fmt::Write;

@@ -2,8 +2,8 @@
 
 use crate::error::{Problem, Report, quoted};
 use crate::model::TlsConfig;
-use crate::reader::{Section, Value};
-use crate::resolve::ReadFile;
+use crate::secret::ReadFile;
+use crate::section::{Section, Value};
 use crate::toml_text::string;
 use keyway_tls::{
     ClientSettings, ClientTls, FileFault, Identity, MinVersion, Setting, Trust, parse_name,

@@ -4,13 +4,13 @@ use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::UserConfig;
 use crate::named::NamedPools;
-use crate::reader::{NamedPool, Section, Value};
-use crate::resolve::ReadFile;
+use crate::secret::ReadFile;
 use crate::secret::{PASSWORD, password, tell_of_mask};
+use crate::section::HashedPasswords;
+use crate::section::{NamedPool, Section, Value};
 use keyway_topology::ReadFrom;
 use keyway_users::{Digest, SlowHash, User};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use toml::de::DeValue;
 
 const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
@@ -21,15 +21,6 @@ const MASK_OF_HASH: &str = "#000000000000000000000000000000000000000000000000000
 
 /// Hashes of one user that take long: all of them are worked out for each login.
 const SLOW_MAX: usize = 4;
-
-/// What stands in `password_hashes`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HashedPasswords {
-    digests: Vec<Digest>,
-    slow: Vec<Arc<str>>,
-    /// Returns whether a text is the mask that a shown configuration has in place of a hash.
-    has_mask: bool,
-}
 
 /// Hashed passwords. None is ever quoted: what is wrong with it may be that it is not
 /// hashed.

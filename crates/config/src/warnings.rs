@@ -3,8 +3,8 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
 use crate::named::NamedPools;
-use crate::reader::{NamedPool, Section, Value};
 use crate::secret::PASSWORD;
+use crate::section::{NamedPool, Section, Value};
 use crate::value::size_text;
 use keyway_topology::{Endpoint, Rejoin, Server};
 use std::collections::{BTreeMap, BTreeSet};

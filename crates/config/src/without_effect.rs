@@ -3,7 +3,7 @@
 use crate::address::ListenAddr;
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, quoted};
-use crate::reader::{NamedPool, Section, Value};
+use crate::section::{NamedPool, Section, Value};
 use keyway_command::{Class, lookup};
 use keyway_topology::{Endpoint, ReadFrom};
 use std::collections::BTreeMap;

@@ -15,18 +15,24 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod limits;
 mod noted;
 mod places;
 mod problem;
+mod process;
+mod query;
 mod routes;
 mod secured;
+mod state;
 
 pub use access::{Access, CHANGE_HEADER};
-pub use admin::{Admin, AdminError, AdminHandle, AdminLimits, AdminOptions};
-pub use api::{
-    AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, OPENAPI, ProcessStatus,
-    Reloaded, SlowRequest, UpgradeState, UpgradeStatus,
-};
+pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
+pub use api::OPENAPI;
 pub use backends::{AWAY, BackendStanding, BackendStatus, PoolStatus};
+pub use limits::AdminLimits;
 pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
-pub use routes::{AdminState, ScriptKill};
+pub use process::{
+    AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
+    SlowRequest, UpgradeState, UpgradeStatus,
+};
+pub use state::{AdminState, ScriptKill};

@@ -6,7 +6,7 @@
 //! request that is being worked on is never displaced: `routes.rs` bounds how many of those
 //! take long.
 
-use crate::admin::AdminLimits;
+use crate::limits::AdminLimits;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

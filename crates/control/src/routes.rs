@@ -12,68 +12,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::access::{Access, Kind, RequestParts};
-use crate::api::{self, Api, Call};
-use crate::backends::{self, PoolStatus};
+use crate::api::{self, Call};
+use crate::backends;
 use crate::places::{Place, Stage};
 use crate::problem::Problem;
-
-/// What the admin listener shows and may change. Called on its thread, one
-/// call at a time, so a call should take milliseconds at most; only [`Api::reload`] has a thread
-/// of its own.
-pub trait AdminState: Send + Sync {
-    /// Appends all metrics in the Prometheus text format, version 0.0.4.
-    fn metrics(&self, out: &mut String);
-
-    /// Whether the process is on its way out and takes no new clients.
-    fn draining(&self) -> bool;
-
-    /// Why some pool cannot serve, a line for each reason; empty when every
-    /// pool can.
-    fn not_ready(&self) -> Vec<String>;
-
-    /// Pools that serve although servers are failing or out of use, a line for each such pool.
-    fn failing(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Pools with servers that have neither answered nor failed yet, a line for each such pool.
-    fn not_known(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Every pool with its backends, in the order of the configuration.
-    fn pools(&self) -> Vec<PoolStatus>;
-
-    /// Ends the ejection or quarantine of a backend. False when it was in use
-    /// already: then nothing is done.
-    ///
-    /// # Errors
-    /// When there is no such pool or backend: a text with the names there are.
-    fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String>;
-
-    /// Ends the script or function that runs on the store of a pool, if it has
-    /// written nothing.
-    ///
-    /// # Errors
-    /// When there is no such pool, or it is no store: a text that says so.
-    fn kill_script(&self, pool: &str) -> Result<ScriptKill, String>;
-
-    /// What the API under `/v1` shows and may change, where there is one.
-    fn api(&self) -> Option<&dyn Api> {
-        None
-    }
-}
-
-/// What became of the wish to end a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptKill {
-    /// None runs.
-    NoneRuns,
-    /// It has written: its time will end it.
-    HasWritten,
-    /// It ends.
-    Ends,
-}
+use crate::query::required;
+use crate::state::{AdminState, Readiness, ScriptKill};
 
 const GET: &str = "GET";
 const POST: &str = "POST";
@@ -284,26 +228,6 @@ fn healthz(state: &dyn AdminState) -> Reply {
     }
 }
 
-/// Whether the process is ready, as `/readyz` and `/v1/ready` tell it.
-pub(crate) struct Readiness {
-    /// Why it is not; none where it is.
-    pub(crate) reasons: Vec<String>,
-    /// A line for each pool that serves although servers are failing or out of use.
-    pub(crate) failing: Vec<String>,
-    /// A line for each pool with servers that have neither answered nor failed yet.
-    pub(crate) unknown: Vec<String>,
-}
-
-impl Readiness {
-    pub(crate) fn of(state: &dyn AdminState) -> Self {
-        let mut reasons = state.not_ready();
-        if state.draining() {
-            reasons.insert(0, "draining".into());
-        }
-        Self { reasons, failing: state.failing(), unknown: state.not_known() }
-    }
-}
-
 fn readyz(state: &dyn AdminState) -> Reply {
     let Readiness { reasons: mut lines, failing, unknown } = Readiness::of(state);
     let status = match lines.is_empty() {
@@ -377,67 +301,5 @@ fn kill_script(state: &dyn AdminState, query: &str) -> Reply {
             reply(StatusCode::CONFLICT, text)
         }
         Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
-    }
-}
-
-/// The parameters of a query that are asked for, each of them given once and not
-/// empty, percent-decoded.
-fn required<const N: usize>(query: &str, names: [&str; N]) -> Result<[String; N], String> {
-    let values = parameters(query, names)?.map(Option::unwrap_or_default);
-    match values.iter().position(String::is_empty) {
-        Some(missing) => Err(format!("`{}` is missing", names[missing])),
-        None => Ok(values),
-    }
-}
-
-/// Those that are given, each of them once.
-pub(crate) fn parameters<const N: usize>(
-    query: &str,
-    names: [&str; N],
-) -> Result<[Option<String>; N], String> {
-    let mut values = [const { None }; N];
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let Some(place) = names.iter().position(|known| *known == name) else {
-            return Err(format!("there is no parameter `{name}`"));
-        };
-        if values[place].replace(value.into_owned()).is_some() {
-            return Err(format!("`{name}` is given twice"));
-        }
-    }
-    Ok(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(pool: &str, backend: &str) -> Result<[String; 2], String> {
-        Ok([pool.into(), backend.into()])
-    }
-
-    fn both(query: &str) -> Result<[String; 2], String> {
-        required(query, ["pool", "backend"])
-    }
-
-    #[test]
-    fn names_in_a_query_may_hold_any_character() {
-        assert_eq!(both("pool=a&backend=b"), names("a", "b"));
-        assert_eq!(
-            both("backend=10.0.0.1%3A6379%3A1+alpha&pool=%C3%A9%26"),
-            names("é&", "10.0.0.1:6379:1 alpha")
-        );
-    }
-
-    #[test]
-    fn a_wrong_query_names_what_is_wrong() {
-        for (query, wrong) in [
-            ("", "`pool` is missing"),
-            ("pool=a", "`backend` is missing"),
-            ("pool=&backend=b", "`pool` is missing"),
-            ("pool=a&backend=b&pool=c", "`pool` is given twice"),
-            ("pool=a&backend=b&force=1", "there is no parameter `force`"),
-        ] {
-            assert_eq!(both(query), Err(wrong.into()), "{query}");
-        }
     }
 }

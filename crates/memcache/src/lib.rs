@@ -24,6 +24,7 @@ mod numbers;
 mod outcome;
 mod packet;
 mod relay;
+mod reply;
 mod reply_binary;
 mod reply_text;
 mod request;
@@ -36,10 +37,9 @@ mod usual;
 pub use compose::{Untranslatable, compose_request, compose_share};
 pub use fault::RequestFault;
 pub use framer::{Expect, Framer, Framing};
-pub use outcome::{
-    ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, ReplyParsed, parse_reply,
-};
+pub use outcome::{ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, ReplyParsed};
 pub use relay::{Answer, Relayed, relay, relay_elements};
+pub use reply::parse_reply;
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
 pub use request_flags::RequestFlags;
 pub use respond::{Asker, value_end_len, write_end, write_reply, write_stored};

@@ -1,7 +1,5 @@
 //! Replies of servers: the form common to the three protocols.
 
-use crate::{Wire, reply_binary, reply_text};
-
 /// What a reply tells about an item. What it does not tell is `None`, empty or false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item<'a> {
@@ -111,7 +109,7 @@ pub struct Reply<'a> {
     pub opaque: u32,
 }
 
-/// Outcome of [`parse_reply`].
+/// Outcome of [`parse_reply`](crate::parse_reply).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyParsed<'a> {
     /// A whole element of `len` bytes.
@@ -142,17 +140,4 @@ pub enum ReplyFault {
 pub struct ReplyLimits {
     /// Longest whole reply, in bytes.
     pub reply_len_max: u32,
-}
-
-/// Reads one element of a reply from the start of `buf`.
-#[inline]
-pub fn parse_reply<'a>(
-    buf: &'a [u8],
-    wire: Wire,
-    limits: &ReplyLimits,
-) -> Result<ReplyParsed<'a>, ReplyFault> {
-    match wire {
-        Wire::Text => reply_text::parse(buf, limits),
-        Wire::Binary => reply_binary::parse(buf, limits),
-    }
 }

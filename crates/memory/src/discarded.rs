@@ -1,7 +1,6 @@
 //! Freeing in steps: no request waits while millions of elements or gigabytes are given back.
 
-use crate::arena::Heap;
-use crate::lines::Memory;
+use crate::heap::{Heap, Memory};
 use crate::lock::Lock;
 use crate::mapping::Region;
 use std::alloc::{Layout, dealloc};
@@ -150,11 +149,6 @@ impl Heap {
             }
         }
         self.discarded.bytes() != 0
-    }
-
-    /// Memory for structures that shrink: any arena will do.
-    pub fn memory(&self) -> Memory<'_> {
-        Memory { heap: self, arena: 0 }
     }
 }
 

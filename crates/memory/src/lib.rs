@@ -1,7 +1,7 @@
 //! The memory of the embedded store: where items, tables and the nodes of collections lie.
 //!
 //! ```text
-//!  Heap ── arenas of slots in pages (arena.rs)     up to 7 KiB, in size classes
+//!  Heap ── arenas of slots in pages (heap/)        up to 7 KiB, in size classes
 //!   │      runs (runs.rs)                          up to 128 KiB, in regions
 //!   │      the global allocator                    longer blocks
 //!   ├── Region (mapping.rs): memory from the system
@@ -18,21 +18,21 @@
 
 pub mod nodes;
 
-mod arena;
 mod deque;
 mod discarded;
+mod heap;
 mod lines;
 mod lock;
 mod malloc;
 mod mapping;
 mod runs;
 
-pub use arena::{
-    Heap, SLOT_LEN_MAX, block_len, is_lent, is_mapped, large_bytes, large_capacity, lend,
-    slot_capacity,
-};
 pub use deque::Deque;
 pub use discarded::{Discard, steps_of_block};
-pub use lines::{Lines, Memory};
+pub use heap::{
+    Heap, Memory, SLOT_LEN_MAX, block_len, is_lent, is_mapped, large_bytes, large_capacity, lend,
+    slot_capacity,
+};
+pub use lines::Lines;
 pub use lock::{Guard, Holder, Lock, pause};
 pub use malloc::{allocated, give_back_freed_memory};

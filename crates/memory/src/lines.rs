@@ -1,4 +1,4 @@
-use crate::arena::Heap;
+use crate::heap::Memory;
 use crate::nodes::{self, Node};
 use std::ptr::NonNull;
 
@@ -7,15 +7,6 @@ use std::ptr::NonNull;
 const SEGMENT_LEN: usize = 16;
 /// Size of an entry, in bytes: a cache line.
 const LINE_LEN: usize = 64;
-
-/// Where a structure gets its memory from: one arena of a heap.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    /// The heap.
-    pub heap: &'a Heap,
-    /// The position of the arena, below [`Heap::arena_count`].
-    pub arena: usize,
-}
 
 /// An array of cache lines that grows and shrinks without ever being moved as
 /// a whole: segments from the heap, the first of them growing by doubling. The
@@ -199,6 +190,7 @@ impl<T: Copy> Lines<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::Heap;
 
     /// Each segment has room for its entries, and little more is taken than is used.
     fn check_room(lines: &Lines<[u64; 8]>) {

@@ -6,7 +6,7 @@
 //! Nodes free themselves wherever they are dropped, so their heap is one for the
 //! process, and the stores share what it holds idle (`resident.rs`).
 
-use crate::arena::{Heap, SLOT_LEN_MAX, block_len};
+use crate::heap::{Heap, SLOT_LEN_MAX, block_len};
 use allocator_api2::alloc::{AllocError, Allocator};
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;

@@ -21,6 +21,7 @@ mod cell;
 mod cells;
 mod exposition;
 mod histogram;
+mod layout;
 mod process;
 mod recent;
 mod registry;
@@ -34,10 +35,11 @@ pub use cells::{
     HealthLevel, MemcachedCells, PoolCells, PubSubCells, RequestCells, TurnCells,
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
+pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
-    FrontFigures, LatencyShares, Layout, LoginFigures, MemcachedTotals, PoolLayout, PoolTotals,
-    QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
-    TransactionFigures, WarmUpFigures, WorkerCells,
+    FrontFigures, LatencyShares, LoginFigures, MemcachedTotals, PoolTotals, QuotaFigures, Registry,
+    ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    WorkerCells,
 };

@@ -6,9 +6,9 @@
 //! may lie over it; [`Ringed`] adds shared memory, and
 //! [`Secured`] lays TLS over both, and lets clients in by a [`AcceptFilter`].
 
+mod accept_filter;
 mod address;
 mod blocks;
-mod entrance;
 mod epoll;
 mod handover;
 mod io;
@@ -22,10 +22,10 @@ mod sockets;
 mod tune;
 mod uring;
 
-pub use address::{Address, AddressError, Peer};
-pub use entrance::{
+pub use accept_filter::{
     AWAY_LABELS, AcceptFilter, Announced, Away, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
 };
+pub use address::{Address, AddressError, Peer};
 pub use epoll::EpollIo;
 pub use handover::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message, Place};
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};

@@ -15,27 +15,27 @@
 //! at in every poll, and for a while before the worker sleeps. Else it is *parked*: the other side
 //! rings at the socket. Nobody sleeps with a hot ring.
 
+mod connecting;
 mod line;
 mod looking;
 mod terms;
+mod transfer;
 
 pub use terms::{Door, RingFault};
 
 use crate::io::send_each;
-use crate::{Accept, Address, ConnectFault, Event, Io, ListenerIndex, Peer, Recv, Send, Socket};
+use crate::{Accept, Address, Event, Io, ListenerIndex, Peer, Recv, Send, Socket};
 use crate::{Sockets, Token};
 use keyway_base::{Clock, Time};
-use keyway_ring::{Ended, HELLO_LEN, Hello, Refusal};
-use line::{Greeted, Line, Reading, Rings, Stage};
+use keyway_ring::HELLO_LEN;
+use line::{Line, Reading, Rings, Stage};
 use looking::Looking;
 use parking_lot::Mutex;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
-use terms::open;
 
 /// Set in the number of a socket of ours. Descriptors are far below.
 const RINGED_SOCKET: i32 = 1 << 29;
@@ -66,12 +66,6 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Connections whose memory is given back in one poll.
 const COOLED_AT_ONCE: usize = 32;
-
-/// Capacity asked for in each direction when connecting, in bytes; less if that is refused.
-const CAPACITY: usize = 1 << 20;
-
-/// Refusals of hellos that came at once; who asks on and on does not want to be served.
-const REFUSALS_MAX: usize = 32;
 
 /// Lines between two workers: a descriptor is one of the process.
 static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
@@ -353,79 +347,6 @@ impl Ringed {
         events.append(&mut self.early);
     }
 
-    fn on_connect(&mut self, number: u32, event: Event, events: &mut Vec<Event>) {
-        let place = self.connecting.iter().position(|&(own, _)| own == number);
-        let token = place.map(|place| self.connecting.swap_remove(place).1);
-        match (event, token) {
-            (Event::Connected { socket, .. }, Some(token)) => {
-                self.begin_asking(socket, token, events)
-            }
-            // Given up in the meantime.
-            (Event::Connected { socket, .. }, None) => self.io.close(socket),
-            (Event::ConnectFailed { fault, .. }, Some(token)) => {
-                events.push(Event::ConnectFailed { token, fault });
-            }
-            _ => {}
-        }
-    }
-
-    fn begin_asking(&mut self, socket: Socket, token: Token, events: &mut Vec<Event>) {
-        // SAFETY: `Connected` hands the descriptor over, and nobody else has it.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket.0) };
-        let number = socket.as_raw_fd();
-        self.add_line(socket, token, Stage::Asking(Hello::new(CAPACITY, CAPACITY)), None);
-        let Some(line) = self.lines[number as usize].as_deref() else { return };
-        let own = own_token(SOCKET, line.generation, number as u32);
-        let is_named = self.io.rename(plain(line), own);
-        if !(is_named && self.ask(number, Hello::new(CAPACITY, CAPACITY))) {
-            self.give_up(number, ConnectFault::Other, events);
-        }
-    }
-
-    /// Says a hello; `false` when that was not possible.
-    fn ask(&mut self, number: i32, hello: Hello) -> bool {
-        let Some(line) = self.line(number) else { return false };
-        line.stage = Stage::Asking(hello);
-        keyway_ring::say(&line.socket, &hello).is_ok()
-    }
-
-    fn give_up(&mut self, number: i32, fault: ConnectFault, events: &mut Vec<Event>) {
-        if let Some(line) = self.take_line(number) {
-            events.push(Event::ConnectFailed { token: line.token, fault });
-        }
-    }
-
-    /// The answer to a hello of ours has come, perhaps.
-    fn on_answer(&mut self, number: i32, hello: Hello, events: &mut Vec<Event>) {
-        let now = self.now;
-        let Some(line) = self.line(number) else { return };
-        let opened = match keyway_ring::hear(&line.socket, &hello) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Ok(Err(Refusal::Capacity)) if hello.up > keyway_ring::CAPACITY_MIN => {
-                let less = Hello::new(hello.up / 2, hello.down / 2);
-                return match self.ask(number, less) {
-                    true => {}
-                    false => self.give_up(number, ConnectFault::Rings(RingFault::NoAnswer), events),
-                };
-            }
-            Ok(Err(why)) => Err(RingFault::of(why)),
-            Ok(Ok(shared)) => Ok(Rings::new(shared, &line.socket, now)),
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(RingFault::Memory),
-            Err(_) => Err(RingFault::NoAnswer),
-        };
-        match opened {
-            Err(fault) => self.give_up(number, ConnectFault::Rings(fault), events),
-            Ok(rings) => {
-                line.stage = Stage::Open(rings);
-                let token = line.token;
-                events.push(Event::Connected { token, socket: Socket(RINGED_SOCKET | number) });
-                self.begin_reading(number);
-                // What came right behind the answer was told of with it.
-                self.on_socket(number, false, events);
-            }
-        }
-    }
-
     fn on_ready(&mut self, number: i32, event: Event, events: &mut Vec<Event>) {
         let Event::Ready { readable, writable, hangup, .. } = event else { return };
         let Some(line) = self.line(number) else { return };
@@ -471,120 +392,6 @@ impl Ringed {
             self.hot.retain(|&hot| hot != number);
         }
         events.push(Event::Ready { token, readable: true, writable, hangup: true });
-    }
-
-    #[inline(never)]
-    fn recv_ringed(&mut self, socket: Socket) -> Recv<'_> {
-        let number = socket.0 & !RINGED_SOCKET;
-        if !matches!(self.line(number), Some(Line { stage: Stage::Open(_), .. })) {
-            match self.greet(number) {
-                Greeted::Open => {}
-                Greeted::Plain => return self.recv_plain(number),
-                Greeted::Waiting => return Recv::Empty,
-                Greeted::Ended => return Recv::End,
-                Greeted::Failed => return Recv::Failed,
-            }
-        }
-        let now = self.now;
-        let Self { io, lines, hot, looking, cooling, .. } = self;
-        let Some(Some(line)) = lines.get_mut(number as usize) else { return Recv::Failed };
-        let Stage::Open(rings) = &mut line.stage else { return Recv::Failed };
-        if line.is_broken {
-            return Recv::Failed;
-        }
-        let buf = io.read_buf();
-        rings.stop_being_told(number, hot);
-        loop {
-            match rings.take(buf) {
-                Ok(0) if rings.is_left() => return Recv::End,
-                Ok(0) => {
-                    if rings.wait_for_bytes((number, now), looking, hot) {
-                        return Recv::Empty;
-                    }
-                }
-                Ok(len) => {
-                    Self::note_use(rings, now, (number, line.generation), cooling);
-                    let drained = len < buf.len()
-                        && !rings.is_left()
-                        && rings.wait_for_bytes((number, now), looking, hot);
-                    return Recv::Data { bytes: &buf[..len], drained, block: None };
-                }
-                Err(Ended::Closed) => return Recv::End,
-                Err(Ended::Broken) => {
-                    line.is_broken = true;
-                    return Recv::Failed;
-                }
-            }
-        }
-    }
-
-    fn recv_plain(&mut self, number: i32) -> Recv<'_> {
-        let Self { io, lines, .. } = self;
-        let Some(Some(line)) = lines.get_mut(number as usize) else { return Recv::Failed };
-        if let Stage::Plain { said, len: len @ 1.. } = &mut line.stage {
-            let len = std::mem::take(len);
-            let buf = io.read_buf();
-            buf[..len].copy_from_slice(&said[..len]);
-            return Recv::Data { bytes: &buf[..len], drained: false, block: None };
-        }
-        io.recv(plain(line))
-    }
-
-    /// Reads a connection's first bytes, and does what they ask for.
-    #[cold]
-    fn greet(&mut self, number: i32) -> Greeted {
-        let now = self.now;
-        for _ in 0..REFUSALS_MAX {
-            let Some(line) = self.line(number) else { return Greeted::Failed };
-            let said = match line.hear_hello() {
-                Ok(said) => said,
-                Err(greeted) => return greeted,
-            };
-            match open(line, Hello::decode(&said), now) {
-                Ok(true) => {
-                    // What came right behind the hello was told of with it.
-                    let mut events = std::mem::take(&mut self.early);
-                    self.on_socket(number, false, &mut events);
-                    self.early = events;
-                    return Greeted::Open;
-                }
-                Err(_) => return Greeted::Failed,
-                // It goes on over the socket, or asks again.
-                Ok(false) => {}
-            }
-        }
-        Greeted::Failed
-    }
-
-    #[inline(never)]
-    fn send_ringed(&mut self, socket: Socket, bytes: &[u8]) -> Send {
-        let number = socket.0 & !RINGED_SOCKET;
-        let now = self.now;
-        let Self { io, lines, cooling, hot, looking, early, .. } = self;
-        let Some(Some(line)) = lines.get_mut(number as usize) else { return Send::Failed };
-        if line.is_broken {
-            return Send::Failed;
-        }
-        let Stage::Open(rings) = &mut line.stage else { return io.send(plain(line), bytes) };
-        match rings.put(bytes) {
-            Ok(taken) => {
-                Self::note_use(rings, now, (number, line.generation), cooling);
-                if !rings.wait_for_answer((number, now), looking, hot) {
-                    let token = line.token;
-                    early.push(Event::Ready {
-                        token,
-                        readable: true,
-                        writable: false,
-                        hangup: false,
-                    });
-                }
-                Send::Taken(taken)
-            }
-            Err(ended) => {
-                line.is_broken = ended == Ended::Broken;
-                Send::Failed
-            }
-        }
     }
 }
 

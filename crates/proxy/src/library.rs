@@ -7,10 +7,9 @@
 //! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
 
 use crate::scripts::LIBRARIES_LEN_MAX;
-use keyway_base::rdb::{FOOTER_LEN, Reader, Text, unpack};
-
-/// What stands before each library.
-const LIBRARY: u8 = 245;
+use keyway_rdb::format::{Cursor, Encoded};
+use keyway_rdb::payload::FOOTER_LEN;
+use keyway_rdb::{kind, lzf};
 
 /// The name in the first line of a library, `#!engine name=...`.
 pub fn library_name(code: &[u8]) -> Option<&[u8]> {
@@ -33,30 +32,30 @@ pub enum DumpFault {
 /// [`DumpFault`].
 pub fn dumped_libraries(payload: &[u8]) -> Result<Vec<Vec<u8>>, DumpFault> {
     let end = payload.len().checked_sub(FOOTER_LEN).ok_or(DumpFault::Unknown)?;
-    let mut reader = Reader::new(&payload[..end]);
+    let mut cursor = Cursor::new(&payload[..end]);
     let (mut libraries, mut left) = (Vec::new(), LIBRARIES_LEN_MAX);
-    while let Some(kind) = reader.byte() {
-        if kind != LIBRARY {
+    while let Ok(kind) = cursor.byte() {
+        if kind != kind::OPCODE_LIBRARY {
             return Err(DumpFault::Unknown);
         }
-        let code = take_string(&mut reader, left)?;
+        let code = take_string(&mut cursor, left)?;
         left -= code.len();
         libraries.push(code);
     }
     Ok(libraries)
 }
 
-fn take_string(reader: &mut Reader<'_>, len_max: usize) -> Result<Vec<u8>, DumpFault> {
+fn take_string(cursor: &mut Cursor<'_>, len_max: usize) -> Result<Vec<u8>, DumpFault> {
     let unknown = DumpFault::Unknown;
-    match reader.read_text().ok_or(unknown)? {
-        Text::Plain(string) if string.len() <= len_max => Ok(string.to_vec()),
-        Text::Packed { packed, len } if len <= len_max => {
+    match cursor.read_string(u64::MAX).map_err(|_| unknown)? {
+        Encoded::Plain(string) if string.len() <= len_max => Ok(string.to_vec()),
+        Encoded::Packed { packed, len } if len <= len_max => {
             let mut string = Vec::new();
-            unpack(packed, len, &mut string).ok_or(unknown)?;
+            lzf::unpack(packed, len, &mut string).map_err(|_| unknown)?;
             Ok(string)
         }
-        Text::Plain(_) | Text::Packed { .. } => Err(DumpFault::TooLong),
-        Text::Integer(_) => Err(unknown),
+        Encoded::Plain(_) | Encoded::Packed { .. } => Err(DumpFault::TooLong),
+        Encoded::Integer(_) => Err(unknown),
     }
 }
 
@@ -81,7 +80,7 @@ mod tests {
     fn payload(strings: &[&[u8]]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for string in strings {
-            bytes.push(LIBRARY);
+            bytes.push(kind::OPCODE_LIBRARY);
             bytes.extend_from_slice(string);
         }
         bytes.extend_from_slice(&[10, 0, 1, 2, 3, 4, 5, 6, 7, 8]);

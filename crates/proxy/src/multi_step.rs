@@ -8,29 +8,15 @@
 //! ```
 //! The worker asks; a multi-step request only says what a reply means.
 
-use crate::{ConnectionKey, Digest, Session};
-use keyway_base::{Key, Time};
-use keyway_command::Counted;
+use crate::{ConnectionKey, Digest};
 use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
 use keyway_route::Walk;
 
 /// A request under way in several steps.
 #[derive(Debug)]
 pub struct MultiStep {
-    /// Who asked.
-    pub session: Key<Session>,
-    /// No reply is wanted.
-    pub is_unheard: bool,
-    /// Place of the reply in the session's order.
-    pub sequence: u32,
-    /// When the request was parsed.
-    pub started: Time,
-    /// The class and the command that metrics count it under.
-    pub counted: Counted,
     /// What `CLIENT CACHING` said of it.
     pub caching: Option<&'static str>,
-    /// Position of the pool.
-    pub pool: u16,
     /// Database it runs on, as the client counts them.
     pub database: u32,
     /// What its client speaks.
@@ -193,13 +179,7 @@ mod tests {
 
     fn multi_step(work: Work) -> MultiStep {
         MultiStep {
-            session: Key::NONE,
-            is_unheard: false,
-            sequence: 0,
-            started: Time(0),
-            counted: Counted::OWN,
             caching: None,
-            pool: 0,
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,

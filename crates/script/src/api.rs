@@ -1,8 +1,9 @@
 //! The library `redis` but for its commands.
 
-use crate::call::{Failure, TOO_LONG, add_word};
+use crate::raised::{Failure, Raised};
 use crate::registry::digest_of;
-use crate::sandbox::{Raised, State};
+use crate::scratch::{TOO_LONG, add_word};
+use crate::state::State;
 use keyway_command::{Args, Refusal, Request};
 use keyway_resp::Protocol;
 use mlua::{Lua, Table, Value, Variadic};

@@ -2,53 +2,14 @@
 
 use crate::ends::End;
 use crate::number::general;
-use crate::sandbox::{Raised, State};
-use keyway_base::ByteRange;
+use crate::raised::{Failure, Raised, error_table};
+use crate::scratch::{Scratch, TOO_LONG, add_word};
+use crate::state::State;
 use keyway_command::{Args, Flags, Refusal, Request, Verb};
-use mlua::{Lua, Table, Value, Variadic};
+use mlua::{Lua, Value, Variadic};
 
 /// How deep replies may be nested; no command's is deeper.
 const DEPTH_MAX: usize = 32;
-
-/// Room for one request and its reply, used again.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    buf: Vec<u8>,
-    ranges: Vec<ByteRange>,
-    reply: Vec<u8>,
-}
-
-/// Bytes of one command, the longest string's. Its arguments may name one
-/// string many times over.
-const REQUEST_LEN_MAX: usize = 512 << 20;
-
-/// What a script is told of a longer one.
-pub(crate) const TOO_LONG: &str = "the command is longer than 512 MiB";
-
-/// Appends a word of a command, unless the command would be too long; whether
-/// it fits.
-#[must_use]
-pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u8]) -> bool {
-    let start = buf.len();
-    let fits = start + word.len() <= REQUEST_LEN_MAX;
-    if fits {
-        buf.extend_from_slice(word);
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    fits
-}
-
-/// Bytes of a scratch that are kept.
-const KEPT_MAX: usize = 64 << 10;
-
-/// An error that a command was answered with.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    /// Without the dash.
-    pub(crate) text: Vec<u8>,
-    /// The host has counted it.
-    pub(crate) is_counted: bool,
-}
 
 /// Runs a command; its reply, or its error.
 pub(crate) fn call(
@@ -58,25 +19,13 @@ pub(crate) fn call(
 ) -> mlua::Result<Result<Value, Failure>> {
     let mut scratch = state.scratch.take();
     let result = call_with(state, lua, args, &mut scratch);
-    if scratch.buf.capacity() > KEPT_MAX {
-        scratch.buf = Vec::new();
-    }
-    if scratch.reply.capacity() > KEPT_MAX {
-        scratch.reply = Vec::new();
-    }
+    scratch.shrink();
     state.scratch.replace(scratch);
     result
 }
 
 fn refused(text: &str) -> mlua::Result<Result<Value, Failure>> {
     Ok(Err(Failure::of_script(text)))
-}
-
-impl Failure {
-    /// One that is the script's own doing.
-    pub(crate) fn of_script(text: &str) -> Self {
-        Self { text: format!("ERR {text}").into_bytes(), is_counted: false }
-    }
 }
 
 /// Refuses a command, which counts as one that was answered with an error.
@@ -174,26 +123,6 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
         return Err(format!("{name} command is not allowed with BLOCK option from scripts"));
     }
     Ok(())
-}
-
-/// The field, Redis's name for it, that says that an error was counted already.
-const IS_COUNTED: &str = "ignore_error_stats_update";
-
-/// The table that an error becomes.
-pub(crate) fn error_table(lua: &Lua, failure: &Failure) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    table.raw_set("err", lua.create_string(&failure.text)?)?;
-    if failure.is_counted {
-        table.raw_set(IS_COUNTED, true)?;
-    }
-    Ok(table)
-}
-
-/// Whether what a script returned or raised is an error that was counted when a
-/// command was answered with it.
-pub(crate) fn is_counted(value: &Value) -> bool {
-    let Value::Table(table) = value else { return false };
-    matches!(table.raw_get::<Value>(IS_COUNTED), Ok(Value::Boolean(true)))
 }
 
 /// `redis.call`.

@@ -1,12 +1,13 @@
 use crate::answer::{Answer, Unanswerable};
-use crate::call::is_counted;
 use crate::ends::{End, Run};
 use crate::flags::ScriptFlags;
-use crate::functions::Registered;
+use crate::raised::{is_counted, is_out_of_memory};
+
 use crate::host::Host;
 use crate::libraries::{FunctionInfo, Library, Policy, check_room, is_same, name_of};
 use crate::registry::{CacheFull, Kept, Name, Registry, digest_of, flags_of};
-use crate::sandbox::{self, Prelude, State};
+use crate::sandbox::{self, Prelude};
+use crate::state::{Registered, State};
 use keyway_base::Time;
 use keyway_resp::{Protocol, reply};
 use mlua::chunk::ChunkMode;
@@ -395,7 +396,7 @@ impl Engine {
         let script = state.protocol.get();
         let end = match (&ran, state.end()) {
             (_, Some(end)) => Some(end),
-            (Err(error), _) if sandbox::is_out_of_memory(error) => Some(End::Memory),
+            (Err(error), _) if is_out_of_memory(error) => Some(End::Memory),
             (Ok((false, Value::String(text))), _) if text.as_bytes() == b"not enough memory" => {
                 Some(End::Memory)
             }

@@ -1,21 +1,15 @@
 //! `redis.register_function`: what a library offers, while it is loaded.
 
-use crate::call::Failure;
 use crate::flags::{ScriptFlags, set_flag};
 use crate::libraries::{FunctionInfo, is_name};
-use crate::sandbox::{Raised, State};
+use crate::raised::{Failure, Raised};
+use crate::state::{Registered, State};
 use mlua::{Lua, Table, Value, Variadic};
 use std::rc::Rc;
 
 /// The flags that there are.
 const FLAGS: [&str; 5] =
     ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
-
-/// A function that a library has registered.
-pub(crate) struct Registered {
-    pub(crate) info: FunctionInfo,
-    pub(crate) callback: mlua::Function,
-}
 
 fn wrong(text: &str) -> mlua::Error {
     Raised::table(Failure::of_script(text))

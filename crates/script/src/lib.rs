@@ -26,12 +26,16 @@ mod engine;
 mod flags;
 mod functions;
 mod host;
+mod json_settings;
 mod libraries;
 mod modules;
 mod number;
+mod raised;
 mod random;
 mod registry;
 mod sandbox;
+mod scratch;
+mod state;
 mod totals;
 
 pub use ends::{Kill, Run};

@@ -613,8 +613,8 @@ impl Sim {
             let in_flight = if is_looking { 0 } else { figures.in_flight };
             if figures.sessions_busy
                 + in_flight
-                + figures.joins
-                + figures.routed_requests
+                + figures.operations
+                + figures.sub_requests
                 + figures.hedges
                 > 0
             {

@@ -297,7 +297,7 @@ fn a_hash_restored_whose_fields_have_expired_takes_the_key_away() {
     let store = Store::new(StoreConfig { notify, ..StoreConfig::default() });
     // Count, then time, field and value.
     let mut payload = b"\x16\x01\x05\x01a\x011".to_vec();
-    keyway_base::rdb::seal(&mut payload);
+    keyway_rdb::payload::seal(&mut payload);
     let named = || {
         let mut events = Vec::new();
         store.take_events(0, &mut events);

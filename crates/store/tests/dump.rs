@@ -10,7 +10,7 @@ mod common;
 use common::payloads::{Words, ok, ours, payload_of, store, theirs};
 use common::redis::Redis;
 use common::{Random, Reply};
-use keyway_base::rdb;
+use keyway_rdb::payload;
 use keyway_store::{Store, StoreConfig};
 
 /// What the server is told before it makes payloads of its own.
@@ -179,7 +179,7 @@ fn the_same_value_is_dumped_alike_where_it_has_an_order() {
 /// A payload of these bytes.
 fn sealed(value: &[u8]) -> Vec<u8> {
     let mut payload = value.to_vec();
-    rdb::seal(&mut payload);
+    payload::seal(&mut payload);
     payload
 }
 
@@ -209,7 +209,7 @@ fn ziplist(strings: &[&[u8]]) -> Vec<u8> {
 
 fn block(kind: u8, blocks: &[&[u8]]) -> Vec<u8> {
     let mut value = vec![kind];
-    blocks.iter().for_each(|block| rdb::write_bytes(block, &mut value));
+    blocks.iter().for_each(|block| keyway_rdb::format::write_bytes(block, &mut value));
     value
 }
 
@@ -247,14 +247,14 @@ fn forms() -> Vec<Vec<u8>> {
         let line: Vec<&str> = line.split(' ').collect();
         ours(&store, &words(&line));
         let payload = payload_of(&ours(&store, &words(&["dump", "k"])));
-        forms.push(payload[..payload.len() - rdb::FOOTER_LEN].to_vec());
+        forms.push(payload[..payload.len() - payload::FOOTER_LEN].to_vec());
     }
     let mut line = words(&["zadd", "k"]);
     (0..130).for_each(|nth| line.extend(words(&[&nth.to_string(), &format!("m{nth}")])));
     ours(&store, &words(&["del", "k"]));
     ours(&store, &line);
     let payload = payload_of(&ours(&store, &words(&["dump", "k"])));
-    forms.push(payload[..payload.len() - rdb::FOOTER_LEN].to_vec());
+    forms.push(payload[..payload.len() - payload::FOOTER_LEN].to_vec());
     forms
 }
 
@@ -394,8 +394,8 @@ fn nothing_is_restored_that_memory_has_no_room_for() {
         let mut packed = vec![0, b'x'];
         (0..4000).for_each(|_| packed.extend_from_slice(&[0xe0, 0xff, 0]));
         let mut value = vec![0, 0xc3];
-        rdb::write_len(packed.len(), &mut value);
-        rdb::write_len(1 + 4000 * 264, &mut value);
+        keyway_rdb::format::write_len(packed.len() as u64, &mut value);
+        keyway_rdb::format::write_len(1 + 4000 * 264, &mut value);
         value.extend_from_slice(&packed);
         sealed(&value)
     };

@@ -9,7 +9,7 @@ mod common;
 use common::payloads::{Words, ok, ours, payload_of, store, theirs};
 use common::redis::Redis;
 use common::{Random, Reply};
-use keyway_base::rdb;
+use keyway_rdb::payload;
 use keyway_store::{Store, StoreConfig};
 
 /// What the server is told before it makes payloads of its own.
@@ -199,7 +199,7 @@ fn a_payload_that_was_dumped_here_is_the_same_after_its_way_through_a_server() {
 /// A payload of these bytes.
 fn sealed(value: &[u8]) -> Vec<u8> {
     let mut payload = value.to_vec();
-    rdb::seal(&mut payload);
+    payload::seal(&mut payload);
     payload
 }
 
@@ -212,7 +212,7 @@ fn values(count: usize) -> Vec<Vec<u8>> {
             ours(&store, &line);
         }
         let payload = payload_of(&ours(&store, &words("dump k")));
-        payload[..payload.len() - rdb::FOOTER_LEN].to_vec()
+        payload[..payload.len() - payload::FOOTER_LEN].to_vec()
     };
     (0..count).map(value).filter(|value| value.len() < 900).collect()
 }
@@ -276,8 +276,8 @@ fn older_and_newer_forms_are_read() {
     };
     let value = |kind: u8| {
         let mut bytes = vec![kind, 1];
-        rdb::write_bytes(&id(3, 1), &mut bytes);
-        rdb::write_bytes(&listpack, &mut bytes);
+        keyway_rdb::format::write_bytes(&id(3, 1), &mut bytes);
+        keyway_rdb::format::write_bytes(&listpack, &mut bytes);
         bytes.extend_from_slice(&[2, 8, 1]);
         if kind != 15 {
             bytes.extend_from_slice(&[3, 1, 2, 2, 9]);
@@ -309,7 +309,7 @@ fn older_and_newer_forms_are_read() {
     }
     // A set as 7.2 writes it, in its version of the form.
     let mut payload = b"\x14\x0c\x0c\0\0\0\x02\0\x81a\x02\x05\x01\xff\x0b\0".to_vec();
-    let sum = rdb::checksum(&payload);
+    let sum = keyway_rdb::checksum(&payload);
     payload.extend_from_slice(&sum.to_le_bytes());
     assert_eq!(ours(&store, &restore(&payload)), ok());
     let mut members = ours(&store, &words("smembers k")).strings();

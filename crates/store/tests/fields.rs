@@ -519,7 +519,7 @@ fn early_forms_are_read_and_broken_ones_refused() {
     let store = Store::new(StoreConfig::default());
     let restore = |value: &[u8]| {
         let mut payload = value.to_vec();
-        keyway_base::rdb::seal(&mut payload);
+        keyway_rdb::payload::seal(&mut payload);
         let words: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
         show(&run_words(&store, START, &words))
     };
@@ -535,6 +535,13 @@ fn early_forms_are_read_and_broken_ones_refused() {
     early[1..6].copy_from_slice(&[0x1e, 0x1e, 0, 0, 0]);
     assert_eq!(restore(&early), "OK");
     assert_eq!(show(&run(&store, START, "HPEXPIRETIME k FIELDS 2 f g")), "[70368744177663 -1]");
+    // The same type in Valkey 9's version: field, value, and time in eight bytes.
+    let mut valkey = b"\x16\x02\x01a\x011\xff\xff\xff\xff\xff?\0\0\x01b\x012".to_vec();
+    valkey.extend_from_slice(&[0xff; 8]);
+    keyway_rdb::payload::seal_as(keyway_rdb::Version::Valkey80, &mut valkey);
+    let words: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &valkey, b"REPLACE"];
+    assert_eq!(show(&run_words(&store, START, &words)), "OK");
+    assert_eq!(show(&run(&store, START, "HPEXPIRETIME k FIELDS 2 a b")), "[70368744177663 -1]");
     // A time that has passed: nothing is left.
     assert_eq!(restore(b"\x16\x01\x05\x01a\x011"), "OK");
     assert_eq!(run(&store, START, "EXISTS k").integer(), 0);

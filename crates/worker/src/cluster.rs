@@ -8,7 +8,7 @@ mod stale_views;
 mod unanswered;
 
 use crate::advice::advice;
-use crate::holds::Holds;
+use crate::held_servers::Holds;
 use crate::notices::Notice;
 use hosts::Hosts;
 use keyway_base::Time;

@@ -1,7 +1,7 @@
 //! Lines of the log that outside events could repeat without end, let through
 //! at a bounded rate. Shared by the workers.
 
-use crate::core::HealthLog;
+use crate::flaps::HealthLog;
 use keyway_base::Time;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

@@ -8,23 +8,27 @@
 //! most of the cost is segments and wake-ups, and batching saves both.
 
 mod accepting;
+mod departures;
 mod ending;
 mod flush;
 mod following;
+mod handing_over;
 mod leaving;
 mod lingering;
 mod reading;
+mod servers;
 mod subscribers;
 
 use crate::core::{ConnectionKey, Core, Leftovers, SubscriberIndex};
+use crate::turn::departures::Ending;
+use crate::turn::departures::Leaving;
+use crate::turn::departures::Lingering;
+use crate::turn::departures::is_in_order;
 use crate::{Adopted, Mail, Plan};
-use ending::Ending;
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
-use keyway_net::{Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::{LinkState, Session};
-use leaving::Leaving;
-use lingering::{LINGER, Lingering};
+use keyway_net::{Event, Io, Mailbox, Peer, Socket, Token};
+use keyway_proxy::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -157,8 +161,8 @@ impl<I: Io> Worker<I> {
         self.tend_ending();
         self.settle_private();
         self.handle_timeouts();
-        if self.core.has_multi_steps_due() {
-            self.core.continue_multi_steps();
+        if self.core.has_operations_due() {
+            self.core.continue_operations();
         }
         if self.core.plane.routes.has_work() {
             self.core.continue_routes();
@@ -237,7 +241,7 @@ impl<I: Io> Worker<I> {
             || !plane.upstream.dirty_links.is_empty()
             || !plane.upstream.connects.is_empty()
             || !plane.upstream.discards.is_empty()
-            || self.core.has_multi_steps_due()
+            || self.core.has_operations_due()
             || self.core.has_heard_of_clusters()
             || self.core.has_freed()
             || self.lingering.has_work()
@@ -351,7 +355,7 @@ impl<I: Io> Worker<I> {
         if let Some(id) = id {
             self.plan.clients.remove(id);
         }
-        match lingering::is_in_order(reason) && !client.has_ended {
+        match is_in_order(reason) && !client.has_ended {
             true => self.linger(client.socket, Token(key.to_bits())),
             false => self.io.close(client.socket),
         }
@@ -377,82 +381,6 @@ impl<I: Io> Worker<I> {
 
     fn on_client_writable(&mut self, key: Key<Session>) {
         self.core.on_client_writable(key);
-    }
-
-    fn read_link(&mut self, index: ConnectionKey, hangup: bool) {
-        let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
-        loop {
-            let socket = self.core.links.get(index).and_then(|connection| connection.socket);
-            let Some(socket) = socket else { return };
-            if self.core.is_held(index) {
-                return;
-            }
-            self.core.plane.cells.recv_calls.add(1);
-            let fault = match self.io.recv(socket) {
-                Recv::Data { bytes, drained, block } => {
-                    let len = bytes.len();
-                    match self.core.on_backend_block(index, bytes, block) {
-                        Ok(()) if drained && !hangup => return,
-                        Ok(()) => {
-                            budget = budget.saturating_sub(len);
-                            if budget == 0 {
-                                if !self.link_rereads.contains(&index) {
-                                    self.link_rereads.push(index);
-                                }
-                                return;
-                            }
-                            continue;
-                        }
-                        Err(fault) => fault,
-                    }
-                }
-                Recv::Empty => return,
-                Recv::End | Recv::Failed => {
-                    self.note_tls_fault(index, socket);
-                    match self.io.has_broken_rules(socket) {
-                        true => BackendFault::Protocol,
-                        false => BackendFault::Closed,
-                    }
-                }
-            };
-            return self.lose_link(index, fault);
-        }
-    }
-
-    /// Tells why a connection ends, where the server's word on our certificate has
-    /// come behind the handshake.
-    #[cold]
-    fn note_tls_fault(&mut self, index: ConnectionKey, socket: Socket) {
-        if let Some(fault) = self.io.tls_fault(socket) {
-            self.core.on_tls_fault(index, fault);
-        }
-    }
-
-    fn lose_link(&mut self, index: ConnectionKey, fault: BackendFault) {
-        let connection = &self.core.links[index];
-        if matches!(connection.link.state(), LinkState::Connecting { .. }) {
-            self.io.cancel_connect(link_token(index, connection.generation));
-        }
-        if let Some(socket) = self.core.end_link(index, fault) {
-            self.io.close(socket);
-        }
-    }
-
-    fn on_connected(&mut self, token: Token, socket: Socket) {
-        match self.link_of(token) {
-            Some(index) => self.core.on_connected(index, socket),
-            None if self.on_subscriber_connected(token, socket) => {}
-            // Given up in the meantime.
-            None => self.io.close(socket),
-        }
-    }
-
-    fn link_of(&self, token: Token) -> Option<ConnectionKey> {
-        if token.0 & LINK == 0 {
-            return None;
-        }
-        let (key, connection) = self.core.links.at(token.0 as u32 as usize)?;
-        (link_token(key, connection.generation) == token).then_some(key)
     }
 
     /// Reads on where reading stopped for fairness or for want of room.
@@ -490,34 +418,6 @@ impl<I: Io> Worker<I> {
         if !self.core.plane.clients.resuming.is_empty() {
             self.core.resume_sessions(&mut self.rereads);
         }
-    }
-
-    /// What the turn's requests and replies left to do about private links.
-    fn settle_private(&mut self) {
-        while let Some(unblock) = self.core.plane.clients.unblocks.pop() {
-            if !self.core.unblock(unblock) {
-                self.plan.post_unblock(self.index, unblock);
-            }
-        }
-        if self.core.plane.servers.tracking.has_work() {
-            self.settle_tracking();
-        }
-        while let Some(index) = self.core.plane.upstream.discards.pop() {
-            if self.core.is_to_be_discarded(index) {
-                self.lose_link(index, BackendFault::Closed);
-            }
-        }
-    }
-
-    /// Ends what goes with a link that was lost, and tells the clients that are
-    /// to forget everything.
-    #[cold]
-    fn settle_tracking(&mut self) {
-        while let Some((index, fault)) = self.core.next_loss() {
-            self.lose_link(index, fault);
-        }
-        self.core.deliver_redirected();
-        self.core.tell_forgetful();
     }
 
     fn handle_timeouts(&mut self) {
@@ -598,33 +498,6 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    fn start_connecting(&mut self) {
-        let mut connects = std::mem::take(&mut self.core.plane.upstream.connects);
-        for index in connects.drain(..) {
-            if !self.core.wants_connection(index) {
-                // Given up, or asked for twice.
-                continue;
-            }
-            self.core.on_connecting(index);
-            let connection = &self.core.links[index];
-            let token = link_token(index, connection.generation);
-            match self.core.address_of(index) {
-                Some(address) => self.connect(connection.pool, &address, token),
-                // The server has left its cluster.
-                None => self.lose_link(index, BackendFault::Closed),
-            }
-        }
-        self.core.plane.upstream.connects = connects;
-    }
-
-    /// Connects to a server of a pool, as the pool says.
-    fn connect(&mut self, pool: u16, address: &Address, token: Token) {
-        match self.plan.pools[usize::from(pool)].kind.tls() {
-            None => self.io.connect(address, token),
-            Some(tls) => self.io.connect_secured(address, tls, token),
-        }
-    }
-
     fn read_mail(&mut self) {
         while let Some(mail) = self.mailbox.take() {
             match mail {
@@ -651,343 +524,7 @@ impl<I: Io> Worker<I> {
         self.core.plane.observe.monitoring.has_mail = true;
         self.core.plane.servers.tracking.has_mail = true;
     }
-
-    /// Stops accepting, when all who wait are in; what was received is answered,
-    /// then clients are closed.
-    fn drain(&mut self) {
-        if self.drain_deadline.is_some() {
-            return;
-        }
-        for listener in 0..self.plan.listeners.len() {
-            self.accept_waiting(ListenerIndex(listener as u16));
-        }
-        if self.accept_paused_until.take().is_some() {
-            self.io.pause_accepting(false);
-        }
-        let now = self.core.clock().now;
-        // Who has begun to come in is to be told of its end as others are.
-        self.io.leave_listening();
-        self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
-        self.drain_deadline = Some(now + self.plan.drain_timeout);
-        self.core.end_waits_for_primaries();
-        for key in self.core.client_keys() {
-            self.end_soon(key);
-        }
-    }
-
-    fn is_drained(&self) -> bool {
-        let is_over = self.drain_deadline.is_some() && !self.core.has_clients();
-        is_over && self.lingering.is_empty() && !self.io.has_arrivals()
-    }
-
-    /// Closes clients of all workers; `ids` ascend.
-    fn kill(&mut self, ids: &[u64]) {
-        // Before the mail: who took a client over before reading it has the
-        // client, who takes it over later sees the mark.
-        self.plan.clients.mark_killed(ids);
-        // Their workers read no mail until the scripts are over.
-        self.plan.pools.iter().for_each(|pool| pool.scripts.kill_of_clients(ids));
-        self.kill_own(ids);
-        self.plan.post_kill(self.index, ids);
-    }
-
-    /// Closes those of this worker's; `ids` ascend.
-    fn kill_own(&mut self, ids: &[u64]) {
-        for key in self.core.sessions.keys() {
-            let id = self.core.session(key).map(|session| session.identity.id);
-            if id.is_some_and(|id| ids.binary_search(&id).is_ok()) {
-                self.close_client(key, CloseReason::Killed);
-            }
-        }
-    }
-
-    /// Hands clients at rest to another worker.
-    fn give_away(&mut self, count: usize, to: &keyway_net::Mailer<Mail>) {
-        let mut left = count;
-        for key in self.core.sessions.keys() {
-            if left == 0 {
-                return;
-            }
-            let Some(session) = self.core.session(key) else { continue };
-            let Some(client) = self.client(key) else { continue };
-            let has_state = session.is_special()
-                || session.subscriptions.is_some()
-                || session.is_monitor
-                || session.streaming.is_some()
-                || session.memcached.is_some_and(|client| client.skip > 0)
-                || self.core.plane.store.tracking.is_tracker(session.identity.id);
-            let is_bound = session.closing || session.unread || has_state;
-            if is_bound || !session.is_at_rest() || !self.core.may_change_links(key) {
-                continue;
-            }
-            let Some(session) = self.core.session(key) else { continue };
-            let identity = session.identity.clone();
-            let pool = session.pool;
-            let Client { socket, peer, .. } = client;
-            let listener = session.listener;
-            let released = self.io.release(socket);
-            let adopted = Adopted { socket: released, peer, pool, listener, identity };
-            match to.post(Mail::Adopt(Box::new(adopted))) {
-                Ok(()) => {
-                    self.core.remove_session(key, None);
-                    self.clients[key.index() as usize] = None;
-                    left -= 1;
-                }
-                Err(_) => {
-                    // No room in the other's mailbox: keep the client.
-                    let socket = self.io.adopt(released);
-                    let kept = Client { socket, ..client };
-                    self.clients[key.index() as usize] = Some(kept);
-                    if !self.io.watch(socket, Token(key.to_bits())) {
-                        self.close_client(key, CloseReason::Reset);
-                    }
-                    return;
-                }
-            }
-        }
-    }
-}
-
-fn link_token(key: ConnectionKey, generation: u32) -> Token {
-    Token(LINK | u64::from(generation) << 32 | key.index() as u64)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use keyway_base::Clock;
-    use keyway_net::{Accept, Send};
-    use keyway_proxy::Identity;
-    use keyway_proxy::local::ClientEntry;
-    use keyway_resp::Protocol;
-    use keyway_users::{User, Users};
-
-    /// Sockets on which nothing ever comes; mail is at hand once.
-    #[derive(Default)]
-    struct Silence {
-        has_mail: bool,
-        closed: Vec<Socket>,
-        now: Time,
-        /// Whether an end can be said without closing.
-        finishes: bool,
-    }
-
-    impl Io for Silence {
-        fn clock(&mut self) -> Clock {
-            Clock { now: self.now, unix_micros: 0 }
-        }
-        fn poll(&mut self, _wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
-            if std::mem::take(&mut self.has_mail) {
-                events.push(Event::Mail);
-            }
-            false
-        }
-        fn accept(&mut self, _listener: ListenerIndex) -> Accept {
-            Accept::Empty
-        }
-        fn pause_accepting(&mut self, _paused: bool) {}
-        fn stop_listening(&mut self) {}
-        fn watch(&mut self, _socket: Socket, _token: Token) -> bool {
-            true
-        }
-        fn connect(&mut self, _address: &Address, _token: Token) {}
-        fn cancel_connect(&mut self, _token: Token) {}
-        fn recv(&mut self, _socket: Socket) -> Recv<'_> {
-            Recv::Empty
-        }
-        fn send(&mut self, _socket: Socket, bytes: &[u8]) -> Send {
-            Send::Taken(bytes.len())
-        }
-        fn release(&mut self, socket: Socket) -> Socket {
-            socket
-        }
-        fn finish(&mut self, _socket: Socket) -> bool {
-            self.finishes
-        }
-        fn close(&mut self, socket: Socket) {
-            self.closed.push(socket);
-        }
-    }
-
-    #[test]
-    fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
-        let (plan, cells) = crate::core::tests::plan_with(|_| ());
-        let mailbox = Mailbox::new(4).unwrap();
-        let mailer = mailbox.mailer();
-        let entry = |id: u64| ClientEntry {
-            addr: Arc::default(),
-            laddr: String::new(),
-            worker: 1,
-            pool: 0,
-            connected_unix: id,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Arc::default(),
-            tracking: None,
-        };
-        [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
-        let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);
-        // Nobody has the client when all workers are told.
-        worker.kill(&[1]);
-        for id in [1, 2] {
-            let adopted = Adopted {
-                socket: Socket(id as _),
-                peer: Peer::Unix,
-                pool: 0,
-                listener: 0,
-                identity: Identity::new(id, true, Time(0)),
-            };
-            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
-        }
-        worker.io_mut().has_mail = true;
-        assert!(worker.turn(true));
-        assert_eq!(worker.io_mut().closed, [Socket(1)]);
-        assert!(plan.clients.get(1).is_none() && !plan.clients.is_killed(1));
-    }
-
-    #[test]
-    fn a_client_adopted_by_a_draining_worker_does_not_hold_it_up() {
-        let (plan, cells) = crate::core::tests::plan_with(|_| ());
-        let mailbox = Mailbox::new(4).unwrap();
-        let mailer = mailbox.mailer();
-        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
-        let adopted = Adopted {
-            socket: Socket(7),
-            peer: Peer::Unix,
-            pool: 0,
-            listener: 0,
-            identity: Identity::new(1, true, Time(0)),
-        };
-        assert!(mailer.post(Mail::Drain).is_ok());
-        assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
-        worker.io_mut().has_mail = true;
-        assert!(!worker.turn(true), "there is no further turn");
-        assert_eq!(worker.io_mut().closed, [Socket(7)]);
-    }
-
-    /// A worker that has adopted these, and then was told to drain.
-    fn draining(
-        plan: &Arc<Plan>,
-        cells: WorkerCells,
-        ids: std::ops::Range<u64>,
-    ) -> Worker<Silence> {
-        let mailbox = Mailbox::new(64).unwrap();
-        let mailer = mailbox.mailer();
-        let mut worker = Worker::new(Silence::default(), Arc::clone(plan), cells, mailbox, 1);
-        for id in ids {
-            let identity = Identity::new(id, true, Time(0));
-            let (socket, peer) = (Socket(id as _), Peer::Unix);
-            let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
-            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
-        }
-        assert!(mailer.post(Mail::Drain).is_ok());
-        worker.io_mut().has_mail = true;
-        worker.io_mut().finishes = true;
-        worker
-    }
-
-    #[test]
-    fn a_worker_is_drained_when_nobody_lingers() {
-        let (plan, cells) = crate::core::tests::plan_with(|_| ());
-        let mut worker = draining(&plan, cells, 1..4);
-        assert!(worker.turn(true), "they may be sending");
-        assert!(!worker.core.has_clients() && worker.io_mut().closed.is_empty());
-        assert_eq!(worker.core.plane.cells.lingering.get(), 3);
-        worker.io_mut().now = Time(0) + (LINGER - Duration::from_millis(1));
-        assert!(worker.turn(true));
-        assert!(worker.io_mut().closed.is_empty());
-        worker.io_mut().now = Time(0) + LINGER + UPKEEP_EVERY;
-        assert!(!worker.turn(true), "that is over");
-        assert_eq!(worker.io_mut().closed, [1, 2, 3].map(Socket));
-        assert_eq!(worker.core.plane.cells.lingering.get(), 0);
-    }
-
-    #[test]
-    fn an_idle_client_is_closed_whatever_state_its_session_is_in() {
-        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
-        let own = Arc::get_mut(&mut plan).expect("nobody else has it");
-        own.listeners[0].entrance.idle_timeout = Some(Duration::from_secs(1));
-        let mailbox = Mailbox::new(8).unwrap();
-        let mailer = mailbox.mailer();
-        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
-        for id in 1..=5 {
-            let identity = Identity::new(id, true, Time(0));
-            let (socket, peer) = (Socket(id as _), Peer::Unix);
-            let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
-            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
-        }
-        worker.io_mut().has_mail = true;
-        assert!(worker.turn(true));
-        for key in worker.core.sessions.keys() {
-            let session = worker.core.sessions.get_mut(key).expect("it is there");
-            match session.identity.id {
-                1 => session.closing = true,
-                2 => session.ended = true,
-                3 => session.hung_up = true,
-                4 => session.send_blocked = true,
-                _ => {}
-            }
-            // A reply that never comes.
-            session.busy.insert(Box::default()).order.reserve();
-        }
-        worker.io_mut().now = Time(0) + Duration::from_secs(2);
-        assert!(worker.turn(true));
-        let mut closed = worker.io_mut().closed.clone();
-        closed.sort_by_key(|socket| socket.0);
-        assert_eq!(closed, [1, 2, 3, 4].map(Socket), "a reply may still come to the last");
-        worker.io_mut().now = Time(0) + Duration::from_secs(3600);
-        assert!(worker.turn(true));
-        assert_eq!(worker.io_mut().closed.last(), Some(&Socket(5)), "none takes so long");
-        assert!(worker.leftovers().is_empty());
-    }
-
-    #[test]
-    fn who_has_lingered_longest_makes_room() {
-        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
-        Arc::get_mut(&mut plan).expect("nobody else has it").limits.clients_max = 1;
-        let mut worker = draining(&plan, cells, 1..21);
-        assert!(worker.turn(true));
-        let lingering = worker.core.plane.cells.lingering.get();
-        let closed = worker.io_mut().closed.clone();
-        assert_eq!((closed.len(), lingering), (3, 17), "one client, and sixteen more");
-        assert_eq!(closed, [1, 2, 3].map(Socket));
-    }
-
-    #[test]
-    fn a_client_handed_over_while_users_change_has_the_rights_of_now() {
-        let users = |all: &[(&str, &str)]| {
-            let user = |(name, rules): &(&str, &str)| User::new(name, rules).expect("rules");
-            Arc::new(Users::new(all.iter().map(|it| Arc::new(user(it))).collect()))
-        };
-        let before = users(&[("less", "nopass +@all ~*"), ("gone", "nopass +@all ~*")]);
-        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
-        let own = Arc::get_mut(&mut plan).expect("nobody else has it");
-        own.listeners[0].users = users(&[("less", "nopass +get ~a")]);
-        let mailbox = Mailbox::new(4).unwrap();
-        let mailer = mailbox.mailer();
-        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
-        for (id, name) in [(1, "less"), (2, "gone")] {
-            let mut identity = Identity::new(id, false, Time(0));
-            identity.admit(before.get(name.as_bytes()).expect("it was there"), &before);
-            assert!(!identity.is_free);
-            let adopted = Adopted {
-                socket: Socket(id as _),
-                peer: Peer::Unix,
-                pool: 0,
-                listener: 0,
-                identity,
-            };
-            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
-        }
-        worker.io_mut().has_mail = true;
-        assert!(worker.turn(true));
-        assert_eq!(worker.io_mut().closed, [Socket(2)], "its user is gone");
-        let keys = worker.core.sessions.keys();
-        let user = worker.core.session(keys[0]).and_then(|it| it.identity.user.clone());
-        assert!(user.is_some_and(|user| user.rules().ends_with("+get")));
-    }
-}
+mod tests;

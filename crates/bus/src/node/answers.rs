@@ -1,7 +1,9 @@
 //! What is waited for: acknowledgements, results of commands.
 
 use super::Node;
-use super::input::Came;
+use super::came::Came;
+use super::items::{ARGS_MAX, ITEMS_MAX, read_items, read_result, read_split, write_items};
+use super::state::Awaited;
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, flags};
@@ -10,85 +12,8 @@ use crate::peer::{Identity, Origin};
 use crate::url::by_nearness;
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Arguments of a command at most, its name among them.
-const ARGS_MAX: usize = 256;
-/// Items of a result at most: an empty one takes more memory than bytes on the way.
-const ITEMS_MAX: usize = 1 << 17;
-
-struct Awaited {
-    dst: NodeId,
-    deadline: Time,
-    /// Asked by the node itself, which wants to dial the other.
-    is_own: bool,
-}
-
-/// Numbers of messages whose outcome somebody wants to know.
-#[derive(Default)]
-pub(super) struct Waiting {
-    by_seq: BTreeMap<u64, Awaited>,
-    by_time: BTreeSet<(Time, u64)>,
-}
-
-impl Waiting {
-    pub fn deadline(&self) -> Option<Time> {
-        self.by_time.first().map(|(at, _)| *at)
-    }
-
-    pub fn has(&self, seq: u64) -> bool {
-        self.by_seq.contains_key(&seq)
-    }
-
-    fn take(&mut self, seq: u64, dst: NodeId) -> Option<Awaited> {
-        let awaited = self.by_seq.get(&seq).filter(|awaited| awaited.dst == dst)?;
-        self.by_time.remove(&(awaited.deadline, seq));
-        self.by_seq.remove(&seq)
-    }
-}
-
-fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
-    let count = from.u32()? as usize;
-    // Each has a length of four bytes: a lie about their number reserves nothing.
-    if count > count_max || count > from.rest().len() / 4 {
-        return None;
-    }
-    let mut items = Vec::with_capacity(count);
-    for _ in 0..count {
-        items.push(from.bytes()?.to_vec());
-    }
-    from.end()?;
-    Some(items)
-}
-
-/// Items of which the last is not copied: what is before its bytes lies in front.
-fn read_split(front: &[u8], last: Vec<u8>, count_max: usize) -> Option<Vec<Vec<u8>>> {
-    let mut from = Reader::new(front);
-    let count = from.u32()? as usize;
-    if !(1..=count_max).contains(&count) {
-        return None;
-    }
-    let mut items = Vec::with_capacity(count);
-    for _ in 1..count {
-        items.push(from.bytes()?.to_vec());
-    }
-    let is_whole = from.u32()? as usize == last.len() && from.end().is_some();
-    items.push(last);
-    is_whole.then_some(items)
-}
-
-/// The status and the items of a result.
-pub(super) fn read_result(body: &[u8]) -> Option<(u16, Vec<Vec<u8>>)> {
-    let mut from = Reader::new(body);
-    Some((from.u16()?, read_items(from, ITEMS_MAX)?))
-}
-
-fn write_items<T: AsRef<[u8]>>(items: &[T], out: &mut Writer<'_>) {
-    out.u32(items.len() as u32);
-    items.iter().for_each(|item| out.bytes(item.as_ref()));
-}
 
 impl Node {
     pub(super) fn check_waiting(&self) -> Result<(), SendFault> {

@@ -1,7 +1,7 @@
 //! What a node keeps for others is bounded in all: queues, messages in parts, strangers.
 
 use super::Node;
-use super::input::Came;
+use super::came::Came;
 use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{FRAGMENT_LEN, HEAD_LEN, Head, Kind};
@@ -9,33 +9,7 @@ use crate::id::NodeId;
 use crate::peer::PeerKey;
 use crate::peer::outbox::is_word;
 use keyway_base::Time;
-use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Refusals of strangers that are told one by one within a second; more are counted.
-const REFUSALS_TOLD: u32 = 10;
-
-/// Who has connected and is not let in, the oldest first; some may be so no more.
-#[derive(Default)]
-pub(super) struct Strangers {
-    order: VecDeque<PeerKey>,
-    /// Refusals that were told since then, and how many were not.
-    since: Time,
-    told: u32,
-    untold: u64,
-}
-
-impl Strangers {
-    /// Whether one more refusal is to be told.
-    fn may_tell(&mut self, now: Time) -> bool {
-        if now.since(self.since) >= Duration::from_secs(1) {
-            self.since = now;
-            self.told = 0;
-        }
-        self.told += 1;
-        self.told <= REFUSALS_TOLD
-    }
-}
 
 /// Whether a peer that has `own` of the `all` bytes that are used may have `len` more, of `max`. It has as much as it
 /// leaves to others, so that one who takes nothing fills no more than half.

@@ -5,6 +5,7 @@
 
 use super::Node;
 use crate::fault::Reason;
+use crate::node::Contest;
 use crate::peer::{Identity, PeerKey};
 use keyway_base::Time;
 use std::time::Duration;
@@ -12,14 +13,6 @@ use std::time::Duration;
 /// How long who is there has to answer. Longer keeps a node out whose old connection is dead and does not
 /// know it; shorter takes a node that is slow for dead.
 const ANSWER: Duration = Duration::from_secs(2);
-
-pub(super) struct Contest {
-    incumbent: PeerKey,
-    newcomer: PeerKey,
-    identity: Identity,
-    asked_at: Time,
-    until: Time,
-}
 
 impl Node {
     /// Asks who is there whether it is alive; the newcomer waits.

@@ -4,31 +4,11 @@ use super::Node;
 use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
 use crate::id::NodeId;
-use crate::peer::{Origin, Peer, PeerKey};
+use crate::node::Dial;
+use crate::peer::{Attempt, Origin, Peer, PeerKey, is_final};
 use crate::url::Url;
 use keyway_base::Time;
 use std::collections::VecDeque;
-
-/// How far a dial has come: what is tried, and what is left to try.
-#[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    at: Url,
-    rest: VecDeque<Url>,
-    /// What says most of why the addresses before were none.
-    worst: Option<Reason>,
-}
-
-/// An address that is being connected to.
-pub(super) struct Dial {
-    pub origin: Origin,
-    attempt: Attempt,
-    deadline: Time,
-}
-
-/// Whether an address will not do in a moment either: who has it says so, in the registration.
-pub(super) fn is_final(reason: Reason) -> bool {
-    (32..64).contains(&(reason as u16)) && reason != Reason::HandshakeTimeout
-}
 
 /// What the end of a connection that never was one of the bus means to who has dialled.
 fn told(peer: &Peer, reason: Reason) -> Reason {

@@ -5,54 +5,9 @@
 //! until it is taken.
 
 use super::Node;
-use super::answers::read_result;
-use crate::compress::decompressed;
+use super::state::Waits;
 use crate::event::Event;
-use crate::frame::{Head, Kind};
-use crate::id::NodeId;
-use std::collections::VecDeque;
-
-enum Waits {
-    Event(Event),
-    Packed { kind: Kind, from: NodeId, seq: u64, packed: Vec<u8>, weight: usize },
-}
-
-/// Events, and what all of them weigh.
-#[derive(Default)]
-pub(super) struct Events {
-    queue: VecDeque<Waits>,
-    len: usize,
-}
-
-impl Events {
-    /// Bytes of all of them, taken apart.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    fn pop(&mut self) -> Option<Event> {
-        loop {
-            let (kind, from, seq, packed) = match self.queue.pop_front()? {
-                Waits::Event(event) => {
-                    self.len -= event.weight();
-                    return Some(event);
-                }
-                Waits::Packed { kind, from, seq, packed, weight } => {
-                    self.len -= weight;
-                    (kind, from, seq, packed)
-                }
-            };
-            // It was looked at when it came.
-            let Some(body) = decompressed(&packed, usize::MAX) else { continue };
-            if kind == Kind::Message {
-                return Some(Event::Message { from, seq, body });
-            }
-            if let Some((status, items)) = read_result(&body) {
-                return Some(Event::Result { seq, from, status, items });
-            }
-        }
-    }
-}
+use crate::frame::Head;
 
 impl Node {
     /// Whether something has happened that [`Node::poll_event`] has not given yet: nobody is to
@@ -101,6 +56,8 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeId;
+    use crate::frame::Kind;
     use crate::settings::Settings;
     use keyway_base::Time;
 

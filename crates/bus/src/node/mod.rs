@@ -6,25 +6,23 @@
 //! Nothing but the node holds a connection's state, and a key of one that is closed is a normal outcome.
 
 mod answers;
-mod askers;
-mod below;
 mod bounds;
 mod builtin;
+mod came;
 mod contest;
 mod dials;
 mod events;
 mod input;
+mod items;
 mod leave;
 mod parked;
 mod pushes;
 mod routing;
-mod seen;
+mod state;
 mod timers;
 mod tree;
 mod trust;
 mod uplinks;
-
-pub use routing::SendOptions;
 
 use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
@@ -32,21 +30,12 @@ use crate::id::NodeId;
 use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
-use answers::Waiting;
-use askers::Askers;
-use below::Below;
-use bounds::Strangers;
-use contest::Contest;
-pub(crate) use dials::Attempt;
-use dials::Dial;
-use events::Events;
 use keyway_base::{Slab, Time};
-use parked::Parked;
-use seen::Seen;
+use state::{
+    Askers, Below, Contest, Dial, Early, Events, Parked, Seen, Strangers, Uplinks, Waiting,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use trust::Early;
-use uplinks::Uplinks;
 
 /// Round trips kept at most for who does not take them.
 const ROUND_TRIPS_MAX: usize = 1024;
@@ -104,6 +93,15 @@ pub struct Node {
     /// What was counted on connections that are gone.
     gone: Traffic,
     round_trips: VecDeque<Duration>,
+}
+
+/// How a message is to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// Wait so long for word that it has arrived; then [`Event::Acked`] or [`Event::Failed`] comes, once.
+    pub ack_within: Option<Duration>,
+    /// Only to nodes below this one, or connected to it.
+    pub no_upstream: bool,
 }
 
 /// What a node has counted.
@@ -295,7 +293,7 @@ impl Node {
 
     /// The nodes below that have a label of this value.
     pub fn nodes_with(&self, name: &str, value: &str) -> Vec<NodeId> {
-        let has = |known: &below::Known<'_>| known.labels().get(name) == Some(value);
+        let has = |known: &state::Known<'_>| known.labels().get(name) == Some(value);
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 

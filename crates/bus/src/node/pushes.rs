@@ -1,7 +1,7 @@
 //! Versions of topics on their way down, and word of them on its way up.
 
 use super::Node;
-use super::input::Came;
+use super::came::Came;
 use crate::compress::decompressed;
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};

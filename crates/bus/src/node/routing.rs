@@ -1,7 +1,8 @@
 //! Messages on their way: direct, down, up, or back to their sender.
 
 use super::Node;
-use super::input::Came;
+use super::came::Came;
+use crate::SendOptions;
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
@@ -11,19 +12,9 @@ use crate::peer::{Body, PeerKey};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Bytes of a failure, or of word of what was applied, at most.
 const KEPT_LEN_MAX: usize = 128;
-
-/// How a message is to be sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendOptions {
-    /// Wait so long for word that it has arrived; then [`Event::Acked`] or [`Event::Failed`] comes, once.
-    pub ack_within: Option<Duration>,
-    /// Only to nodes below this one, or connected to it.
-    pub no_upstream: bool,
-}
 
 impl Node {
     /// Sends a message; gives its number. Nothing of what is refused has left.

@@ -1,7 +1,7 @@
 //! What nodes tell their upstream: who is below, and who no longer is.
 
 use super::Node;
-use super::below::Change;
+use super::state::Change;
 use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{Channel, Kind};

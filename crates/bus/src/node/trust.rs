@@ -5,7 +5,7 @@
 //! not known yet, is kept until it is, for a while.
 
 use super::Node;
-use super::input::Came;
+use super::came::Came;
 use crate::fault::Reason;
 use crate::frame::{Head, Kind};
 use crate::id::NodeId;
@@ -13,46 +13,7 @@ use crate::peer::outbox::Routed;
 use crate::peer::{Origin, Peer, PeerKey, Relation};
 use crate::wire::Reader;
 use keyway_base::Time;
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Word that is kept of one connection at most, and of all.
-const EARLY_MAX: (usize, usize) = (64, 256);
-/// How long: the announcement that it needs is on its way.
-const EARLY_FOR: Duration = Duration::from_secs(10);
-
-/// Word that came before its sender was announced.
-#[derive(Default)]
-pub(super) struct Early {
-    kept: VecDeque<(Time, PeerKey, Routed)>,
-}
-
-impl Early {
-    /// Keeps it, if there is room for more of that connection.
-    fn put(&mut self, from: PeerKey, routed: Routed, now: Time) -> bool {
-        let own = self.kept.iter().filter(|(_, peer, _)| *peer == from).count();
-        let has_room = own < EARLY_MAX.0 && self.kept.len() < EARLY_MAX.1;
-        if has_room {
-            self.kept.push_back((now, from, routed));
-        }
-        has_room
-    }
-
-    pub fn take(&mut self) -> VecDeque<(Time, PeerKey, Routed)> {
-        std::mem::take(&mut self.kept)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
-    }
-
-    pub fn forget(&mut self, now: Time) {
-        while self.kept.front().is_some_and(|(at, ..)| now.since(*at) >= EARLY_FOR) {
-            self.kept.pop_front();
-        }
-    }
-}
 
 fn is_child(peer: &Peer) -> bool {
     peer.origin == Origin::Accepted && peer.relation == Relation::Child

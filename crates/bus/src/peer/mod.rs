@@ -3,11 +3,13 @@
 //! [`Peer::accept_frame`] takes what came, [`Peer::poll_output`] gives what goes. Pings, credit and farewells are
 //! not queued but due, so they go ahead of everything and take no room.
 
+mod attempt;
 mod handshake;
 mod heartbeat;
 mod inbox;
 pub(crate) mod outbox;
 
+pub(crate) use attempt::{Attempt, is_final};
 pub use handshake::{Identity, Line, Relation, Vouch, certificate_name};
 pub use outbox::Body;
 
@@ -16,7 +18,6 @@ use crate::frame::{
     self, CHANNELS, Channel, FRAGMENT_LEN, FRAME_BODY_MAX, Frame, Head, Kind, STRANGER_BODY_MAX,
 };
 use crate::id::NodeId;
-use crate::node::Attempt;
 use crate::push::Held;
 use crate::settings::{Rest, Settings};
 use crate::wire::{Reader, Writer};

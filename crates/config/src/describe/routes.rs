@@ -1,6 +1,6 @@
 //! Pools that lead to other pools.
 
-use super::Out;
+use super::out::Out;
 use crate::model::{PoolConfig, RoutedConfig};
 use crate::schema::{self, Table};
 use crate::toml_text::string;
@@ -13,15 +13,7 @@ pub(super) fn routed(config: &RoutedConfig, pools: &[PoolConfig], out: &mut Out)
         let names: Vec<String> = pools.iter().map(|pool| name(*pool)).collect();
         format!("[{}]", names.join(", "))
     };
-    let table: &'static Table = match &config.pool {
-        RoutedPool::Prefix(_) => &schema::PREFIX,
-        RoutedPool::Failover(_) => &schema::FAILOVER,
-        RoutedPool::Mirror(_) => &schema::MIRROR,
-        RoutedPool::Shadow(_) => &schema::SHADOW,
-        RoutedPool::MissThen(_) => &schema::MISS_THEN,
-        RoutedPool::RateLimited(_) => &schema::RATE_LIMITED,
-        RoutedPool::ReadWriteSplit(_) => &schema::READ_WRITE_SPLIT,
-    };
+    let table = table_of(&config.pool);
     out.entry(table, "kind", &string(config.pool.kind()));
     let mut entry = |name: &str, value: &str| out.entry(table, name, value);
     match &config.pool {
@@ -87,4 +79,17 @@ pub(super) fn routed(config: &RoutedConfig, pools: &[PoolConfig], out: &mut Out)
         }
     }
     entry("clients_max", &config.clients_max.to_string());
+}
+
+/// The table of a kind of pool.
+fn table_of(pool: &RoutedPool) -> &'static Table {
+    match pool {
+        RoutedPool::Prefix(_) => &schema::PREFIX,
+        RoutedPool::Failover(_) => &schema::FAILOVER,
+        RoutedPool::Mirror(_) => &schema::MIRROR,
+        RoutedPool::Shadow(_) => &schema::SHADOW,
+        RoutedPool::MissThen(_) => &schema::MISS_THEN,
+        RoutedPool::RateLimited(_) => &schema::RATE_LIMITED,
+        RoutedPool::ReadWriteSplit(_) => &schema::READ_WRITE_SPLIT,
+    }
 }

@@ -1,6 +1,6 @@
 //! Pools of servers.
 
-use super::{Out, secret, slow_log};
+use super::out::{Out, secret, slow_log};
 use crate::circuit::{circuit_text, outliers_text};
 use crate::cluster::{query_name, read_from_name};
 use crate::model::{PoolConfig, ServersConfig};

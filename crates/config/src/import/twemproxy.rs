@@ -390,7 +390,7 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
             }
         }
         "redis_auth" => {
-            crate::reader::check_password(text)
+            crate::secret::check_password(text)
                 .map_err(|what| Problem::new(what, "write another, or remove the key"))?;
         }
         _ => {}

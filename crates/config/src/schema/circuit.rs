@@ -1,4 +1,5 @@
-use super::{Absent, Kind, Table, hours, key, ms};
+use super::key::{Table, hours, key, ms};
+use super::kind::{Absent, Kind};
 use Absent::Is;
 use Kind::Count;
 

@@ -1,5 +1,8 @@
+use super::circuit::OUTLIERS;
+use super::key::{Key, Table, hours, key, ms};
+use super::kind::{Absent, Choices, Kind};
 use super::memcached::{as_sharded, is_same};
-use super::{Absent, Choices, Key, Kind, OUTLIERS, POOL_KINDS, Table, hours, key, ms};
+use super::pool_kinds::POOL_KINDS;
 use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
 

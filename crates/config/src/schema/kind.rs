@@ -1,4 +1,4 @@
-use super::Table;
+use super::key::Table;
 use std::time::Duration;
 
 /// What a key takes.

@@ -1,4 +1,5 @@
-use super::{Absent, Choices, GIB, KIB, Kind, Table, hours, key, ms};
+use super::key::{GIB, KIB, Table, hours, key, ms};
+use super::kind::{Absent, Choices, Kind};
 use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Count, Listen, Mode, Path, PoolName, Secret, Servers, Size};
 

@@ -1,4 +1,7 @@
-use super::{Absent, Choices, Key, Kind, POOL_KINDS, SHARDED, Table, key};
+use super::key::{Key, Table, key};
+use super::kind::{Absent, Choices, Kind};
+use super::pool_kinds::POOL_KINDS;
+use super::sharded::SHARDED;
 use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Path, PoolName, Secret};
 use std::time::Duration;

@@ -1,26 +1,10 @@
+use super::key::{Table, key};
+use super::kind::{Absent, Choices, Kind};
 use super::memcached::as_sharded;
-use super::{Absent, Choices, Kind, Table, key};
+use super::pool_kinds::POOL_KINDS;
 use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Count, List, PoolName, PoolNames};
 use std::time::Duration;
-
-pub(super) const POOL_KINDS: Choices = Choices {
-    now: &[
-        "store",
-        "sharded",
-        "cluster",
-        "replicated",
-        "memcached",
-        "prefix",
-        "failover",
-        "mirror",
-        "shadow",
-        "miss-then",
-        "rate-limited",
-        "read-write-split",
-    ],
-    later: &["slots"],
-};
 
 const fn span(min: Duration, days: u64) -> Kind {
     Kind::Duration { min, max: Duration::from_secs(days * 24 * 60 * 60) }

@@ -1,4 +1,5 @@
-use super::{Absent, Choices, Key, Kind, Table, key};
+use super::key::{Key, Table, key};
+use super::kind::{Absent, Choices, Kind};
 use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Path};
 

@@ -1,4 +1,5 @@
-use super::{Absent, Kind, Table, key};
+use super::key::{Table, key};
+use super::kind::{Absent, Kind};
 use Absent::{Refused, Unset};
 use Kind::{Hashes, Path, PoolName, ReadFrom, Rules, Secret, UserName, Variable};
 

@@ -1,6 +1,5 @@
 use super::Translation;
-use crate::memcached::{MemcachedJoin, WarmUpRead};
-use crate::{Join, MultiStep, Session};
+use crate::{Operation, Session};
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::Expect;
@@ -41,38 +40,20 @@ pub enum Internal {
 /// Who waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A client: its reply's place.
+    /// A client, and which of its replies.
     Session {
         /// The session; stale once the client is gone.
         session: Key<Session>,
-        /// Place in its [`crate::ReplyOrder`].
+        /// Index of the reply in its [`crate::ReplyOrder`].
         sequence: u32,
     },
-    /// A split request.
-    Join {
-        /// The join; stale once it was answered.
-        join: Key<Box<Join>>,
-        /// Which of its fragments.
-        fragment: u16,
+    /// A request that takes several exchanges.
+    Operation {
+        /// The request; stale once it was answered.
+        operation: Key<Operation>,
+        /// Which part of it: a fragment of a join, an item copy of a warm-up read.
+        part: u32,
     },
-    /// A request of a client of memcached that is answered by more than a
-    /// server's bytes.
-    MemcachedJoin {
-        /// The memcached join; stale once it was answered.
-        memcached_join: Key<Box<MemcachedJoin>>,
-        /// Which of its fragments.
-        fragment: u16,
-    },
-    /// A request of a client of memcached for which items are brought over from
-    /// an old pool; stale once it was answered.
-    WarmUpRead {
-        /// Which request.
-        warm_up_read: Key<WarmUpRead>,
-        /// Which of its keys.
-        item_copy: u32,
-    },
-    /// A request in several steps; stale once it was answered.
-    MultiStep(Key<Box<MultiStep>>),
     /// The worker itself.
     Internal(Internal),
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that

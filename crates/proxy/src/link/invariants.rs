@@ -46,7 +46,7 @@ fn replies(link: &mut Link, bytes: &[u8], now: Time) -> Vec<(Owner, Vec<u8>)> {
 /// Owners of all kinds that matter here.
 const OWNERS: [Owner; 7] = [
     Owner::Session { session: Key::NONE, sequence: 1 },
-    Owner::MultiStep(Key::NONE),
+    Owner::Operation { operation: Key::NONE, part: 0 },
     Owner::Internal(Internal::Probe),
     Owner::Internal(Internal::Select),
     Owner::Internal(Internal::Replication),
@@ -351,7 +351,7 @@ fn the_workers_own_requests_and_the_clients_next_ones_wait_for_a_large_reply_wit
         (session(1), false),
         (Owner::None, false),
         (Owner::Internal(Internal::Probe), false),
-        (Owner::MultiStep(Key::NONE), true),
+        (Owner::Operation { operation: Key::NONE, part: 0 }, true),
         (Owner::Unheard(Key::NONE), true),
     ] {
         let mut link = ready();
@@ -541,7 +541,7 @@ fn a_client_that_is_served_a_large_reply_has_its_next_time_from_the_end_of_it() 
     let mut link = ready();
     ask(&mut link, session(0), PING, at(0));
     ask(&mut link, session(1), PING, at(0));
-    ask(&mut link, Owner::MultiStep(Key::NONE), PING, at(10));
+    ask(&mut link, Owner::Operation { operation: Key::NONE, part: 0 }, PING, at(10));
     send(&mut link);
     // Large by what has come of it, though it does not pass.
     let part = [&b"$200000\r\n"[..], &[b'x'; TRANSFER_LEN]].concat();
@@ -549,7 +549,7 @@ fn a_client_that_is_served_a_large_reply_has_its_next_time_from_the_end_of_it() 
     assert_eq!(link.deadline(&options()), Some(at(410)));
     let mut expired = Vec::new();
     link.handle_timeout(&options(), at(650), |one| expired.push(one.owner)).expect("alive");
-    assert_eq!(expired, [Owner::MultiStep(Key::NONE)]);
+    assert_eq!(expired, [Owner::Operation { operation: Key::NONE, part: 0 }]);
     assert_eq!(link.deadline(&options()), Some(at(700)));
 }
 

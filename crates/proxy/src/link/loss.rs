@@ -1,6 +1,7 @@
 //! The end of a connection: what becomes of the requests it had, and when the next is tried.
 
-use super::{Database, Exchange, Link, LinkOptions, LinkState, Owner};
+use super::database::Database;
+use super::{Exchange, Link, LinkOptions, LinkState, Owner};
 use keyway_base::{Sent, Time};
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ impl Link {
     #[inline]
     pub fn note_read(&mut self) {
         if let Some(last) = self.fifo.back_mut() {
-            let is_heard = matches!(last.owner, Owner::Session { .. } | Owner::Join { .. });
+            let is_heard = matches!(last.owner, Owner::Session { .. } | Owner::Operation { .. });
             last.may_repeat = is_heard && self.redirected.is_some();
         }
     }

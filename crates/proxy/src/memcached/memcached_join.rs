@@ -3,9 +3,7 @@
 //! client wants silence where it succeeds.
 
 use super::{redis, stats};
-use crate::Session;
-use keyway_base::{ByteRange, Fault, Key, Time};
-use keyway_command::Counted;
+use keyway_base::{ByteRange, Fault};
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed,
     Request, Verb, Wire, parse_reply, relay, text_item_len, write_end, write_reply,
@@ -32,16 +30,6 @@ pub enum Rule {
 /// A request on its way to one server or several.
 #[derive(Debug, Default)]
 pub struct MemcachedJoin {
-    /// Whose it is.
-    pub session: Option<Key<Session>>,
-    /// The place of its reply.
-    pub sequence: u32,
-    /// When it was parsed.
-    pub started: Time,
-    /// The class and the command that metrics count it under.
-    pub counted: Counted,
-    /// The position of its pool.
-    pub pool: u16,
     /// What it misses is looked up in an old pool before it is answered: the
     /// bytes of the request, to be asked again.
     pub watched: Option<Vec<u8>>,

@@ -1,7 +1,7 @@
 use super::{RoutePolicy, memcached, redis};
-use crate::Session;
-use keyway_base::{ByteRange, Fault, Key, Time};
-use keyway_command::{Command, Counted, Join};
+use crate::{Operation, Session};
+use keyway_base::{ByteRange, Fault, Key};
+use keyway_command::{Command, Join};
 use keyway_memcache::{Asker, Expect, Wire};
 use keyway_resp::Protocol;
 
@@ -9,22 +9,12 @@ use keyway_resp::Protocol;
 /// of anybody it asked.
 #[derive(Debug)]
 pub struct RoutedRequest {
-    /// Whose it is.
-    pub session: Key<Session>,
-    /// The client on whose behalf that asks: itself, unless it is a sub-request.
+    /// The client on whose behalf it asks: that of its reply, unless that is a sub-request.
     pub client: Key<Session>,
     /// How many routed requests are above this one.
     pub level: u8,
-    /// The place of its reply; `None` where none is wanted.
-    pub place: Option<u32>,
     /// Which of the connections to a server it takes.
     pub lane: u32,
-    /// The pool that leads it.
-    pub pool: u16,
-    /// The class and the command that metrics count it under.
-    pub counted_as: Counted,
-    /// When it was parsed.
-    pub started: Time,
     /// What it is said in.
     pub speech: Speech,
     /// The request as it came.
@@ -128,7 +118,7 @@ pub enum SubRequestFor {
     /// A part of a routed request has asked a station.
     Ask {
         /// The routed request.
-        routed_request: Key<Box<RoutedRequest>>,
+        routed_request: Key<Operation>,
         /// Which of its parts.
         part: u16,
         /// The station of its route policy.
@@ -139,7 +129,7 @@ pub enum SubRequestFor {
     /// A part of a routed request asks how much time a key has left that is to be filled in.
     TimeLeft {
         /// The routed request.
-        routed_request: Key<Box<RoutedRequest>>,
+        routed_request: Key<Operation>,
         /// Which of its parts.
         part: u16,
         /// Which key of the request.

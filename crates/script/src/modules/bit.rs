@@ -1,6 +1,6 @@
 //! `bit`: operations on the 32 bits of a number.
 
-use super::number_at;
+use super::arguments::number_at;
 use mlua::{Lua, Table, Value, Variadic};
 
 /// The bits of a number, modulo 2^32, rounded to the nearest even.

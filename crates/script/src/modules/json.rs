@@ -1,62 +1,14 @@
 //! `cjson`: JSON, with the settings and the messages of lua-cjson.
 
-use super::{Bounds, bad_argument, list_len, number_of, string_at};
+use super::arguments::{bad_argument, list_len, number_of, string_at};
+use super::bounds::Bounds;
+use crate::json_settings::{DEPTH_MAX, JsonSettings};
 use crate::number::general;
-use crate::sandbox::{Raised, State};
+use crate::raised::Raised;
+use crate::state::State;
 use mlua::{Lua, Table, Value, Variadic};
 use std::cell::Cell;
 use std::rc::Rc;
-
-/// How deep values may be nested at most, whatever a script sets: each level
-/// takes stack.
-const DEPTH_MAX: usize = 1_000;
-
-/// What a script has set; it is forgotten at its end.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    converts_sparse: Cell<bool>,
-    sparse_ratio: Cell<usize>,
-    sparse_safe: Cell<usize>,
-    encode_depth: Cell<usize>,
-    decode_depth: Cell<usize>,
-    precision: Cell<usize>,
-    keeps_buffer: Cell<bool>,
-    /// `None`: written as null.
-    encodes_invalid: Cell<Option<bool>>,
-    decodes_invalid: Cell<bool>,
-}
-
-impl Settings {
-    /// Forgets what was set.
-    pub(crate) fn reset(&self) {
-        let all = Self::default();
-        self.converts_sparse.set(all.converts_sparse.get());
-        self.sparse_ratio.set(all.sparse_ratio.get());
-        self.sparse_safe.set(all.sparse_safe.get());
-        self.encode_depth.set(all.encode_depth.get());
-        self.decode_depth.set(all.decode_depth.get());
-        self.precision.set(all.precision.get());
-        self.keeps_buffer.set(all.keeps_buffer.get());
-        self.encodes_invalid.set(all.encodes_invalid.get());
-        self.decodes_invalid.set(all.decodes_invalid.get());
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            converts_sparse: Cell::new(false),
-            sparse_ratio: Cell::new(2),
-            sparse_safe: Cell::new(10),
-            encode_depth: Cell::new(DEPTH_MAX),
-            decode_depth: Cell::new(DEPTH_MAX),
-            precision: Cell::new(14),
-            keeps_buffer: Cell::new(true),
-            encodes_invalid: Cell::new(Some(false)),
-            decodes_invalid: Cell::new(true),
-        }
-    }
-}
 
 pub(super) fn table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
@@ -105,8 +57,8 @@ fn setting(
         .ok_or_else(|| bad_argument(lua, nth, function, &text))
 }
 
-type Number = fn(&Settings) -> &Cell<usize>;
-type Switch = fn(&Settings) -> &Cell<bool>;
+type Number = fn(&JsonSettings) -> &Cell<usize>;
+type Switch = fn(&JsonSettings) -> &Cell<bool>;
 
 fn set_settings(state: &Rc<State>, lua: &Lua, table: &Table) -> mlua::Result<()> {
     const HUGE: usize = i32::MAX as usize;
@@ -184,7 +136,7 @@ fn is_on(value: &Value) -> bool {
 
 struct Writer<'a> {
     bounds: Bounds<'a>,
-    settings: &'a Settings,
+    settings: &'a JsonSettings,
     out: Vec<u8>,
     lua: &'a Lua,
 }
@@ -208,7 +160,11 @@ impl Writer<'_> {
             Value::Table(table) => return self.table(table, depth + 1),
             other => match number_of(other) {
                 Some(number) => return self.number(number),
-                None => return Err(self.fail(super::type_of(Some(other)), "type not supported")),
+                None => {
+                    return Err(
+                        self.fail(super::arguments::type_of(Some(other)), "type not supported")
+                    );
+                }
             },
         }
         Ok(())
@@ -315,7 +271,7 @@ impl Writer<'_> {
                     self.out.push(b'"');
                 }
                 _ => {
-                    let kind = super::type_of(Some(&key));
+                    let kind = super::arguments::type_of(Some(&key));
                     return Err(self.fail(kind, "table key must be a number or string"));
                 }
             }
@@ -369,7 +325,7 @@ struct Reader<'a> {
     /// Where the last token began, or was found wrong.
     token_at: usize,
     depth: usize,
-    settings: &'a Settings,
+    settings: &'a JsonSettings,
     lua: &'a Lua,
 }
 

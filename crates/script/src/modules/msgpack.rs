@@ -1,7 +1,9 @@
 //! `cmsgpack`: MessagePack.
 
-use super::{Bounds, bad_argument, list_len, number_at, number_of, string_at};
-use crate::sandbox::{Raised, State};
+use super::arguments::{bad_argument, list_len, number_at, number_of, string_at};
+use super::bounds::Bounds;
+use crate::raised::Raised;
+use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::rc::Rc;
 

@@ -1,8 +1,10 @@
 //! `struct`: values as bytes in a given form.
 
-use super::{Bounds, bad_argument, number_at, string_at};
+use super::arguments::{bad_argument, number_at, string_at};
+use super::bounds::Bounds;
 use crate::number::truncate;
-use crate::sandbox::{Raised, State};
+use crate::raised::Raised;
+use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::rc::Rc;
 

@@ -4,9 +4,10 @@
 //! A matcher walks over a pattern and a subject as Lua 5.1's manual describes
 //! them (section 5.4.1), and counts its steps.
 
-use super::{bad_argument, number_at, string_at};
+use super::arguments::{bad_argument, number_at, string_at};
 use crate::number::truncate;
-use crate::sandbox::{Raised, State};
+use crate::raised::Raised;
+use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -552,7 +553,7 @@ fn replace(
             }
         }
         other => {
-            let kind = super::type_of(Some(&other));
+            let kind = super::arguments::type_of(Some(&other));
             return matcher.fail(&format!("invalid replacement value (a {kind})"));
         }
     }

@@ -9,7 +9,8 @@ use crate::edits::{list, set, sorted};
 use crate::entry::{Editor, Entry};
 use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;
-use keyway_base::{KeyspaceEvents, rdb};
+use keyway_base::KeyspaceEvents;
+use keyway_rdb::payload;
 use keyway_resp::reply;
 
 const BUSY_KEY: Fault = Fault::Text("BUSYKEY Target key name already exists.");
@@ -25,14 +26,14 @@ impl From<Refusal> for Fault {
 
 /// DUMP.
 pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let mut payload = Vec::new();
+    let mut dumped = Vec::new();
     let found = call.with_key(|mut entry| {
         entry.read_only();
-        dump::write(&mut entry, &mut payload)
+        dump::write(&mut entry, &mut dumped)
     })?;
     if found {
-        rdb::seal(&mut payload);
-        reply::bulk(out, &payload);
+        payload::seal(&mut dumped);
+        reply::bulk(out, &dumped);
     } else {
         call.turn.protocol.null(out);
     }
@@ -109,13 +110,13 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         return Err(BUSY_KEY);
     }
     let expiry = Expiry::parse(call, options.absolute)?;
-    let bytes = rdb::open(call.arg(3))
+    let (bytes, version) = payload::open(call.arg(3))
         .ok_or(Fault::Text("ERR DUMP payload version or checksum are wrong"))?;
     let room = match call.store.config().memory_max {
         0 => usize::MAX,
         bound => usize::try_from(bound).unwrap_or(usize::MAX),
     };
-    let value = dump::read(bytes, room, &|text| call.store.hash(text))?;
+    let value = dump::read(bytes, version, room, &|text| call.store.hash(text))?;
     if expiry != Expiry::Past {
         call.make_room_for(value.bytes_len() as u64)?;
     }

@@ -2,8 +2,8 @@
 //!
 //! Written is what Redis 7.0 writes with its default settings and
 //! `rdbcompression no`, and of hashes whose fields expire what Redis 7.4 does;
-//! read is every form that they read, but modules. `keyway_base::rdb` has
-//! lengths, strings and the checksum, here are the types:
+//! read is every form that they read, but modules. `keyway_rdb` has
+//! lengths, strings, blocks and the checksum, here are the types:
 //!
 //! ```text
 //!  type            written as                 read as well
@@ -19,16 +19,10 @@
 //! What is read is believed in nothing: whatever Redis checks with
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
 
-mod integers;
-mod kind;
-mod listpack;
-mod older;
 mod read;
-mod source;
 mod stream;
 mod strings;
 mod write;
 
-pub(crate) use read::{Value, read};
-pub(crate) use source::Refusal;
+pub(crate) use read::{Refusal, Value, read};
 pub(crate) use write::write;

@@ -1,7 +1,4 @@
-use super::source::Refusal;
-use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
-use crate::items::STRING_LEN_MAX;
-use keyway_base::rdb::{Text, unpack};
+use super::read::Refusal;
 
 /// Bytes that a string takes besides its own.
 const OVERHEAD: usize = size_of::<usize>();
@@ -22,31 +19,10 @@ impl Strings {
     }
 
     /// Adds a string.
-    pub(super) fn push(&mut self, text: Text<'_>) -> Result<(), Refusal> {
-        match text {
-            Text::Plain(bytes) => {
-                self.claim(bytes.len())?;
-                self.bytes.extend_from_slice(bytes);
-            }
-            Text::Integer(value) => {
-                self.claim(INTEGER_LEN_MAX)?;
-                let digits = &mut [0; INTEGER_LEN_MAX];
-                self.bytes.extend_from_slice(format_integer(value, digits));
-            }
-            Text::Packed { packed, len } => {
-                self.claim(len)?;
-                unpack(packed, len, &mut self.bytes).ok_or(Refusal::Form)?;
-            }
-        }
+    pub(super) fn push(&mut self, text: &[u8]) -> Result<(), Refusal> {
+        self.room = self.room.checked_sub(text.len() + OVERHEAD).ok_or(Refusal::Room)?;
+        self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
-        Ok(())
-    }
-
-    fn claim(&mut self, len: usize) -> Result<(), Refusal> {
-        if len as u64 > STRING_LEN_MAX {
-            return Err(Refusal::Form);
-        }
-        self.room = self.room.checked_sub(len + OVERHEAD).ok_or(Refusal::Room)?;
         Ok(())
     }
 

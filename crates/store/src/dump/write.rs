@@ -1,24 +1,22 @@
-use super::listpack::Listpack;
-use super::{integers, kind, stream};
-use crate::algorithms::number::parse_integer;
+use super::stream;
 use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::collections::{WrongType, score};
+use crate::collections::{WrongType, integers as stored_integers, score};
 use crate::entry::Entry;
 use crate::items::Kind;
-use keyway_base::rdb::{write_bytes, write_integer, write_len};
+use keyway_rdb::format::{write_bytes, write_len, write_text};
+use keyway_rdb::listpack::Listpack;
+use keyway_rdb::{integers, kind};
 use std::ops::ControlFlow;
 
-/// Longest string that may be written as a number: one of 32 bits.
-const INTEGER_LEN_MAX: usize = 11;
 /// Bytes of a list's listpack before the next one begins, as Redis has it by
 /// default, and what it puts down for an element besides its bytes.
 const NODE_LEN_MAX: usize = 8 << 10;
 const ELEMENT_OVERHEAD: usize = 8;
 /// What a list's listpacks are told by.
-const LISTPACK: usize = 2;
+const LISTPACK: u64 = 2;
 
 /// Appends the value of a key; whether there is one. Its type comes first, its
 /// footer is not among it.
@@ -60,13 +58,6 @@ pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, Wr
     Ok(true)
 }
 
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    let integer = if text.len() <= INTEGER_LEN_MAX { parse_integer(text) } else { None };
-    if !integer.is_some_and(|value| write_integer(value, out)) {
-        write_bytes(text, out);
-    }
-}
-
 fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {
     let mut earliest = None;
     hash.visit_timed(|_, _, time| earliest = [earliest, time].into_iter().flatten().min());
@@ -83,7 +74,7 @@ fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {
         return write_bytes(&listpack.finish(), out);
     }
     out.push(kind::HASH);
-    write_len(hash.len(), out);
+    write_len(hash.len() as u64, out);
     hash.visit(|field, value| {
         write_text(field, out);
         write_text(value, out);
@@ -109,9 +100,9 @@ fn write_timed(hash: &Hash<'_>, earliest: u64, out: &mut Vec<u8>) {
     }
     out.push(kind::HASH_TIMES);
     out.extend_from_slice(&earliest.to_le_bytes());
-    write_len(hash.len(), out);
+    write_len(hash.len() as u64, out);
     hash.visit_timed(|field, value, time| {
-        write_len(time.map_or(0, |time| (time - earliest + 1) as usize), out);
+        write_len(time.map_or(0, |time| time - earliest + 1), out);
         write_text(field, out);
         write_text(value, out);
     });
@@ -141,10 +132,14 @@ fn write_list(list: &List<'_>, out: &mut Vec<u8>) {
 fn write_set(set: &Set<'_>, out: &mut Vec<u8>) {
     if let Set::Integers(stored) = set {
         out.push(kind::SET_INTEGERS);
-        return write_bytes(&integers::compose(stored), out);
+        // The form of a set as it is stored has the same values in the same
+        // order and of the same width.
+        let (at, width) = stored_integers::offset_of(stored, 0);
+        let values = stored.get(at..).unwrap_or_default();
+        return write_bytes(&integers::compose(width, values), out);
     }
     out.push(kind::SET);
-    write_len(set.len(), out);
+    write_len(set.len() as u64, out);
     set.visit(|member| member.with_text(|text| write_text(text, out)));
 }
 
@@ -159,7 +154,7 @@ fn write_sorted(sorted: &Sorted<'_>, out: &mut Vec<u8>) {
         return write_bytes(&listpack.finish(), out);
     }
     out.push(kind::SORTED);
-    write_len(sorted.len(), out);
+    write_len(sorted.len() as u64, out);
     sorted.visit_ranks(0..sorted.len(), true, |member, score| {
         write_text(member, out);
         out.extend_from_slice(&score.to_le_bytes());

@@ -2,7 +2,7 @@
 
 use crate::common::Random;
 use crate::shapes::*;
-use keyway_base::rdb;
+use keyway_rdb::payload;
 
 /// Random command lines over few keys, some of them wrong.
 pub struct Lines {
@@ -210,7 +210,7 @@ impl Lines {
             }
             "PAYLOAD" => {
                 let mut payload = self.random.pick(&PAYLOADS).to_vec();
-                rdb::seal(&mut payload);
+                payload::seal(&mut payload);
                 return payload;
             }
             "G" => *self.random.pick(&["*", "f*", "?1*", "[a-c]*", "nothing"]),

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("tls", 1),
     ("ring", 1),
     ("memory", 1),
+    ("rdb", 1),
     ("topology", 2),
     ("route", 2),
     ("store", 2),
@@ -50,6 +51,7 @@ const LAYERS: &[(&str, u8)] = &[
 /// The edges within a layer that are part of the design.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("metrics", "base"),
+    ("rdb", "resp"),
     ("route", "topology"),
     ("worker", "net"),
     ("sim", "net"),

@@ -10,31 +10,37 @@ use super::view::{
 use crate::reply_reader::{ReplyReader, decimal, endpoint, is_unknown_host};
 use crate::{Endpoint, ViewError};
 
-pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-    let text = ReplyReader::new(reply)?.text("lines of nodes")?;
-    let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
-    let mut building = Building::default();
-    // Nodes first: what a line says of others may be about later ones.
-    for line in lines() {
-        let line = Line::split(line)?;
-        building.add(node(&line, asked)?)?;
-    }
-    // All roles are read before any line's primary is looked up, so that a
-    // replica of a replica is seen as one.
-    for line in lines() {
-        let line = Line::split(line)?;
-        let Some(index) = building.find(line.id) else { continue };
-        if building.nodes[usize::from(index)].role != NodeRole::Primary {
-            let of = building
-                .find(line.primary)
-                .filter(|&primary| building.nodes[usize::from(primary)].role == NodeRole::Primary);
-            building.nodes[usize::from(index)].role = NodeRole::Replica { of };
+impl ClusterView {
+    /// Reads the reply to CLUSTER NODES.
+    ///
+    /// # Errors
+    /// When the bytes are not such a reply.
+    pub fn from_nodes(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
+        let text = ReplyReader::new(reply)?.text("lines of nodes")?;
+        let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
+        let mut building = Building::default();
+        // Nodes first: what a line says of others may be about later ones.
+        for line in lines() {
+            let line = Line::split(line)?;
+            building.add(node(&line, asked)?)?;
         }
-        for word in line.slots.split_ascii_whitespace() {
-            slots(word, index, &mut building)?;
+        // All roles are read before any line's primary is looked up, so that a
+        // replica of a replica is seen as one.
+        for line in lines() {
+            let line = Line::split(line)?;
+            let Some(index) = building.find(line.id) else { continue };
+            if building.nodes[usize::from(index)].role != NodeRole::Primary {
+                let of = building.find(line.primary).filter(|&primary| {
+                    building.nodes[usize::from(primary)].role == NodeRole::Primary
+                });
+                building.nodes[usize::from(index)].role = NodeRole::Replica { of };
+            }
+            for word in line.slots.split_ascii_whitespace() {
+                slots(word, index, &mut building)?;
+            }
         }
+        Ok(building.finish())
     }
-    Ok(building.finish())
 }
 
 struct Line<'a> {

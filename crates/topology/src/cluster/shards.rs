@@ -6,13 +6,22 @@ use super::view::{
 use crate::ViewError;
 use crate::reply_reader::{Item, ReplyReader};
 
-pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-    let mut reader = ReplyReader::new(reply)?;
-    let mut building = Building::default();
-    for _ in 0..reader.list("an array of shards")? {
-        shard(&mut reader, asked, &mut building)?;
+impl ClusterView {
+    /// Reads the reply to CLUSTER SHARDS (Redis 7.0 and later).
+    ///
+    /// Some servers (7.2) list no slots for a shard while a dead primary is in it.
+    /// A caller whose view is not whole asks for CLUSTER SLOTS before using it.
+    ///
+    /// # Errors
+    /// When the bytes are not such a reply.
+    pub fn from_shards(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
+        let mut reader = ReplyReader::new(reply)?;
+        let mut building = Building::default();
+        for _ in 0..reader.list("an array of shards")? {
+            shard(&mut reader, asked, &mut building)?;
+        }
+        Ok(building.finish())
     }
-    Ok(building.finish())
 }
 
 fn key<'a>(reader: &mut ReplyReader<'a>) -> Result<&'a [u8], ViewError> {

@@ -5,13 +5,19 @@ use crate::ViewError;
 use crate::reply_reader::{Item, ReplyReader};
 use std::net::IpAddr;
 
-pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-    let mut reader = ReplyReader::new(reply)?;
-    let mut building = Building::default();
-    for _ in 0..reader.list("an array of ranges")? {
-        range(&mut reader, asked, &mut building)?;
+impl ClusterView {
+    /// Reads the reply to CLUSTER SLOTS.
+    ///
+    /// # Errors
+    /// When the bytes are not such a reply.
+    pub fn from_slots(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
+        let mut reader = ReplyReader::new(reply)?;
+        let mut building = Building::default();
+        for _ in 0..reader.list("an array of ranges")? {
+            range(&mut reader, asked, &mut building)?;
+        }
+        Ok(building.finish())
     }
-    Ok(building.finish())
 }
 
 fn range(

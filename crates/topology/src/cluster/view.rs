@@ -151,34 +151,6 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// Reads the reply to CLUSTER SHARDS (Redis 7.0 and later).
-    ///
-    /// Some versions (7.2) tell no slots of a shard for as long as a dead
-    /// primary is in it: whoever finds that the view is not whole should ask for
-    /// CLUSTER SLOTS too before believing it.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn from_shards(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-        super::shards::parse(reply, asked)
-    }
-
-    /// Reads the reply to CLUSTER SLOTS.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn from_slots(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-        super::slots::parse(reply, asked)
-    }
-
-    /// Reads the reply to CLUSTER NODES.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn from_nodes(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
-        super::nodes::parse(reply, asked)
-    }
-
     /// The node that owns `slot`.
     #[inline]
     pub fn owner_of(&self, slot: u16) -> Option<&ClusterNode> {

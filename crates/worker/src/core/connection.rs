@@ -3,9 +3,8 @@
 //! A connection of a pool stays at its position until the pool ends; a private one until it is
 //! lost. Others take the position then, with a key of another generation.
 
-use super::pools::servers::scripts::Given;
+use super::pools::servers::given::Given;
 use super::pools::servers::tracking;
-use super::upstream::connections::next_generation;
 use keyway_base::{Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
@@ -154,6 +153,11 @@ impl Connection {
             hedged_until: Time(0),
         }
     }
+}
+
+/// Generations fit into a token beside the link's position.
+pub(in crate::core) fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & 0x1fff_ffff
 }
 
 /// All connections of a worker, by their keys.

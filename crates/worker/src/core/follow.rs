@@ -63,7 +63,7 @@ impl Core {
         self.plane.observe.served = crate::core::observe::served::Served::new();
         self.plane.observe.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
-        self.plane.observe.hot_keys = crate::core::observe::hot_keys::Noting::new(&plan.limits);
+        self.plane.observe.hot_keys = crate::core::observe::state::Noting::new(&plan.limits);
         let keys = self.sessions.keys();
         keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }

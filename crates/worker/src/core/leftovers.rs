@@ -12,8 +12,6 @@ pub struct Leftovers {
     pub listed: usize,
     /// Sessions of sub-requests, and entries of their paths.
     pub sub_requests: usize,
-    /// Requests that went on to other pools.
-    pub routed_requests: usize,
     /// Bytes counted for routed requests and copies.
     pub routed_request_bytes: usize,
     /// Questions of routed requests that are still to be asked, and clients that wait for room.
@@ -26,14 +24,12 @@ pub struct Leftovers {
     pub leases: usize,
     /// Commands on private links that are to be ended.
     pub unblocks: usize,
-    /// Split requests.
-    pub joins: usize,
-    /// Requests of memcached clients whose reply is put together from more than one server's bytes.
-    pub memcached_joins: usize,
-    /// Requests that wait for items from another pool, and items on their way.
-    pub warm_up_reads: usize,
-    /// Requests in several steps, and next steps that are due for them or for joins.
-    pub multi_steps: usize,
+    /// Requests that take several exchanges.
+    pub operations: usize,
+    /// Items on their way from one pool to another, and requests that wait to bring more.
+    pub item_copies: usize,
+    /// Next steps that are due for them, and what is to follow from their replies.
+    pub operations_due: usize,
     /// Reads that were sent to two servers.
     pub hedges: usize,
     /// Requests that a cluster sends elsewhere, and sessions that wait for its map.
@@ -77,17 +73,15 @@ impl Core {
                 + plane.clients.resuming.len()
                 + plane.clients.kills.len(),
             sub_requests: plane.routes.sub_requests(),
-            routed_requests: plane.routes.routed_requests() - plane.routes.sub_requests(),
             routed_request_bytes: plane.routes.held(),
             routed_requests_queued: plane.routes.queued(),
             exchanges: links().map(|connection| connection.link.owned()).sum(),
             link_waiters: links().map(|connection| connection.waiting.len()).sum(),
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
-            joins: plane.pending.joins.len(),
-            memcached_joins: plane.memcached.memcached_joins(),
-            warm_up_reads: plane.memcached.warm_up_reads(),
-            multi_steps: plane.pending.multi_step.len(),
+            operations: plane.pending.operations(),
+            item_copies: plane.memcached.item_copies(),
+            operations_due: plane.pending.due(),
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),

@@ -20,11 +20,12 @@ mod leftovers;
 mod observe;
 mod pending;
 mod pools;
+mod request;
 mod upstream;
 
+use crate::core::pools::store::state::Looked;
 pub use leftovers::Leftovers;
 pub use observe::figures::Figures;
-pub(crate) use upstream::health_log::HealthLog;
 
 use crate::Plan;
 pub(crate) use connection::{Connection, Connections};
@@ -34,10 +35,9 @@ use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
 pub(crate) use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{Busy, Identity, JoinPool, Session};
+use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
 pub(crate) use pools::servers::pubsub::SubscriberIndex;
-use pools::store::slow::Looked;
 use pools::{cluster, memcached, routed};
 use std::sync::Arc;
 use upstream::streamed_replies;
@@ -346,14 +346,14 @@ impl Core {
         if plane.inline.capacity() > KEPT_MAX {
             plane.inline = Vec::new();
         }
-        plane.pending.fan_out.trim(KEPT_MAX);
+        plane.pending.trim(KEPT_MAX);
         plane.cluster.split.trim(KEPT_MAX);
         plane.store.ahead.trim(KEPT_MAX);
         self.trim_hedges(KEPT_MAX);
         let plane = &mut self.plane;
         if self.sessions.is_empty() {
             plane.clients.busy_pool.trim();
-            plane.pending.joins_free = JoinPool::default();
+            plane.pending.forget_room();
             self.links.iter_mut().for_each(|it| it.link.give_back_memory());
         }
     }

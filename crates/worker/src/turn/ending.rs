@@ -6,25 +6,11 @@
 //! ```
 
 use super::Worker;
-use super::lingering::LINGER;
 use crate::core::Core;
-use keyway_base::{Key, Time};
+use crate::turn::departures::LINGER;
+use keyway_base::Key;
 use keyway_net::Io;
 use keyway_proxy::Session;
-
-/// Clients that are to be ended, and of which a request still waits.
-#[derive(Debug, Default)]
-pub(super) struct Ending {
-    keys: Vec<Key<Session>>,
-    /// When they are ended all the same: who sends without end could always have one that waits.
-    until: Time,
-}
-
-impl Ending {
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
-}
 
 impl<I: Io> Worker<I> {
     /// Answers what a client has sent by now, and no more.

@@ -1,19 +1,13 @@
 //! Another process has taken over: its clients are there, ours leave.
 
 use super::Worker;
+use crate::turn::departures::Leaving;
 use keyway_base::Time;
 use keyway_net::Io;
 use std::time::Duration;
 
 /// How long a worker without a client stays all the same: another one may be giving it some.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Since when, and for how long, a worker only serves the clients it has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaving {
-    idle_from: Time,
-    until: Time,
-}
 
 impl<I: Io> Worker<I> {
     /// Stops accepting, but for who has begun to come in. The sockets stay open in the other

@@ -6,7 +6,7 @@ use crate::address::ListenAddr;
 use crate::error::{ConfigError, Problem, quoted};
 use crate::import::Import;
 use crate::import::foreign::{Head, PoolNames, clamp_time, parse_bind, timeouts};
-use crate::reader::check_password;
+use crate::secret::check_password;
 use crate::toml_text::{key, string};
 use crate::value::format_duration;
 use keyway_topology::HashTag;

@@ -73,7 +73,7 @@ fn what_waits_for_a_connection_can_be_taken_back_and_what_was_sent_cannot() {
 #[test]
 fn a_large_reply_that_is_no_sessions_has_its_time_from_the_last_movement_as_well() {
     let mut link = ready();
-    ask(&mut link, Owner::MultiStep(Key::NONE), PING, at(0));
+    ask(&mut link, Owner::Operation { operation: Key::NONE, part: 0 }, PING, at(0));
     send(&mut link);
     let part = [&b"$200000\r\n"[..], &[b'x'; TRANSFER_LEN]].concat();
     replies(&mut link, &part, at(300));

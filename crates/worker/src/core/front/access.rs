@@ -1,7 +1,7 @@
 //! Requests of clients that may not do everything: looked at before they start.
 
-use crate::core::front::read::Step;
 use crate::core::pools::servers::tracking::forget_caching;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Clock, Fault, Key, LimitFault};

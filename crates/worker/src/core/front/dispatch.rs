@@ -1,10 +1,10 @@
 use crate::advice::{advice, advice_of_tls};
 use crate::core::front::access::{is_failed_login, local_context};
-use crate::core::front::read::Step;
 use crate::core::pools::cluster::Reader;
-use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};

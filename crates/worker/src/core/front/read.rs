@@ -5,24 +5,12 @@
 //! of how long the requests have waited.
 
 use super::waits::{NextRequest, waited_for_room};
-use crate::core::{ConnectionKey, Connections, Plane};
+use crate::core::request::Step;
+use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Key, Time};
 use keyway_proxy::{Busy, Session, WaitFor};
 use std::sync::Arc;
-
-/// What became of a request.
-pub(in crate::core) enum Step {
-    /// It is on its way or answered.
-    Started,
-    /// A connection it needs is full: it stays unparsed until there is room.
-    Full(ConnectionKey),
-    /// It stays unparsed until the replies to those before it are here.
-    Wait,
-    /// Too many requests are on their way over other pools: it stays unparsed until some have
-    /// ended.
-    Crowded,
-}
 
 /// What a codec did with the first of the bytes that it was given.
 pub(in crate::core) enum Taken {

@@ -1,8 +1,9 @@
 //! Requests of clients that speak Redis's protocol.
 
-use super::read::{Client, Codec, Step, Taken};
+use super::read::{Client, Codec, Taken};
 use super::waits::{Late, NextRequest};
 use crate::core::pools::servers::tracking::forget_caching;
+use crate::core::request::Step;
 use crate::core::upstream::streamed_requests::Begun;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};

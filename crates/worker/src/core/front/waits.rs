@@ -1,8 +1,8 @@
 //! How long a client's requests wait for room on a connection before they are started, and when
 //! their time is over.
 
-use super::read::Step;
 use crate::core::pools::BULK;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_proxy::{Owner, Session};

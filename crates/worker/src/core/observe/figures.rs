@@ -27,12 +27,12 @@ pub struct Figures {
     pub link_output_max: usize,
     /// Most bytes of one link that are part of a reply.
     pub link_input_max: usize,
-    /// Split requests that wait for fragments.
-    pub joins: usize,
+    /// Requests that take several exchanges.
+    pub operations: usize,
     /// Reads that two servers were sent, of which neither has answered.
     pub hedges: usize,
-    /// Requests to pools that lead to others, and what was asked for them.
-    pub routed_requests: usize,
+    /// Sessions of sub-requests.
+    pub sub_requests: usize,
     /// Links that one client at a time has for itself, in use or idle.
     pub private_links: usize,
     /// Of these, the ones in use.
@@ -52,9 +52,9 @@ impl Core {
     pub fn figures(&self, now: Time) -> Figures {
         let mut figures = Figures {
             sessions: self.sessions.len(),
-            joins: self.plane.pending.joins.len(),
+            operations: self.plane.pending.operations(),
             hedges: self.hedges(),
-            routed_requests: self.plane.routes.routed_requests(),
+            sub_requests: self.plane.routes.sub_requests(),
             private_links: self.private_links(),
             leases: self.leases(),
             subscriptions: self.plane.servers.pubsub.subscriptions(),

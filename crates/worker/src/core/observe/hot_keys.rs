@@ -3,61 +3,17 @@
 
 use crate::core::Plane;
 use crate::{PoolPlan, Upstream};
-use keyway_base::{ByteRange, Limits};
+use keyway_base::ByteRange;
 use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
 use keyway_proxy::hot_keys::{Access, BigSight, Direction, NotedKeys};
-use keyway_proxy::{BigReply, Session, SlowLog};
+use keyway_proxy::{BigReply, Session};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
 
 /// Keys of one request that are counted; more cost time. With more of them each of those
 /// counted stands for several.
 const KEYS_MAX: usize = 8;
-
-/// Which requests are looked at.
-pub(in crate::core) struct Noting {
-    /// Requests up to the next that is looked at whatever its length.
-    left: u32,
-    every: u32,
-    /// Bytes of a request or reply from which its values are looked at.
-    pub(in crate::core::observe) big_from: usize,
-    /// Bytes of a reply of a store from which it is looked at.
-    pub(in crate::core) look_from: usize,
-    /// Room for a request of memcached.
-    item: memcache::Request,
-}
-
-impl Noting {
-    pub(in crate::core) fn new(limits: &Limits) -> Noting {
-        let every = limits.hot_keys_every;
-        // Not all workers at once.
-        let left = if every == 0 { u32::MAX } else { every };
-        let (big_from, item) = (limits.big_reply_len(), memcache::Request::default());
-        Noting { left, every, big_from, look_from: big_from.min(SlowLog::TIMED_FROM), item }
-    }
-
-    /// Whether a request of so many bytes, which was started, is to be looked at.
-    #[inline]
-    pub(in crate::core) fn is_due(&mut self, len: usize) -> bool {
-        self.left -= 1;
-        self.left == 0 || len >= self.big_from
-    }
-
-    /// How many requests one stands for, if it is its turn; the next follows after as many on
-    /// the average, by chance, so that nothing that comes regularly is seen always or never.
-    fn take_turn(&mut self, random: u64) -> Option<f64> {
-        if self.left != 0 {
-            return None;
-        }
-        if self.every == 0 {
-            self.left = u32::MAX;
-            return None;
-        }
-        self.left = 1 + (random % u64::from(2 * self.every - 1)) as u32;
-        Some(f64::from(self.every))
-    }
-}
 
 /// The keys of a request that are counted: each by its argument, and what is done with it.
 #[derive(Default)]
@@ -348,7 +304,8 @@ pub(in crate::core) fn command_of(verb: memcache::Verb) -> Option<&'static str> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::core::observe::state::Noting;
+    use keyway_base::Limits;
 
     #[test]
     fn one_request_in_so_many_is_looked_at_and_none_if_that_is_turned_off() {

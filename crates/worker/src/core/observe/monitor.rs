@@ -5,15 +5,15 @@
 //! wait instead. A monitor that does not read misses lines, and is told how
 //! many once it has read.
 
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::observe::state::Monitoring;
+use crate::core::observe::state::Watcher;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Core, Plane};
-use crate::monitors::Line;
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
 use keyway_resp::reply;
-use std::sync::Arc;
 
 /// Undelivered bytes of one monitor above which it is shown nothing more.
 const OUTPUT_LEN_MAX: usize = 1 << 20;
@@ -21,42 +21,6 @@ const OUTPUT_LEN_MAX: usize = 1 << 20;
 /// Bytes of lines above which they are handed on before the turn ends: a part
 /// of what an inbox holds.
 const STARTED_LEN_MAX: usize = 64 << 10;
-
-/// A client of this worker that watches.
-struct Watcher {
-    pool: u16,
-    session: Key<Session>,
-    /// Requests it was not shown, and not told of.
-    lost: u64,
-}
-
-/// The monitors of one worker, and what they are about to be shown.
-#[derive(Default)]
-pub(crate) struct Monitoring {
-    watchers: Vec<Watcher>,
-    /// The lines of the request that was started last, one for each pool it crosses, and
-    /// its client.
-    held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
-    /// Lines on their way to the monitors of all workers, and their bytes.
-    started: Vec<Line>,
-    started_len: usize,
-    /// The inbox may hold something.
-    pub(crate) has_mail: bool,
-    line: Vec<u8>,
-}
-
-impl Monitoring {
-    /// Number of clients in MONITOR, and of lines for them.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.watchers.len() + self.held.len() + self.started.len()
-    }
-
-    /// Whether there is something to do before the worker sleeps.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.has_mail || !self.held.is_empty() || !self.started.is_empty()
-    }
-}
 
 impl Plane {
     /// Begins to show a client the requests of its pool.

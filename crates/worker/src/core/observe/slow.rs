@@ -2,9 +2,12 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
+use crate::core::observe::state::Place;
+use crate::core::observe::state::Told;
+use crate::core::observe::state::Unwritten;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::lookup;
-use keyway_proxy::{Owner, Session, Slow, SlowEntry, SlowLog, shown_args};
+use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +19,8 @@ impl Plane {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 
-    /// The place of the reply that is waited for, in the replies of its session. Of one that
-    /// has no client, which brings it to another pool, none.
+    /// The session and the reply index of what is waited for; `None` for a session that has no client,
+    /// and brings the reply to another pool.
     #[cold]
     pub(in crate::core) fn place_of(
         &self,
@@ -31,16 +34,9 @@ impl Plane {
     pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
-            Owner::Join { join, .. } => {
-                let join = self.pending.joins.get(join).filter(|join| !join.is_unheard)?;
-                Some((join.session, join.sequence))
-            }
-            Owner::MultiStep(multi_step) => self.pending.multi_step.place_of(multi_step),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.place_of_memcached_join(memcached_join)
-            }
+            Owner::Operation { operation, .. } => self.pending.reply_index(operation),
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
-            Owner::WarmUpRead { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
+            Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
 
@@ -48,20 +44,13 @@ impl Plane {
     pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
-            Owner::Join { join, .. } => Some(self.pending.joins.get(join)?.session),
-            Owner::MultiStep(multi_step) => self.pending.multi_step.session_of(multi_step),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.session_of_memcached_join(memcached_join)
-            }
-            Owner::WarmUpRead { warm_up_read, .. } => {
-                self.memcached.session_of_warm_up_read(warm_up_read)
-            }
+            Owner::Operation { operation, .. } => self.pending.session_of(operation),
             Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
             Owner::Internal(_) | Owner::None => None,
         }
     }
 
-    /// Adds a slow request to its pool's log; `place` is that of its reply.
+    /// Adds a slow request to its pool's log; `place` is its session and reply index.
     #[cold]
     pub(in crate::core) fn log_slow(
         &mut self,
@@ -209,33 +198,9 @@ impl Plane {
     }
 }
 
-/// A session, and the place of a reply in its order.
-pub(in crate::core) type Place = (Key<Session>, u32);
-
 /// Slow requests of which the client does not have its reply yet, for each worker. With more of
 /// them the oldest is told of without the time that takes.
 const UNWRITTEN_MAX: usize = 256;
-
-/// A slow request whose reply is not with its client.
-pub(crate) struct Unwritten {
-    place: Place,
-    /// Bytes up to the end of the reply that the system has still to take, once its turn has
-    /// come.
-    left: Option<usize>,
-    /// When the reply was here.
-    received: Time,
-    /// Nanoseconds that the times before were cut by.
-    rest: u32,
-    log: Arc<SlowLog>,
-    id: u64,
-    /// What the log is told, if that wants to know.
-    told: Option<Told>,
-}
-
-struct Told {
-    pool: String,
-    entry: SlowEntry,
-}
 
 /// What a command is called, if it is one that is known: what a client made up has no place in
 /// the log.
@@ -243,37 +208,10 @@ fn command_name(args: &[Vec<u8>]) -> &'static str {
     args.first().and_then(|name| lookup(name)).map_or("unknown", |command| command.name)
 }
 
-/// Lines on slow requests in one second of one worker. More would let a slow server fill the
-/// log.
-const LINES_MAX: u32 = 10;
-
-/// How many lines on slow requests there were in this second.
-#[derive(Debug, Default)]
-pub(in crate::core) struct SlowLines {
-    since: Time,
-    count: u32,
-    left_out: u64,
-}
-
-impl SlowLines {
-    /// Whether there may be another line now, which then tells how many were left out
-    /// before it.
-    fn take(&mut self, now: Time) -> Option<u64> {
-        if now >= self.since + Duration::from_secs(1) {
-            (self.since, self.count) = (now, 0);
-        }
-        if self.count == LINES_MAX {
-            self.left_out += 1;
-            return None;
-        }
-        self.count += 1;
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::observe::state::{LINES_MAX, SlowLines};
 
     #[test]
     fn lines_are_bounded_and_those_left_out_counted() {

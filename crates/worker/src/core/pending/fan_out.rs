@@ -3,13 +3,13 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use crate::Upstream;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connections, Plane};
-use keyway_base::Key;
+use crate::core::{ConnectionKey, Connections, Plane};
+use keyway_base::{Fault, Key};
 use keyway_command::{Join as Rule, Request, Split};
-use keyway_proxy::{Busy, Join, Owner, Session};
+use keyway_proxy::{Busy, Join, Owner, ReplyTo, Session};
 use keyway_resp::reply;
 use keyway_route::place;
 use std::sync::Arc;
@@ -179,27 +179,83 @@ impl Plane {
         busy: &mut Busy,
         work: Work<'_>,
     ) -> Step {
+        if let Some(link) = self.link_to_wait_for(scratch, links, (key, session), work) {
+            return Step::Full(link);
+        }
+        let (to, mut join) = self.begin_join(key, session, busy, work.request, work.rule);
+        join.is_whole = matches!(work.cut, Cut::Whole);
+        let down = self.begin_fragments(scratch, links, session, work, &mut join);
+        if let Cut::Keys { args_per_key } = work.cut {
+            let keys = (work.request, args_per_key);
+            self.copy_keys(scratch, links, session, keys, &mut join);
+        }
+        let operation = self.pending.begin(to, join);
+        if matches!(work.cut, Cut::Whole) {
+            self.keep_conclusion(operation);
+        }
+        for server in 0..scratch.counts.len() {
+            let fragment = scratch.fragments[server];
+            if fragment != NO_FRAGMENT {
+                let index = self.link_of(session, server as u16);
+                let connection = &mut links[index];
+                let len = connection.link.request_buf().len() - scratch.starts[server];
+                let owner = Owner::Operation { operation, part: fragment.into() };
+                connection.link.enqueue(owner, to.counted, len, self.clock.now);
+                self.note_unsent(index, connection);
+            }
+        }
+        for (fragment, fault) in down {
+            let join = self.pending.get_mut::<Join>(operation);
+            if join.is_some_and(|join| join.on_fault(fragment, fault)) {
+                self.finish_join_now(operation, session, busy);
+            }
+        }
+        Step::Started
+    }
+
+    /// The first link without room for its fragment, or on which a late write of
+    /// the client is still to be answered.
+    #[inline]
+    fn link_to_wait_for(
+        &self,
+        scratch: &Scratch,
+        links: &Connections,
+        (key, session): (Key<Session>, &mut Session),
+        work: Work<'_>,
+    ) -> Option<ConnectionKey> {
         for (server, &count) in scratch.counts.iter().enumerate() {
+            if count == 0 {
+                continue;
+            }
             let link = self.link_of(session, server as u16);
-            let waits = match work.rule {
+            let is_full = match work.rule {
                 Rule::Each => self.has_no_room(&links[link]),
                 _ => self.is_full(&links[link]),
             };
-            if count > 0 && waits {
-                return Step::Full(link);
+            if is_full {
+                return Some(link);
             }
-            if count > 0
-                && session.has_late_write
+            if session.has_late_write
                 && let Some(late) = late_apart(links, (key, session), (link, work.request))
             {
-                return Step::Full(late);
+                return Some(late);
             }
         }
-        let request = work.request;
-        let counted = request.command.counted();
-        let mut join = self.begin_join(key, session, busy, request, work.rule);
-        join.is_whole = matches!(work.cut, Cut::Whole);
+        None
+    }
 
+    /// Begins a fragment for each server: with its head, or all of it where it is
+    /// whole. Returns those whose servers cannot be reached, and why.
+    #[inline]
+    fn begin_fragments(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut Connections,
+        session: &Session,
+        work: Work<'_>,
+        join: &mut Join,
+    ) -> Vec<(u16, Fault)> {
+        let request = work.request;
         scratch.fragments.clear();
         scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
         scratch.starts.clear();
@@ -229,37 +285,11 @@ impl Plane {
                 }
             }
         }
-        if let Cut::Keys { args_per_key } = work.cut {
-            let keys = (request, args_per_key);
-            self.copy_keys(scratch, links, session, keys, &mut join);
-        }
-        let join_key = self.pending.joins.insert(join);
-        if matches!(work.cut, Cut::Whole) {
-            self.keep_lesson(join_key);
-        }
-        for server in 0..scratch.counts.len() {
-            let fragment = scratch.fragments[server];
-            if fragment != NO_FRAGMENT {
-                let index = self.link_of(session, server as u16);
-                let connection = &mut links[index];
-                let len = connection.link.request_buf().len() - scratch.starts[server];
-                let owner = Owner::Join { join: join_key, fragment };
-                connection.link.enqueue(owner, counted, len, self.clock.now);
-                self.note_unsent(index, connection);
-            }
-        }
-        for (fragment, fault) in down {
-            let last =
-                self.pending.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
-            if last {
-                self.finish_join_now(join_key, session, busy);
-            }
-        }
-        Step::Started
+        down
     }
 
-    /// What a request is joined in that is about to be sent in fragments; its
-    /// reply's place is reserved.
+    /// What a request is joined in that is about to be sent in fragments; the
+    /// index of its reply is reserved.
     pub(in crate::core) fn begin_join(
         &mut self,
         key: Key<Session>,
@@ -267,21 +297,13 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
         rule: Rule,
-    ) -> Box<Join> {
+    ) -> (ReplyTo, Box<Join>) {
         self.count(session, request);
+        let to = self.reply_to_request((key, session), busy, request);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);
-        join.session = key;
-        join.is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(join.is_unheard);
-        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
-        join.started = self.clock.now;
-        join.counted = request.command.counted();
-        join.pool = session.pool;
         join.command = request.command.name;
-        join.is_whole = false;
-        Self::end_skip(session);
-        join
+        (to, join)
     }
 
     /// Copies each key (with its value) behind the head of its fragment.
@@ -310,11 +332,7 @@ impl Plane {
         }
     }
 
-    pub(in crate::core) fn link_of(
-        &self,
-        session: &Session,
-        server: u16,
-    ) -> crate::core::ConnectionKey {
+    pub(in crate::core) fn link_of(&self, session: &Session, server: u16) -> ConnectionKey {
         match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
             (Some(own), _) => own,
             (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),

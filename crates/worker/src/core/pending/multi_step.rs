@@ -3,64 +3,31 @@
 //!
 //! What goes to every server and is joined is sent by `fan_out`; what takes one
 //! server after the other, or may have to be asked again, is an [`MultiStep`].
-//! A reply that asks for another question only notes so (`multi_steps_due`): the
+//! A reply that asks for another question only notes so ([`Due::Next`]): the
 //! link it came from is in use just then, and goes on at the end of the turn.
 
+use super::Due;
 use crate::Upstream;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::info::Report;
-use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
-use keyway_base::{Fault, Key, Slab, Time};
-use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
-use keyway_proxy::memcached::WarmUpRead;
-use keyway_proxy::{Busy, Join, MultiStep, Next, Owner, ScriptStep, Session, Work, write_fault};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
+use keyway_base::{Fault, Key, Slab};
+use keyway_command::{Across, Join as Rule, Request, Verb};
+use keyway_proxy::{
+    Busy, MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
+};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Requests in several steps, and what is to be remembered of those on every
-/// server.
-pub(in crate::core) struct State {
-    multi_steps: Slab<Box<MultiStep>>,
+/// Multi-step requests at rest.
+#[derive(Default)]
+pub(in crate::core::pending) struct MultiStepPool {
     #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
-    multi_steps_free: Vec<Box<MultiStep>>,
-    /// What replies have asked for.
-    pub(in crate::core) due: Vec<Due>,
-    /// What is about to be sent everywhere.
-    pub(in crate::core) lesson: Option<Conclusion>,
-    /// What to do once a join is complete, by the join.
-    lessons: BTreeMap<u64, Conclusion>,
-    /// Scripts that EVAL has shown to the cache already.
-    pub(in crate::core) shown: Shown,
-}
-
-impl State {
-    /// Number of requests in several steps, and of next steps that are due for them or for joins.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.multi_steps.len()
-            + self.due.len()
-            + self.lessons.len()
-            + usize::from(self.lesson.is_some())
-    }
-}
-
-/// What a reply has asked for, to be done when no link is borrowed.
-pub(in crate::core) enum Due {
-    /// The next question of a multi-step request.
-    Ask(Key<Box<MultiStep>>),
-    /// Scripts that were loaded through this connection are not there.
-    Scripts(ConnectionKey),
-    /// What was to be loaded through this connection was refused for now.
-    Loads(ConnectionKey),
-    /// The next question about an item that is brought over.
-    Warm(Key<WarmUpRead>),
-    /// A server that a WAIT asks is lost: whatever the others say, it fails.
-    EndWait(Key<Box<Join>>),
+    free: Vec<Box<MultiStep>>,
 }
 
 /// Multi-step requests at rest whose room is kept: as many as a deep pipeline has.
@@ -69,44 +36,14 @@ const MULTI_STEPS_KEPT_MAX: usize = 256;
 /// Room for a request that a multi-step request at rest keeps, in bytes.
 const REQUEST_KEPT_MAX: usize = 2 << 10;
 
-/// What follows when every server has answered.
-pub(in crate::core) enum Conclusion {
-    /// What was to be loaded or forgotten.
-    Loads(Loads),
-    /// Elements that are one whatever they say.
-    Certain(Vec<bool>),
-    /// Make one text of them.
-    Report(Box<Report>),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            multi_steps: Slab::new(),
-            multi_steps_free: Vec::new(),
-            due: Vec::new(),
-            lesson: None,
-            lessons: BTreeMap::new(),
-            shown: Shown::default(),
-        }
-    }
-}
-
-impl State {
-    /// A multi-step request to fill in.
-    pub(in crate::core) fn take(&mut self, work: Work) -> Box<MultiStep> {
-        if let Some(mut multi_step) = self.multi_steps_free.pop() {
+impl MultiStepPool {
+    fn take(&mut self, work: Work) -> Box<MultiStep> {
+        if let Some(mut multi_step) = self.free.pop() {
             multi_step.work = work;
             return multi_step;
         }
         Box::new(MultiStep {
-            session: Key::NONE,
-            is_unheard: false,
-            sequence: 0,
-            started: Time(0),
-            counted: Counted::OWN,
             caching: None,
-            pool: 0,
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
@@ -117,72 +54,34 @@ impl State {
         })
     }
 
-    /// Who waits for a multi-step request.
-    pub(in crate::core) fn session_of(&self, key: Key<Box<MultiStep>>) -> Option<Key<Session>> {
-        Some(self.multi_steps.get(key)?.session)
+    fn give(&mut self, mut multi_step: Box<MultiStep>) {
+        multi_step.request.clear();
+        multi_step.said = Vec::new();
+        let is_small = multi_step.request.capacity() <= REQUEST_KEPT_MAX;
+        if is_small && self.free.len() < MULTI_STEPS_KEPT_MAX {
+            multi_step.work = Work::RandomKey { left: 0, is_empty: false };
+            self.free.push(multi_step);
+        }
     }
+}
 
-    /// The place of its reply.
-    pub(in crate::core) fn place_of(
-        &self,
-        key: Key<Box<MultiStep>>,
-    ) -> Option<(Key<Session>, u32)> {
-        let multi_step = self.multi_steps.get(key).filter(|multi_step| !multi_step.is_unheard)?;
-        Some((multi_step.session, multi_step.sequence))
+impl super::State {
+    /// A multi-step request to fill in.
+    pub(in crate::core) fn take_multi_step(&mut self, work: Work) -> Box<MultiStep> {
+        self.multi_steps_free.take(work)
     }
 
     /// The question of a multi-step request was sent on to another server, through this link.
     pub(in crate::core) fn note_moved(
         &mut self,
-        key: Key<Box<MultiStep>>,
+        key: Key<Operation>,
         server: u16,
         link: ConnectionKey,
     ) {
-        if let Some(multi_step) = self.multi_steps.get_mut(key) {
+        if let Some(multi_step) = self.get_mut::<MultiStep>(key) {
             multi_step.server = server;
             multi_step.link = link;
         }
-    }
-
-    fn give(&mut self, mut multi_step: Box<MultiStep>) {
-        multi_step.request.clear();
-        multi_step.said = Vec::new();
-        let is_small = multi_step.request.capacity() <= REQUEST_KEPT_MAX;
-        if is_small && self.multi_steps_free.len() < MULTI_STEPS_KEPT_MAX {
-            multi_step.work = Work::RandomKey { left: 0, is_empty: false };
-            self.multi_steps_free.push(multi_step);
-        }
-    }
-}
-
-impl Core {
-    /// Asks the next question of the multi-step requests that have one; once a turn,
-    /// before the links' output is sent.
-    pub(crate) fn continue_multi_steps(&mut self) {
-        let mut due = std::mem::take(&mut self.plane.pending.multi_step.due);
-        for due in due.drain(..) {
-            let Core { sessions, links, plane } = self;
-            match due {
-                Due::Ask(key) => plane.ask_again(sessions, links, key),
-                Due::Scripts(key) => {
-                    let _ = links.get_mut(key).map(|it| it.given.forget_scripts());
-                }
-                Due::Loads(key) => {
-                    let _ = links.get_mut(key).map(|it| it.given = Given::default());
-                }
-                Due::Warm(key) => plane.continue_warm_up_read(sessions, links, key),
-                Due::EndWait(join) => plane.end_wait(sessions, links, join),
-            }
-        }
-        if self.plane.pending.multi_step.due.is_empty() {
-            self.plane.pending.multi_step.due = due;
-        }
-    }
-
-    /// Whether a multi-step request waits for [`Core::continue_multi_steps`].
-    #[inline]
-    pub(crate) fn has_multi_steps_due(&self) -> bool {
-        !self.plane.pending.multi_step.due.is_empty()
     }
 }
 
@@ -241,7 +140,7 @@ impl Plane {
         };
         let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut multi_step = self.pending.multi_step.take(Work::Scan(walk));
+                let mut multi_step = self.pending.take_multi_step(Work::Scan(walk));
                 multi_step.server = at.server;
                 let out = &mut multi_step.request;
                 reply::array(out, request.args.len());
@@ -302,7 +201,7 @@ impl Plane {
         };
         let mut multi_step = self
             .pending
-            .multi_step
+            .multi_steps_free
             .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
@@ -362,27 +261,20 @@ impl Plane {
         let has_room = !waits && connection.link.has_room(self.link_options(connection.pool));
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
-            self.pending.multi_step.give(multi_step);
+            self.pending.multi_steps_free.give(multi_step);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        multi_step.session = key;
-        multi_step.is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(multi_step.is_unheard);
-        multi_step.sequence = if multi_step.is_unheard { 0 } else { busy.order.reserve() };
-        multi_step.started = self.clock.now;
-        multi_step.counted = request.command.counted();
-        multi_step.pool = session.pool;
+        let to = self.reply_to_request((key, session), busy, request);
         multi_step.database = session.identity.database;
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
-        Self::end_skip(session);
         self.prepare_link(index, connection, multi_step.database);
         if let Some((digest, body)) = preload {
             give_script(connection, digest, &body, self.clock.now);
         }
-        self.ask(links, index, multi_step);
+        self.ask(links, index, to, multi_step);
         Step::Started
     }
 
@@ -394,22 +286,23 @@ impl Plane {
         (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
-        let mut multi_step = self.pending.multi_step.take(work);
-        multi_step.session = asked.key;
-        multi_step.is_unheard = matches!(owner, Owner::Unheard(_));
-        multi_step.sequence = match owner {
-            Owner::Session { sequence, .. } => sequence,
-            _ => 0,
+        let to = ReplyTo {
+            session: asked.key,
+            reply: match owner {
+                Owner::Session { sequence, .. } => Some(sequence),
+                _ => None,
+            },
+            started: self.clock.now,
+            counted: asked.request.command.counted(),
+            pool: asked.session.pool,
         };
-        multi_step.started = self.clock.now;
-        multi_step.counted = asked.request.command.counted();
+        let mut multi_step = self.pending.take_multi_step(work);
         multi_step.caching = None;
-        multi_step.pool = asked.session.pool;
         multi_step.database = asked.session.identity.database;
         multi_step.protocol = asked.session.identity.protocol;
         multi_step.server = connection.backend;
         multi_step.link = index;
-        Owner::MultiStep(self.pending.multi_step.multi_steps.insert(multi_step))
+        Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 }
     }
 
     /// Appends a multi-step request's question to a link that is ready to take it.
@@ -417,6 +310,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         index: ConnectionKey,
+        to: ReplyTo,
         mut multi_step: Box<MultiStep>,
     ) {
         multi_step.link = index;
@@ -427,64 +321,61 @@ impl Plane {
             Work::Script { digest, step: ScriptStep::Look } => digest.ask_whether_known(out),
             _ => out.extend_from_slice(&multi_step.request),
         }
-        let (counted, len) = (multi_step.counted, out.len() - start);
-        let owner = Owner::MultiStep(self.pending.multi_step.multi_steps.insert(multi_step));
-        connection.link.enqueue(owner, counted, len, self.clock.now);
+        let len = out.len() - start;
+        let owner = Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 };
+        connection.link.enqueue(owner, to.counted, len, self.clock.now);
         self.note_unsent(index, connection);
     }
 
     /// The next question of a multi-step request.
     #[cold]
-    fn ask_again(
+    pub(in crate::core::pending) fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        key: Key<Box<MultiStep>>,
+        key: Key<Operation>,
     ) {
-        let Some(mut multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
+        let Some((to, mut multi_step)) = self.pending.end::<MultiStep>(key) else { return };
         if let Work::RandomKey { .. } = multi_step.work {
-            let in_use = self.in_use(multi_step.pool);
+            let in_use = self.in_use(to.pool);
             let next = in_use.first_from(usize::from(multi_step.server) + 1);
             multi_step.server = next.or_else(|| in_use.first_from(0)).unwrap_or(multi_step.server);
         }
-        let Some(state) = self.pools[multi_step.pool as usize].servers() else { return };
-        let session = sessions.get(multi_step.session);
+        let Some(state) = self.pools[to.pool as usize].servers() else { return };
+        let session = sessions.get(to.session);
         let own = session.and_then(|it| self.own_link(it, multi_step.server));
-        let lane = session.map_or(multi_step.session.index(), |it| it.lane);
+        let lane = session.map_or(to.session.index(), |it| it.lane);
         let shared = || state.link(multi_step.server, lane, multi_step.protocol);
         let index = own.unwrap_or_else(shared);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
             let (pool, backend) = (connection.pool, connection.backend);
-            let key = self.pending.multi_step.multi_steps.insert(multi_step);
+            let key = self.pending.begin(to, multi_step);
             return self.on_multi_step_fault(sessions, (pool, backend), key, fault);
         }
         self.prepare_link(index, connection, multi_step.database);
         if let Work::Script { digest, step: ScriptStep::Again } = multi_step.work
-            && let Some(body) = self.scripts(multi_step.pool).script(&digest)
+            && let Some(body) = self.scripts(to.pool).script(&digest)
         {
             give_script(connection, digest, &body, self.clock.now);
         }
         let caching = multi_step.caching.filter(|_| own.is_some());
-        self.ask(links, index, multi_step);
+        self.ask(links, index, to, multi_step);
         if let Some(word) = caching {
             links[index].link.precede_last(&caching_request(word));
         }
     }
 
-    /// Takes a server's reply to a multi-step request.
-    pub(in crate::core) fn on_multi_step_reply(
+    /// What follows from a server's reply to a multi-step request.
+    pub(in crate::core::pending) fn after_multi_step_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        key: Key<Box<MultiStep>>,
-        kind: Kind,
-        bytes: &[u8],
+        key: Key<Operation>,
+        (kind, bytes): (Kind, &[u8]),
+        next: Next,
     ) {
-        let Some(multi_step) = self.pending.multi_step.multi_steps.get_mut(key) else { return };
-        let next = multi_step.on_reply(kind, bytes);
         if next == Next::Again && self.may_ask_again(sessions, key) {
-            self.pending.multi_step.due.push(Due::Ask(key));
-            return;
+            return self.pending.add_due(Due::Next(key));
         }
         self.end_multi_step(sessions, key, (kind, bytes), next);
     }
@@ -493,57 +384,54 @@ impl Plane {
     fn end_multi_step(
         &mut self,
         sessions: &mut Slab<Session>,
-        key: Key<Box<MultiStep>>,
+        key: Key<Operation>,
         (kind, bytes): (Kind, &[u8]),
         next: Next,
     ) {
-        let Some(multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
-        let cells = self.request_cells(multi_step.pool, multi_step.counted);
+        let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
+        let cells = self.request_cells(to.pool, to.counted);
         if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
             cells.error_reply();
         }
-        cells.latency(multi_step.started, self.clock.now);
-        if multi_step.is_unheard {
-            self.end_unheard(sessions, multi_step.session);
-        } else if let Some(session) = sessions.get_mut(multi_step.session) {
-            self.complete(multi_step.session, session, multi_step.sequence, |out| match next {
-                Next::Said | Next::Again if !multi_step.said.is_empty() => {
-                    out.extend_from_slice(&multi_step.said);
-                }
-                Next::Pass | Next::Said | Next::Again => out.extend_from_slice(bytes),
-                Next::Error(text) => reply::error(out, text),
-                Next::Cursor { cursor, rest } => {
-                    reply::array(out, 2);
-                    reply::bulk(out, cursor.to_string().as_bytes());
-                    out.extend_from_slice(&bytes[rest..]);
-                }
-            });
-        } else if multi_step.session != Key::NONE {
-            let pool = self.cells.pool(multi_step.pool as usize);
+        cells.latency(to.started, self.clock.now);
+        let is_answered = self.answer_operation(sessions, to, None, |out| match next {
+            Next::Said | Next::Again if !multi_step.said.is_empty() => {
+                out.extend_from_slice(&multi_step.said);
+            }
+            Next::Pass | Next::Said | Next::Again => out.extend_from_slice(bytes),
+            Next::Error(text) => reply::error(out, text),
+            Next::Cursor { cursor, rest } => {
+                reply::array(out, 2);
+                reply::bulk(out, cursor.to_string().as_bytes());
+                out.extend_from_slice(&bytes[rest..]);
+            }
+        });
+        if !is_answered && to.reply.is_some() && to.session != Key::NONE {
+            let pool = self.cells.pool(to.pool as usize);
             pool.backend(multi_step.server as usize).unclaimed_replies.add(1);
         }
-        self.pending.multi_step.give(multi_step);
+        self.pending.multi_steps_free.give(multi_step);
     }
 
     /// Whether another question is to be asked. A script is not run again
     /// behind what its client sent later and a server may have run by now; while
     /// it is, nothing later is sent.
     #[cold]
-    fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<MultiStep>>) -> bool {
-        let Some(multi_step) = self.pending.multi_step.multi_steps.get(key) else { return false };
+    fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Operation>) -> bool {
+        let Some(multi_step) = self.pending.get::<MultiStep>(key) else { return false };
         if !matches!(multi_step.work, Work::Script { .. } | Work::Transaction) {
             return true;
         }
+        let (link, work) = (multi_step.link, multi_step.work.clone());
         // Whoever lacks one lacks all.
-        self.pending.multi_step.due.push(Due::Scripts(multi_step.link));
-        let Work::Script { digest, .. } = multi_step.work else { return false };
-        if multi_step.is_unheard {
-            return false;
-        }
-        let Some(session) = sessions.get_mut(multi_step.session) else { return false };
+        self.pending.add_due(Due::Scripts(link));
+        let Work::Script { digest, .. } = work else { return false };
+        let Some(to) = self.pending.reply_to(key) else { return false };
+        let Some(reply) = to.reply else { return false };
+        let Some(session) = sessions.get_mut(to.session) else { return false };
         let next = session.busy.as_ref().map(|busy| busy.order.next_place());
-        let is_last = next == Some(multi_step.sequence.wrapping_add(1));
-        if !is_last || self.scripts(multi_step.pool).script(&digest).is_none() {
+        let is_last = next == Some(reply.wrapping_add(1));
+        if !is_last || self.scripts(to.pool).script(&digest).is_none() {
             return false;
         }
         session.fence();
@@ -555,77 +443,28 @@ impl Plane {
     pub(in crate::core) fn on_multi_step_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        place: (u16, u16),
-        key: Key<Box<MultiStep>>,
+        (pool, backend): (u16, u16),
+        key: Key<Operation>,
         fault: Fault,
     ) {
-        let Some(multi_step) = self.pending.multi_step.multi_steps.get_mut(key) else { return };
+        let Some(multi_step) = self.pending.get_mut::<MultiStep>(key) else { return };
         match multi_step.on_fault() {
-            Next::Again => return self.pending.multi_step.due.push(Due::Ask(key)),
+            Next::Again => return self.pending.add_due(Due::Next(key)),
             Next::Said => {
                 return self.end_multi_step(sessions, key, (Kind::Error, &[]), Next::Said);
             }
             _ => {}
         }
-        let Some(multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
-        self.fail_multi_step(sessions, place, multi_step, fault);
-    }
-
-    #[cold]
-    fn fail_multi_step(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
-        multi_step: Box<MultiStep>,
-        fault: Fault,
-    ) {
-        self.count_fault(pool, multi_step.counted, fault);
-        self.request_cells(pool, multi_step.counted).latency(multi_step.started, self.clock.now);
-        if multi_step.is_unheard {
-            self.end_unheard(sessions, multi_step.session);
-        } else if let Some(session) = sessions.get_mut(multi_step.session) {
-            let text = self.describe_backend(pool, backend);
-            let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
-            self.complete(multi_step.session, session, multi_step.sequence, |out| match is_null {
-                true => multi_step.protocol.null(out),
-                false => write_fault(fault, &text, out),
-            });
-        }
-        self.pending.multi_step.give(multi_step);
-    }
-
-    /// To be called when a request is sent everywhere: what is to follow from
-    /// the replies.
-    pub(in crate::core) fn keep_lesson(&mut self, key: Key<Box<Join>>) {
-        match (self.pending.multi_step.lesson.take(), self.pending.joins.get_mut(key)) {
-            (Some(Conclusion::Certain(certain)), Some(join)) => join.certain = certain,
-            (Some(Conclusion::Report(report)), Some(join)) => join.report = Some(report),
-            (Some(lesson), Some(_)) => {
-                self.pending.multi_step.lessons.insert(key.to_bits(), lesson);
-            }
-            _ => {}
-        }
-    }
-
-    /// What is sent everywhere next is to become one text.
-    pub(in crate::core) fn expect_report(&mut self, report: Report) {
-        self.pending.multi_step.lesson = Some(Conclusion::Report(Box::new(report)));
-    }
-
-    /// Nothing more follows from what is sent everywhere.
-    pub(in crate::core) fn expect_nothing(&mut self) {
-        self.pending.multi_step.lesson = None;
-    }
-
-    /// To be called when a join is complete.
-    #[inline]
-    pub(in crate::core) fn learn(&mut self, key: Key<Box<Join>>, join: &Join) {
-        if !self.pending.multi_step.lessons.is_empty()
-            && let Some(Conclusion::Loads(loads)) =
-                self.pending.multi_step.lessons.remove(&key.to_bits())
-        {
-            self.learn_loads(join, loads);
-        }
+        let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
+        self.count_fault(to.pool, to.counted, fault);
+        self.request_cells(to.pool, to.counted).latency(to.started, self.clock.now);
+        let text = self.describe_backend(pool, backend);
+        let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
+        self.answer_operation(sessions, to, None, |out| match is_null {
+            true => multi_step.protocol.null(out),
+            false => write_fault(fault, &text, out),
+        });
+        self.pending.multi_steps_free.give(multi_step);
     }
 
     /// The servers of a pool that are in use.

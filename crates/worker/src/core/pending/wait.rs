@@ -7,15 +7,15 @@
 //! takes part in replication there: the offset that is waited for is then
 //! behind the client's writes. The reply is the smallest of all.
 
-use crate::core::front::read::Step;
 use crate::core::pools::cluster::{ClusterState, Waits};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
-use keyway_proxy::{Join, Owner, Redirected, Session};
+use keyway_proxy::{Join, Operation, Owner, Redirected, ReplyTo, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::key_slot;
 
@@ -131,21 +131,22 @@ impl Plane {
         leased: &[(u16, Result<ConnectionKey, Fault>)],
     ) {
         self.count(asked.session, asked.request);
-        let counted = asked.request.command.counted();
+        let to = ReplyTo {
+            session: asked.key,
+            reply: Some(asked.busy.order.reserve()),
+            started: self.clock.now,
+            counted: asked.request.command.counted(),
+            pool: asked.session.pool,
+        };
         let mut join = self.pending.joins_free.take();
         join.restart(Rule::Min);
-        join.session = asked.key;
-        join.sequence = asked.busy.order.reserve();
-        join.started = self.clock.now;
-        join.counted = counted;
-        join.pool = asked.session.pool;
         join.command = asked.request.command.name;
         join.is_whole = true;
         join.is_waiting = true;
         leased.iter().for_each(|(server, _)| {
             join.add_fragment(*server, 1);
         });
-        let join_key = self.pending.joins.insert(join);
+        let operation = self.pending.begin(to, join);
         let mut blocked_on = Vec::with_capacity(leased.len());
         let is_over = leased.iter().any(|(_, index)| index.is_err());
         for (fragment, (_, index)) in (0..).zip(leased) {
@@ -153,19 +154,17 @@ impl Plane {
                 // It fails, whatever this one says.
                 Ok(index) if is_over => self.release(links, *index),
                 Ok(index) => {
-                    self.send_wait(&mut links[*index], *index, asked, (join_key, fragment));
+                    self.send_wait(&mut links[*index], *index, asked, (operation, fragment));
                     blocked_on.push(*index);
                 }
                 Err(fault) => {
-                    self.pending
-                        .joins
-                        .get_mut(join_key)
-                        .map(|join| join.on_fault(fragment, *fault));
+                    let join = self.pending.get_mut::<Join>(operation);
+                    join.map(|join| join.on_fault(fragment, *fault));
                 }
             }
         }
         if is_over {
-            return self.finish_join_now(join_key, asked.session, asked.busy);
+            return self.finish_join_now(operation, asked.session, asked.busy);
         }
         asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
         asked.session.fence();
@@ -178,10 +177,10 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        join: Key<Box<Join>>,
+        operation: Key<Operation>,
     ) {
-        let Some(owner) = self.pending.joins.get(join).map(|join| join.session) else { return };
-        self.finish_join(sessions, join);
+        let Some(owner) = self.pending.session_of(operation) else { return };
+        self.finish_join(sessions, operation);
         let Some(session) = sessions.get_mut(owner) else { return };
         let Some(stateful) = &mut session.stateful else { return };
         (stateful.unsent, stateful.unsent_end) = (0, None);
@@ -200,7 +199,7 @@ impl Plane {
         connection: &mut Connection,
         index: ConnectionKey,
         asked: &RequestContext,
-        (join, fragment): (Key<Box<Join>>, u16),
+        (operation, fragment): (Key<Operation>, u16),
     ) {
         let until = self.answered_by(asked);
         connection.link.is_blocking = true;
@@ -214,7 +213,8 @@ impl Plane {
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
-        let (owner, counted) = (Owner::Join { join, fragment }, asked.request.command.counted());
+        let owner = Owner::Operation { operation, part: fragment.into() };
+        let counted = asked.request.command.counted();
         connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, connection);
     }
@@ -230,8 +230,8 @@ impl Plane {
 impl Plane {
     /// Whether it is a server's part of WAIT.
     pub(in crate::core) fn is_wait(&self, owner: Owner) -> bool {
-        let Owner::Join { join, .. } = owner else { return false };
-        self.pending.joins.get(join).is_some_and(|join| join.is_waiting)
+        let Owner::Operation { operation, .. } = owner else { return false };
+        self.pending.get::<Join>(operation).is_some_and(|join| join.is_waiting)
     }
 }
 

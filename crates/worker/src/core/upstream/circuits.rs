@@ -1,33 +1,16 @@
 //! What is refused without asking a server, how requests went, and what the log says of
 //! circuits and outliers.
 
-use crate::core::upstream::connections::failure_reason;
+use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::release_all;
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
-use keyway_proxy::{Exchange, Owner};
+use keyway_proxy::Exchange;
 use keyway_topology::{
     BackendId, CircuitChange, CircuitState, FailureReason, HealthBoard, OutlierChange,
 };
 use std::time::Duration;
-
-/// Requests to one server that failed together.
-#[derive(Clone, Copy, Default)]
-pub(in crate::core::upstream) struct Failed {
-    count: u32,
-    /// When the latest of them began.
-    began: Time,
-}
-
-impl Failed {
-    /// Notes one more, unless nobody asked but the worker.
-    pub(in crate::core::upstream) fn add(&mut self, exchange: &Exchange) {
-        if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
-            self.count += 1;
-            self.began = self.began.max(exchange.started);
-        }
-    }
-}
 
 impl Core {
     /// Follows the circuits, once a turn: who waits for a server that is not asked any

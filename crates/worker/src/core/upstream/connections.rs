@@ -1,16 +1,16 @@
 use crate::Upstream;
-use crate::core::pools::servers::scripts::Given;
-use crate::core::upstream::circuits::Failed;
+use crate::core::connection::next_generation;
+use crate::core::pools::servers::given::Given;
+use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
-use keyway_base::{BackendFault, Fault, Key, Sent, Time};
-use keyway_command::Counted;
-use keyway_memcache::Verb;
+use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
-use keyway_resp::{Protocol, reply};
-use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
+use keyway_resp::Protocol;
+use keyway_topology::{FailureReason, HealthState};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -149,13 +149,8 @@ impl Core {
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
         let worked = connection.link.has_answered();
-        // What relies on a script that was loaded through it, or on another
-        // database than the first, is not for another connection.
-        let keep_unsent = (worked || plane.holds_unsent(connection))
-            && plane.plan.pools[pool as usize].databases <= 1
-            && connection.given.is_empty();
         let has_left = plane.has_left(connection);
-        let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(connection);
+        let keep_unsent = plane.keeps_unsent(connection, worked);
         let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
         connection.is_connecting = false;
         connection.given = Given::default();
@@ -178,16 +173,9 @@ impl Core {
             let why = lost_with(fault, sent);
             plane.fail(sessions, (pool, backend), (&exchange, false), why);
         }
-        if has_left {
-            // Its server is not of the cluster any more.
-        } else if !worked && !is_idle {
-            let jitter = plane.next_random();
-            connection.link.on_backoff(&options, plane.clock.now, jitter);
-        } else if connection.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
-            connection.is_connecting = true;
-            plane.upstream.connects.push(index);
-        }
         if !has_left {
+            // Else its server is not of the cluster any more.
+            plane.connect_again((index, connection), &options, (worked, is_idle));
             plane.note_gone(index, connection);
         }
         // A client that asks for too much at once gets no server ejected, nor
@@ -288,81 +276,6 @@ impl Core {
         self.end_overdue_waits();
     }
 
-    /// Upkeep of the pools' health, a few times a second: backends that are
-    /// due are probed, quarantines end.
-    pub fn tend_health(&mut self) {
-        let now = self.plane.clock.now;
-        self.plane.log_overdue();
-        self.try_failing();
-        self.look_at_unknown();
-        self.tend_generations();
-        self.plane.tend_outliers();
-        let health = Arc::clone(&self.plane.plan.health);
-        if health.next_due().is_none_or(|due| due > now) {
-            return;
-        }
-        while let Some(change) = health.end_quarantine(now) {
-            self.plane.log_change(&change);
-        }
-        for id in health.due_for_rejoin(now).collect::<Vec<_>>() {
-            let Some(place) = self.plane.plan.topology.backend(id) else { continue };
-            if self.plane.plan.retired(place.pool_index as u16).is_some() {
-                continue;
-            }
-            let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
-            let index = state.probe_link(place.server_index);
-            let Core { links, plane, .. } = self;
-            let connection = &mut links[index];
-            // An answer to an earlier question would pass for one to this return's.
-            if owes_health(connection) {
-                continue;
-            }
-            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
-            connection.rejoining = Some(claim);
-            match connection.link.state() {
-                LinkState::Ready | LinkState::Handshaking { .. } => {
-                    plane.send_probe(connection);
-                    plane.mark_link_dirty(index, connection);
-                }
-                LinkState::Idle | LinkState::Backoff { .. } if !connection.is_connecting => {
-                    connection.is_connecting = true;
-                    plane.upstream.connects.push(index);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Tries failing backends that no request asks for: whoever looks at
-    /// `/readyz` may send none until they can be reached.
-    fn try_failing(&mut self) {
-        let Core { links, plane, .. } = self;
-        let mut before = None;
-        let shared = links.with_keys_mut().filter(|(_, connection)| !connection.is_private);
-        for (index, connection) in shared {
-            let is_first = before.replace(connection.id) != Some(connection.id);
-            let is_failing = || plane.plan.health.state(connection.id) == HealthState::Failing;
-            let now = plane.clock.now;
-            let is_at_rest =
-                connection.link.state() == LinkState::Ready && connection.link.in_flight() == 0;
-            let is_due =
-                now >= connection.next_try && (is_at_rest || connection.link.wants_connection(now));
-            let is_first = is_first
-                && connection.link.protocol() == Protocol::Resp2
-                && !connection.is_beside();
-            if is_first && is_due && !connection.is_connecting && is_failing() {
-                connection.next_try = now + plane.link_options(connection.pool).backoff_max;
-                if is_at_rest {
-                    plane.knock(connection);
-                    plane.mark_link_dirty(index, connection);
-                } else {
-                    connection.is_connecting = true;
-                    plane.upstream.connects.push(index);
-                }
-            }
-        }
-    }
-
     /// Brings the gauges up to date, a few times a second.
     pub fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
@@ -399,19 +312,6 @@ impl Core {
     }
 }
 
-/// Generations fit into a token beside the link's position.
-pub(in crate::core) fn next_generation(generation: u32) -> u32 {
-    (generation + 1) & 0x1fff_ffff
-}
-
-/// Returns whether a server owes an answer to a question about its health or to a step of its return,
-/// or any answer whose time was up: a question may be among those. It ends with the connection.
-fn owes_health(connection: &Connection) -> bool {
-    [Internal::Probe, Internal::Flush, Internal::Return]
-        .into_iter()
-        .any(|it| connection.link.owes(it))
-}
-
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
     let upstream = plane.plan.pools[pool as usize].kind.upstream();
     upstream.is_some_and(|upstream| upstream.servers.options.preconnect)
@@ -421,20 +321,6 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
 pub(in crate::core) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
     let sent = if fault == BackendFault::Full { Sent::No } else { sent };
     Fault::Backend { fault, sent }
-}
-
-pub(in crate::core) fn failure_reason(fault: BackendFault) -> FailureReason {
-    match fault {
-        BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
-            FailureReason::Connect
-        }
-        BackendFault::Timeout => FailureReason::Timeout,
-        BackendFault::Closed => FailureReason::Closed,
-        BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
-        BackendFault::Handshake => FailureReason::Handshake,
-        BackendFault::Ejected => FailureReason::Operator,
-        BackendFault::NotReady => FailureReason::Loading,
-    }
 }
 
 fn health_level(state: HealthState) -> HealthLevel {
@@ -465,6 +351,37 @@ static NO_SERVERS: LazyLock<Arc<LinkOptions>> = LazyLock::new(|| {
 });
 
 impl Plane {
+    /// Whether requests that were not sent on a connection that is lost wait for the next one.
+    fn keeps_unsent(&self, connection: &Connection, worked: bool) -> bool {
+        // What relies on a script that was loaded through it, or on another
+        // database than the first, is not for another connection.
+        (worked || self.holds_unsent(connection))
+            && self.plan.pools[usize::from(connection.pool)].databases <= 1
+            && connection.given.is_empty()
+            && !self.has_left(connection)
+            && !self.is_held_back(connection)
+    }
+
+    /// Has a connection made again that is lost: after a pause if it never worked, at once if
+    /// requests wait for it or it is to stand without any.
+    fn connect_again(
+        &mut self,
+        (index, connection): (ConnectionKey, &mut Connection),
+        options: &LinkOptions,
+        (worked, is_idle): (bool, bool),
+    ) {
+        if !worked && !is_idle {
+            let jitter = self.next_random();
+            connection.link.on_backoff(options, self.clock.now, jitter);
+            return;
+        }
+        let is_wanted = worked && is_preconnected(self, connection.pool);
+        if is_wanted || connection.link.in_flight() > 0 {
+            connection.is_connecting = true;
+            self.upstream.connects.push(index);
+        }
+    }
+
     /// How links of a pool connect and wait.
     #[inline]
     pub(in crate::core) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
@@ -472,64 +389,6 @@ impl Plane {
             Some(Upstream { options, .. }) => options,
             // A link of a pool that has ended, whose position has come to one without servers.
             None => &NO_SERVERS,
-        }
-    }
-
-    /// A request was answered in time.
-    #[inline]
-    pub(in crate::core::upstream) fn note_success(&mut self, connection: &mut Connection) {
-        if let Some(change) = self.plan.health.note_success(connection.id) {
-            self.log_change(&change);
-        }
-        self.upstream.failures.get_mut(connection.id).note_spoken();
-    }
-
-    /// Since when what a connection tells of its server by its end is so: one on
-    /// which the server has `worked` stood until it was last heard; any other is
-    /// an attempt to connect.
-    pub(in crate::core) fn began(&self, connection: &Connection, worked: bool) -> Time {
-        let latest = if worked { connection.heard } else { connection.attempted };
-        self.began_attempt(connection.pool, connection.id, latest)
-    }
-
-    /// Since when what fails now is a failure, having been `latest` tried or heard: so
-    /// much earlier that it counts together with the latest failure if it came sooner
-    /// upon it than one link alone, after as many failures, would have tried again. So
-    /// many links take as long as one does; and of connections that end together, some
-    /// with replies that had not been read, the first alone counts.
-    pub(in crate::core) fn began_attempt(&self, pool: u16, id: BackendId, latest: Time) -> Time {
-        let options = self.link_options(pool);
-        let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
-        let pause = (options.backoff_min * 2u32.pow(doublings)).min(options.backoff_max);
-        let shortest = pause.max(options.backoff_min) / 2;
-        Time(latest.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
-    /// Something that began at `began` has failed, for what the server is like.
-    #[cold]
-    pub(in crate::core) fn note_failure(
-        &mut self,
-        connection: &mut Connection,
-        reason: FailureReason,
-        began: Time,
-    ) {
-        let is_our_own = connection.is_starved && reason == FailureReason::Connect;
-        if connection.rejoining.is_some() || is_our_own {
-            return;
-        }
-        if let Some(change) =
-            self.plan.health.note_failure(connection.id, reason, (began, self.clock.now))
-        {
-            if change.to == HealthState::Ejected {
-                let cells =
-                    self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
-                cells.ejections.add(1);
-                if change.from.is_usable() {
-                    let cell = self.plan.health.generation(connection.id);
-                    cell.note_ejected(self.clock.unix_millis());
-                }
-            }
-            self.log_change(&change);
         }
     }
 
@@ -587,103 +446,5 @@ impl Plane {
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
         }
-    }
-
-    /// Asks an ejected backend whether it is fit for use, after emptying it if
-    /// that is the policy.
-    fn send_probe(&mut self, connection: &mut Connection) {
-        let Some(claim) = &connection.rejoining else { return };
-        let is_flushed = claim.policy() == Rejoin::Flush;
-        if is_flushed && self.try_begin_return(connection) {
-            return;
-        }
-        if is_flushed {
-            self.ask_about(connection, Internal::Flush);
-        }
-        self.ask_about(connection, Internal::Probe);
-        if let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
-        {
-            let deadline = connection.link.deadline(options);
-            self.note_deadline(deadline);
-        }
-    }
-
-    /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
-    /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
-    pub(in crate::core::upstream) fn knock(&mut self, connection: &mut Connection) {
-        let health = &self.plan.health;
-        let is_told = match health.state(connection.id) {
-            HealthState::Failing => health.reason(connection.id) != Some(FailureReason::ReadOnly),
-            HealthState::Unknown => connection.is_to_knock,
-            _ => false,
-        };
-        connection.is_to_knock = false;
-        // What is in flight will tell.
-        let is_busy = connection.link.in_flight() > 0 || connection.rejoining.is_some();
-        if !is_told || is_busy || connection.is_private {
-            return;
-        }
-        self.ask_about(connection, Internal::Probe);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
-    }
-
-    /// A backend has answered what it was asked by [`Plane::send_probe`] or
-    /// [`Plane::knock`].
-    pub(in crate::core::upstream) fn on_probed(&mut self, connection: &mut Connection) {
-        if connection.rejoining.is_some() {
-            return self.on_rejoined(connection);
-        }
-        if let Some(change) = self.plan.health.note_reachable(connection.id) {
-            self.log_change(&change);
-        }
-    }
-
-    /// Handles a probe of [`Plane::send_probe`] or [`Plane::knock`] that the backend has not
-    /// answered in time.
-    #[cold]
-    fn on_probe_expired(&mut self, connection: &mut Connection) {
-        if self.plan.health.state(connection.id) == HealthState::Unknown {
-            self.note_failure(connection, FailureReason::Timeout, self.clock.now);
-        }
-        self.on_rejoin_failed(connection, FailureReason::Timeout);
-    }
-
-    pub(in crate::core) fn on_rejoined(&mut self, connection: &mut Connection) {
-        self.end_return(connection.id);
-        let Some(claim) = connection.rejoining.take() else { return };
-        if let Some(change) = self.plan.health.rejoined(claim, self.clock.now) {
-            self.log_change(&change);
-        }
-    }
-
-    pub(in crate::core) fn on_rejoin_failed(
-        &mut self,
-        connection: &mut Connection,
-        reason: FailureReason,
-    ) {
-        self.end_return(connection.id);
-        let Some(claim) = connection.rejoining.take() else { return };
-        if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
-            self.log_change(&change);
-        }
-    }
-}
-
-impl Plane {
-    /// Asks a server whether it is there, or has it emptied.
-    fn ask_about(&self, connection: &mut Connection, which: Internal) {
-        let is_flush = which == Internal::Flush;
-        if let Some(memcached) = &self.link_options(connection.pool).memcached {
-            let verb = if is_flush { Verb::FlushAll } else { Verb::Version };
-            return connection.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
-        }
-        let name = if is_flush { self.flush_command(connection.pool.into()) } else { "PING" };
-        let out = connection.link.request_buf();
-        let start = out.len();
-        reply::array(out, 1);
-        reply::bulk(out, name.as_bytes());
-        let len = out.len() - start;
-        connection.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
     }
 }

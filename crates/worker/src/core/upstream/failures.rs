@@ -3,72 +3,13 @@
 //! many clients a server ends.
 
 use crate::Upstream;
+use crate::core::upstream::state::ConnectionFailures;
+use crate::core::upstream::state::Mute;
 use crate::core::{Connection, Plane};
-use keyway_base::{BackendFault, ReplyBound, Time};
+use keyway_base::{BackendFault, ReplyBound};
 use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
 use std::borrow::Cow;
-
-/// What a worker knows of the failures of one server.
-#[derive(Clone, Debug, Default)]
-pub(in crate::core) struct ConnectionFailures {
-    /// Connections lost, or not made, since the server last answered.
-    pub(in crate::core) lost: u32,
-    /// How, and in which words, it refused the latest connection, if it did.
-    pub(in crate::core) refusal: Option<(BackendFault, String)>,
-    /// Whether it ends plain connections before it answers.
-    mute: Mute,
-    /// It has answered since it came to its place.
-    has_spoken: bool,
-    /// Why the latest attempt to connect has failed, unless one has succeeded since.
-    unreached: Option<ConnectFault>,
-    /// Why the latest connection was not secured, if that is what it failed for.
-    pub(in crate::core) tls: Option<TlsFault>,
-    /// What the log was told last of that.
-    tls_told: Option<TlsFault>,
-}
-
-/// What a server does with plain connections. One that speaks TLS ends each after the first
-/// request on it; one that dies does so once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mute {
-    #[default]
-    No,
-    /// It ended one before it had answered, at this time.
-    Once(Time),
-    /// It has ended another one that was begun later.
-    Always,
-}
-
-impl Mute {
-    /// One more that was begun at `began` has ended.
-    fn after(self, began: Time, now: Time) -> Mute {
-        match self {
-            Mute::No => Mute::Once(now),
-            Mute::Once(at) if began < at => self,
-            Mute::Once(_) | Mute::Always => Mute::Always,
-        }
-    }
-}
-
-impl ConnectionFailures {
-    /// Whether it ends plain connections as a server does that speaks TLS.
-    pub(in crate::core) fn is_mute(&self) -> bool {
-        self.mute == Mute::Always
-    }
-
-    /// It has answered a request.
-    #[inline]
-    pub(in crate::core::upstream) fn note_spoken(&mut self) {
-        (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
-    }
-
-    /// Notes one more; whether it is the first of a row.
-    pub(in crate::core) fn is_first(&mut self) -> bool {
-        self.lost = self.lost.saturating_add(1);
-        self.lost == 1
-    }
-}
 
 /// Logs the first of a row as a warning, and the rest for those who look close.
 macro_rules! log_at {
@@ -307,6 +248,7 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keyway_base::Time;
 
     #[test]
     fn connections_that_end_together_do_not_tell_of_tls_and_one_more_does() {

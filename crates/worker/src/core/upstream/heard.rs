@@ -1,12 +1,13 @@
 //! What the replies on one connection tell: each goes to the request it belongs to, and what they
 //! say of the server is put together.
 
-use super::circuits::Failed;
 use super::locked::is_locked;
 use super::reply::Lent;
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::local::UnblockReason;
+use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
@@ -100,11 +101,11 @@ impl<'b> Heard<'b> {
             Owner::Internal(which) => {
                 self.take_own(plane, sessions, exchange, which, (kind, reply))
             }
-            Owner::Session { .. } | Owner::Join { .. } if self.is_blocking => {
+            Owner::Session { .. } | Owner::Operation { .. } if self.is_blocking => {
                 self.deliver_waited(plane, sessions, exchange, (kind, reply));
             }
             owner => {
-                if kind == Kind::Error && matches!(owner, Owner::MemcachedJoin { .. }) {
+                if kind == Kind::Error && plane.pending.is_part_of::<MemcachedJoin>(owner) {
                     plane.on_memcached_join_refused(self.connection, reply);
                 }
                 plane.deliver(sessions, self.server, exchange, (kind, self.lent), reply);
@@ -162,9 +163,9 @@ impl<'b> Heard<'b> {
                 };
                 plane.complete(session, waiting, sequence, write);
             }
-            Owner::Join { join, fragment } => {
+            Owner::Operation { operation, part } => {
                 plane.deliver_waited(self.server, None, kind);
-                plane.deliver_fragment(sessions, (join, fragment), kind, reply);
+                plane.on_operation_reply(sessions, (operation, part), kind, reply);
             }
             _ => {}
         }

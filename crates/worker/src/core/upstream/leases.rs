@@ -31,17 +31,6 @@ const PRIVATE_MAX: usize = 50_000;
 /// watch keys or wait. Fewer refuse tracking to applications with many clients.
 const OWN_MAX: usize = PRIVATE_MAX / 2;
 
-/// The private links of a worker that nobody has.
-#[derive(Default)]
-pub(in crate::core) struct PrivateLinks {
-    /// Places among the links that are free for any server.
-    places: Vec<ConnectionKey>,
-    /// How many are in use or idle.
-    count: usize,
-    /// Of these, the ones of tracked sessions.
-    pub(in crate::core) own: usize,
-}
-
 impl Plane {
     /// A link to `server` for `session` alone that speaks `protocol`, connected or about to be; `None`
     /// when there are too many. Follow with [`Plane::prepare_link`].
@@ -360,8 +349,7 @@ impl Core {
         let (pool, backend) = (connection.pool, connection.backend);
         let state = connection.link.state();
         let (worked, in_flight) = (connection.link.has_answered(), connection.link.in_flight());
-        connection.generation =
-            crate::core::upstream::connections::next_generation(connection.generation);
+        connection.generation = crate::core::connection::next_generation(connection.generation);
         // A server may close what is idle; nobody is to hear of it.
         let is_failure = connection.lease.is_some() && (in_flight > 0 || !worked);
         plane.end_counts(connection, state);
@@ -385,7 +373,7 @@ impl Core {
             let began = plane.began(connection, worked);
             plane.note_failure(
                 connection,
-                crate::core::upstream::connections::failure_reason(fault),
+                crate::core::upstream::probes::failure_reason(fault),
                 began,
             );
         }

@@ -1,13 +1,11 @@
-use crate::core::pending::multi_step::Due;
 use crate::core::upstream::heard::Heard;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
 use keyway_proxy::memcached::write_text_failure;
-use keyway_proxy::{Busy, Exchange, Internal, Join, LinkState, Owner, Session, write_fault};
+use keyway_proxy::{Exchange, Internal, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
-use std::sync::Arc;
 
 impl Core {
     /// Takes bytes a backend sent.
@@ -254,21 +252,9 @@ impl Plane {
                 }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
-            Owner::Join { join, fragment } => {
+            Owner::Operation { operation, part } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.deliver_fragment(sessions, (join, fragment), kind, reply);
-            }
-            Owner::MemcachedJoin { memcached_join, fragment } => {
-                cells.latency.record(exchange.started, self.clock.now);
-                self.on_memcached_join_reply(sessions, (memcached_join, fragment), reply);
-            }
-            Owner::WarmUpRead { warm_up_read, item_copy } => {
-                cells.latency.record(exchange.started, self.clock.now);
-                self.on_warm_up_read_reply(warm_up_read, item_copy, Ok(reply));
-            }
-            Owner::MultiStep(multi_step) => {
-                cells.latency.record(exchange.started, self.clock.now);
-                self.on_multi_step_reply(sessions, multi_step, kind, reply);
+                self.on_operation_reply(sessions, (operation, part), kind, reply);
             }
             Owner::Unheard(session) => {
                 cells.latency.record(exchange.started, self.clock.now);
@@ -280,21 +266,6 @@ impl Plane {
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
             Owner::Internal(_) => {}
-        }
-    }
-
-    /// Hands a split request the reply to a part of it.
-    #[inline]
-    pub(in crate::core) fn deliver_fragment(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        (key, fragment): (Key<Box<Join>>, u16),
-        kind: Kind,
-        reply: &[u8],
-    ) {
-        let join = self.pending.joins.get_mut(key);
-        if join.is_some_and(|join| join.on_reply(fragment, kind, reply)) {
-            self.finish_join(sessions, key);
         }
     }
 
@@ -409,22 +380,8 @@ impl Plane {
                     false => write_fault(fault, &text, out),
                 });
             }
-            Owner::Join { join, fragment } => {
-                let Some(waiting) = self.pending.joins.get_mut(join) else { return };
-                if waiting.on_fault(fragment, fault) {
-                    self.finish_join(sessions, join);
-                } else if waiting.is_waiting {
-                    self.pending.multi_step.due.push(Due::EndWait(join));
-                }
-            }
-            Owner::MemcachedJoin { memcached_join, fragment } => {
-                self.on_memcached_join_fault(sessions, (memcached_join, fragment), fault);
-            }
-            Owner::WarmUpRead { warm_up_read, item_copy } => {
-                self.on_warm_up_read_reply(warm_up_read, item_copy, Err(fault));
-            }
-            Owner::MultiStep(multi_step) => {
-                self.on_multi_step_fault(sessions, (pool, backend), multi_step, fault);
+            Owner::Operation { operation, part } => {
+                self.on_operation_fault(sessions, (pool, backend), (operation, part), fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster(number)) => {
@@ -434,89 +391,4 @@ impl Plane {
             Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }
-
-    /// Answers a split request whose last fragment has come.
-    pub(in crate::core) fn finish_join(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        key: Key<Box<Join>>,
-    ) {
-        let Some(mut join) = self.pending.joins.remove(key) else { return };
-        self.learn(key, &join);
-        if join.is_unheard {
-            self.end_unheard(sessions, join.session);
-        } else if let Some(session) = sessions.get_mut(join.session) {
-            self.note_join(&join);
-            if let Some(fault) = join.fault() {
-                session.note_fault(fault);
-            }
-            let plan = Arc::clone(&self.plan);
-            let (owner, sequence) = (join.session, join.sequence);
-            self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
-        }
-        self.pending.joins_free.give(join);
-    }
-
-    /// The same for a join that ends while its session is being parsed.
-    pub(in crate::core) fn finish_join_now(
-        &mut self,
-        key: Key<Box<Join>>,
-        session: &mut Session,
-        busy: &mut Busy,
-    ) {
-        let Some(mut join) = self.pending.joins.remove(key) else { return };
-        self.learn(key, &join);
-        if join.is_unheard {
-            session.unheard -= 1;
-        } else {
-            self.note_join(&join);
-            if let Some(fault) = join.fault() {
-                session.note_fault(fault);
-            }
-            let sequence = join.sequence;
-            let plan = &self.plan;
-            let errors = &plan.pools[usize::from(session.pool)].errors;
-            busy.order.complete(sequence, &mut busy.output, |out| {
-                errors.watch(out, |out| write_join(plan, &mut join, out));
-            });
-        }
-        self.pending.joins_free.give(join);
-    }
-
-    fn note_join(&self, join: &Join) {
-        let cells = self.request_cells(join.pool, join.counted);
-        if join.report.is_some() {
-            // It tells of a server that failed, and does not fail itself.
-        } else if let Some(fault) = join.fault() {
-            self.count_fault(join.pool, join.counted, fault);
-        } else if join.has_errors() {
-            cells.error_reply();
-        }
-        if !join.is_waiting {
-            cells.latency(join.started, self.clock.now);
-        }
-    }
-}
-
-fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
-    if join.report.is_some() {
-        return crate::core::pools::servers::info::write_report(plan, join, out);
-    }
-    let kind = &plan.pools[join.pool as usize].kind;
-    let servers = kind.upstream().map_or(0, |upstream| upstream.servers.servers.len());
-    let labels: Vec<_> = if join.fault().is_some() || join.has_errors() {
-        (0..servers).map(|server| kind.label(server)).collect()
-    } else {
-        Vec::new()
-    };
-    join.write_reply(
-        out,
-        |server| labels.get(usize::from(server)).map_or("", String::as_str),
-        |_, fault| {
-            let mut text = Vec::new();
-            write_fault(fault, "", &mut text);
-            let text = String::from_utf8_lossy(&text);
-            text.trim_start_matches("-ERR backend ").trim().to_owned()
-        },
-    );
 }

@@ -20,6 +20,7 @@ use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
+use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{write_everything, write_redirected};
@@ -56,30 +57,6 @@ const CUT_TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// What is kept of what a client is told unasked while a reply passes to it, in bytes; of more it
 /// is told at once.
 const BEHIND_LEN_MAX: usize = 64 << 10;
-
-/// What is about large replies in a worker.
-#[derive(Default)]
-pub(in crate::core) struct State {
-    /// Links that are not read, as their clients take no more.
-    held: Vec<ConnectionKey>,
-    /// Links to be read on.
-    freed: Vec<ConnectionKey>,
-    /// Sessions whose requests go by connections for large values.
-    bulk: Vec<Key<Session>>,
-    /// What clients are told unasked, behind the replies that pass to them.
-    behind: Vec<(Key<Session>, Vec<u8>)>,
-    /// Bytes that wait beyond the windows of clients, about.
-    beyond: u64,
-    /// Earliest time of the next sum.
-    next_sum: Time,
-}
-
-impl State {
-    /// Number of links and sessions with a large reply under way.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.held.len() + self.freed.len() + self.bulk.len() + self.behind.len()
-    }
-}
 
 impl Core {
     /// Whether a link is not to be read now, as who gets what comes takes no more.
@@ -223,7 +200,7 @@ impl Core {
             plane.note_success(connection);
         }
         if connection.is_watched {
-            plane.note_answers(connection, 1, crate::core::upstream::circuits::Failed::default());
+            plane.note_answers(connection, 1, Failed::default());
         }
         crate::core::upstream::reply::release_waiting(sessions, plane, connection);
         if connection.is_private {

@@ -16,7 +16,7 @@
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
@@ -400,8 +400,6 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
 }
 
 mod landing;
-
-pub(in crate::core) use landing::Landings;
 
 #[cfg(test)]
 mod tests;

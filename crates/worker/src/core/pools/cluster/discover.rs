@@ -2,9 +2,10 @@
 
 use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
-use super::rounds::About;
 use crate::cluster::{Learned, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::state::About;
+use crate::core::pools::cluster::state::Heard;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
@@ -17,14 +18,6 @@ use keyway_topology::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a server said when it was asked about its cluster.
-pub(super) struct Heard {
-    what: Internal,
-    pub(super) pool: u16,
-    pub(super) place: u16,
-    pub(super) reply: Vec<u8>,
-}
 
 /// So many servers of a cluster must have told of the same earlier epoch than is known, at
 /// least, before it is believed: one of so few so often.

@@ -12,12 +12,11 @@
 //! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
-use crate::Cluster;
+use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::WaitFor;
 use keyway_proxy::{LinkState, Redirected, Redirection, Session};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -30,70 +29,9 @@ const AGAIN_MIN: Duration = Duration::from_millis(10);
 /// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
 const AGAIN_MAX: Duration = Duration::from_millis(200);
 
-/// For so long after one request was refused the next ones of its client are refused at
-/// once: a pipeline waits once, and not once for each of its requests.
-const REFUSED_FOR: Duration = Duration::from_millis(100);
-
 /// Longest wait for a connection in a pool whose requests have no timeout. The attempt to connect
 /// ends long before.
 const UNMET_UNTIMED: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// A request that was refused again so much later than it was sent is another one.
-pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
-
-/// A client that waits, or has waited in vain a moment ago.
-pub(super) struct Wait {
-    pub(super) until: Time,
-    pub(super) since: Time,
-    pub(super) pool: u16,
-    /// The cluster whose `wait_for_primary` says for how long.
-    of: Option<Arc<Cluster>>,
-    /// It is counted among those that have waited in vain.
-    is_over: bool,
-    /// When the worker saw that its time is up.
-    ended: Option<Time>,
-}
-
-impl Wait {
-    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
-    /// `least`.
-    pub(super) fn new(
-        (since, pool): (Time, u16),
-        (timeout, least): (Duration, Duration),
-        of: Option<&Arc<Cluster>>,
-    ) -> Wait {
-        let wait = of.and_then(|of| of.settings().wait_for_primary);
-        let of = of.filter(|_| wait.is_some());
-        if let Some(of) = of {
-            of.totals.primary_waiting.fetch_add(1, Relaxed);
-            of.totals.primary_waits.fetch_add(1, Relaxed);
-        }
-        let until = since + wait.map_or(timeout, |wait| wait.max(least));
-        Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
-    }
-
-    /// Returns whether `wait_for_primary` bounds the wait.
-    pub(super) fn is_for_primary(&self) -> bool {
-        self.of.is_some()
-    }
-
-    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
-    /// was told, or the client would wait as long again.
-    pub(super) fn is_remembered(&mut self, now: Time) -> bool {
-        now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
-    }
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        if let Some(of) = &self.of {
-            of.totals.primary_waiting.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
-/// The times when a client's request was first and last put aside.
-pub(super) type Aside = (Time, Time);
 
 impl Plane {
     /// Returns how long requests of a pool wait for a primary, if they wait now.

@@ -2,17 +2,17 @@
 //! sentinels, or of all servers where there are none.
 
 use super::discover::tell_changes;
-use super::rounds::About;
-use crate::Plan;
 use crate::cluster::{Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::state::About;
+use crate::core::pools::cluster::state::Told;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_resp::Protocol;
 use keyway_topology::{
     Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
     primary_address,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,34 +25,6 @@ pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a sentinel says of a name that it does not watch.
 const UNWATCHED: &str = "No such master";
-
-/// What was told so far of what was asked.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// By the sentinel that has told it.
-    addresses: BTreeMap<u16, Endpoint>,
-    primaries: BTreeMap<u16, WatchedPrimary>,
-    roles: BTreeMap<u16, InfoReplication>,
-    /// Primaries of which a sentinel has told all.
-    known: BTreeSet<u16>,
-    /// Primaries that a sentinel does not watch.
-    unwatched: BTreeSet<u16>,
-    /// How many answers were of before what is known.
-    stale: usize,
-}
-
-/// The pools of sentinels, each with the pool they are asked about.
-pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
-    let is_live = |index: usize| plan.retired(index as u16).is_none();
-    let position = |name: &str| {
-        (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
-    };
-    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| {
-        let name = pool.kind.cluster().filter(|_| is_live(index))?.sentinels()?;
-        Some((position(name)? as u16, index as u16))
-    };
-    plan.pools.iter().enumerate().filter_map(of_pool).collect()
-}
 
 impl Core {
     /// Asks every sentinel about every primary of a pool: they hear of a fail-over one

@@ -5,67 +5,25 @@
 //! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
 //! takes it away, so the other one finds nobody: an ordinary late reply.
 
-use super::readers::{Look, LookOf, ReplicaStatus, chooser_of};
+use super::readers::LookOf;
+use super::readers::chooser_of;
+use super::replicas::Look;
 use crate::Upstream;
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::hedging::Hedging;
+use crate::core::pools::cluster::replicas::ReplicaStatus;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
-use keyway_metrics::Recent;
-use keyway_proxy::{Budget, Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
+use keyway_proxy::{Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
-use keyway_topology::{FailureReason, HedgeAfter, HedgePolicy};
+use keyway_topology::{FailureReason, HedgeAfter};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The time of which the reads count that a share may be of. Longer would let a server
-/// that begins to be slow bring more at once to the others.
-const BUDGET_WINDOW: Duration = Duration::from_secs(1);
-
-/// So many in that time may be sent twice however few reads there are.
-const BUDGET_LEAST: u64 = 1;
-
 /// How often it is looked how long requests take.
 const MEASURE_EVERY: Duration = Duration::from_millis(500);
-
-/// When this worker sends reads of a pool to a second server.
-pub(in crate::core) struct Hedging {
-    after: HedgeAfter,
-    /// How long that is now.
-    wait: Duration,
-    /// Reads so far.
-    reads: u64,
-    budget: Budget,
-    recent: Recent,
-    measured: Time,
-}
-
-/// What this worker knows of all such reads.
-#[derive(Default)]
-pub(super) struct State {
-    hedges: Slab<Hedge>,
-    /// When the next read may be due.
-    next: Option<Time>,
-    /// Room for a request.
-    request: Vec<u8>,
-}
-
-impl Hedging {
-    pub(super) fn new(policy: &HedgePolicy) -> Option<Box<Hedging>> {
-        let wait = match policy.after {
-            HedgeAfter::Fixed(wait) | HedgeAfter::P99 { max: wait, .. } => wait,
-        };
-        Some(Box::new(Hedging {
-            after: policy.after,
-            wait,
-            reads: 0,
-            budget: Budget::new(policy.budget_percent, BUDGET_WINDOW, BUDGET_LEAST),
-            recent: Recent::default(),
-            measured: Time(0),
-        }))
-    }
-}
 
 impl super::State {
     /// Who waits for a read that was sent twice.
@@ -145,13 +103,6 @@ impl Core {
         if request.capacity() > kept_max {
             *request = Vec::new();
         }
-    }
-}
-
-impl State {
-    #[inline]
-    fn note_due(&mut self, at: Time) {
-        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }
 
@@ -337,8 +288,8 @@ impl Plane {
                 }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
-            Owner::Join { join, fragment } => {
-                self.deliver_fragment(sessions, (join, fragment), kind, reply);
+            Owner::Operation { operation, part } => {
+                self.on_operation_reply(sessions, (operation, part), kind, reply);
             }
             _ => {}
         }

@@ -2,33 +2,14 @@
 //! come from or by what these announce, which need not be what is known here: names are
 //! looked up then, on both sides.
 
-use super::discover::Heard;
 use crate::Cluster;
+use crate::core::pools::cluster::state::Heard;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{ConnectedReplica, Endpoint, InfoReplication};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Host names that are to be looked up, and those that are, by number: each with its pool. A
-/// pool has a bounded number of them.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    due: Vec<(u16, String)>,
-    asked: BTreeMap<u32, (u16, String)>,
-    /// The number of the latest question.
-    latest: u32,
-}
-
-impl Names {
-    /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
-        self.due.retain(|&(other, _)| other != pool);
-        self.asked.retain(|_, (other, _)| *other != pool);
-    }
-}
 
 impl Core {
     /// Notes how far the replicas of a primary are behind it.

@@ -5,12 +5,13 @@
 //! moves. So whoever has sent the request on is asked for CLUSTER NODES. Meanwhile the
 //! request is held, and so is what goes to the same server behind it: the order stays.
 
+use crate::core::pools::cluster::state::Held;
+use crate::core::pools::cluster::state::Onward;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
 use keyway_resp::Protocol;
 use keyway_topology::{ClusterView, Endpoint, NodeHealth, ViewSource};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Between two such questions to one server. Shorter lets a script that names servers
@@ -20,57 +21,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is held back no longer for an answer, whatever became of the question.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where a request is sent on to.
-#[derive(Clone)]
-pub(super) struct Onward {
-    /// The server.
-    pub(super) to: Endpoint,
-    /// The slot that is known to be meant.
-    pub(super) slot: Option<u16>,
-    /// The server has it for good: else it is asked this once.
-    pub(super) is_moved: bool,
-}
-
-/// A request that is held back; as many as clients may have on their way at most.
-struct Held {
-    from: ConnectionKey,
-    /// Pool and server of that link.
-    backend: (u16, u16),
-    onward: Onward,
-    /// The server was asked since.
-    is_asked: bool,
-    /// `None` where only the server is to be found.
-    redirected: Option<Redirected>,
-}
-
-/// What is held back, and who was asked.
-#[derive(Default)]
-pub(super) struct State {
-    /// In the order in which they were sent on.
-    held: Vec<Held>,
-    /// When each server was asked last, and whether it has yet to answer.
-    asked: BTreeMap<(u16, u16), (Time, bool)>,
-    /// Servers that have not answered.
-    missed: Vec<(u16, u16)>,
-}
-
-impl State {
-    /// Number of requests that are held back.
-    pub(super) fn held(&self) -> usize {
-        self.held.iter().filter(|held| held.redirected.is_some()).count()
-    }
-
-    pub(super) fn has_missed(&self) -> bool {
-        !self.missed.is_empty()
-    }
-
-    /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
-        self.asked.retain(|&(other, _), _| other != pool);
-        self.missed.retain(|&(other, _)| other != pool);
-    }
-}
 
 impl super::State {
     /// Whether requests wait until a server is known.

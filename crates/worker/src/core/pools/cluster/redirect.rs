@@ -11,16 +11,19 @@
 //! slot, never changes the map, never goes back to who has sent it on, and is not sent
 //! again for anything else. Servers that no view has named: see `named`.
 
-use super::named::Onward;
 use crate::Upstream;
 use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
+use crate::core::pools::cluster::state::Onward;
+use crate::core::pools::cluster::state::Retry;
+use crate::core::pools::cluster::state::Waits;
 use crate::core::upstream::leases::asked_to_end;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::local::UnblockReason;
-use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection, Session};
-use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
+use keyway_proxy::memcached::MemcachedJoin;
+use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection, Session};
+use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
 use std::sync::Arc;
@@ -30,27 +33,6 @@ use std::time::Duration;
 /// Pause before a request is sent again that nobody could take; doubles with each
 /// time.
 const RETRY_MIN: Duration = Duration::from_millis(10);
-
-/// A request that is to be sent again.
-pub(super) struct Retry {
-    at: Time,
-    from: ConnectionKey,
-    /// Positions of its pool and server, as the connection may be gone by then.
-    backend: (u16, u16),
-    /// The connection was one session's alone.
-    is_private: bool,
-    redirected: Redirected,
-    waits: Option<Waits>,
-    /// It waits for a primary: its time counts from when it is sent again.
-    is_held: bool,
-}
-
-/// What is kept of a command that waits on a private link: the connection may end.
-pub(in crate::core) struct Waits {
-    pool: u16,
-    protocol: Protocol,
-    keys: Vec<u32>,
-}
 
 impl Core {
     /// Sends on what the server of a link did not take.
@@ -278,8 +260,8 @@ impl Core {
             // It has waited for a primary: its time counts from now on.
             links[index].link.begin_last_anew(plane.clock.now);
         }
-        if let Owner::MultiStep(multi_step) = one.exchange.owner {
-            plane.pending.multi_step.note_moved(multi_step, place, index);
+        if let Owner::Operation { operation, .. } = one.exchange.owner {
+            plane.pending.note_moved(operation, place, index);
         }
     }
 
@@ -620,7 +602,7 @@ impl Plane {
         });
         let heir = heir.filter(is_serving);
         let any = || (0..state.map.place_count() as u16).find(is_serving);
-        let is_part = matches!(one.exchange.owner, Owner::Join { .. });
+        let is_part = self.pending.is_part_of::<Join>(one.exchange.owner);
         heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
     }
 
@@ -649,7 +631,7 @@ impl Plane {
         connection: &mut Connection,
         one: &Redirected,
     ) {
-        if matches!(one.exchange.owner, Owner::MemcachedJoin { .. }) {
+        if self.pending.is_part_of::<MemcachedJoin>(one.exchange.owner) {
             return self.give_item_script(connection);
         }
         let (mut scripts, mut calls_functions) = (Vec::new(), false);

@@ -5,23 +5,8 @@ use crate::core::upstream::connections::lost_with;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Sent};
 use keyway_command::Class;
-use keyway_proxy::{Budget, Exchange};
-use keyway_topology::Discovery;
+use keyway_proxy::Exchange;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-/// The time of which the requests count that a share may be of. Shorter would end the
-/// repeats of a slot that moves in the middle of it; longer lets a server that comes
-/// back be met with more of them.
-const WINDOW: Duration = Duration::from_secs(10);
-
-/// So many in that time may be sent again however few requests there are.
-const LEAST: u64 = 10;
-
-/// The bound of a pool, if it has one.
-pub(super) fn budget(settings: &Discovery) -> Option<Box<Budget>> {
-    Some(Box::new(Budget::new(settings.retry_percent?, WINDOW, LEAST)))
-}
 
 impl Core {
     /// Sends reads to another server whose connection was lost, or tells their clients.

@@ -1,11 +1,12 @@
 //! Questions about a pool that are not answered yet. Each has a number, which its reply is
 //! known by: one that comes when nobody waits for it any more is not taken for another's.
 
-use super::groups::Told;
 use crate::MapSource;
+use crate::core::pools::cluster::state::About;
+use crate::core::pools::cluster::state::Question;
+use crate::core::pools::cluster::state::Round;
+use crate::core::pools::cluster::state::Told;
 use crate::core::{Core, Plane};
-use keyway_base::Time;
-use keyway_topology::SlotQuery;
 use std::time::Duration;
 
 /// How long a server may be silent before one more is asked. Shorter asks two where one
@@ -18,55 +19,6 @@ const ROUND_MAX: Duration = Duration::from_secs(1);
 
 /// Servers of a cluster that are asked at once at most.
 const OPEN_MAX: usize = 64;
-
-/// What one server was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Question {
-    number: u32,
-    /// Who was asked: a sentinel, or a server of the pool.
-    place: u16,
-    about: About,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
-    /// Who has which slot, in these words.
-    Slots(SlotQuery),
-    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
-    /// leads a fail-over its other answers are still about the old one.
-    Address(u16),
-    /// `SENTINEL MASTER`, of that primary.
-    Primary(u16),
-    /// `SENTINEL SLAVES`, of that primary.
-    Replicas(u16),
-    /// `INFO replication`, of itself.
-    Role,
-}
-
-impl About {
-    /// Which primary it is about.
-    fn group(self) -> Option<u16> {
-        match self {
-            About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
-            About::Slots(_) | About::Role => None,
-        }
-    }
-}
-
-/// What was asked about one pool at one time.
-#[derive(Debug)]
-pub(super) struct Round {
-    open: Vec<Question>,
-    /// Who was asked in it, whether they have answered or not.
-    asked: Vec<u16>,
-    /// When something is done about those that are silent.
-    next: Time,
-    /// When it is over, whoever is silent.
-    end: Time,
-    /// Whether a server told of slots that nobody has, so that another is asked.
-    pub(super) is_doubted: bool,
-    pub(super) told: Told,
-}
 
 impl Core {
     /// Sees to questions that are not answered, once a turn.

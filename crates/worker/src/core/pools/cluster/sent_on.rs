@@ -10,78 +10,18 @@
 //! So a request follows the earlier request of its client for the same slot, as long as that one's
 //! reply is awaited. The server there sends both on, in their order.
 
-use super::named::Onward;
+use super::state::SentOnOrder;
+use crate::core::pools::cluster::state::Onward;
+use crate::core::pools::cluster::state::SentOn;
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::{ConnectionKey, Core, Plane};
-use keyway_base::{Key, Slab, Time};
+use keyway_base::Slab;
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::Endpoint;
-use std::collections::BTreeMap;
 
 /// Entries that are kept without a look at whether they still count. More take memory at rest;
 /// with fewer each request that is sent on looks at all of them.
 const UNCHECKED_MAX: usize = 32;
-
-/// A request that was sent on, by its client, its pool and its slot.
-struct SentOn {
-    /// The session of the request, which is a sub-request's in a pool of pools.
-    session: Key<Session>,
-    /// The index of its reply; `None` where the client has asked for none.
-    reply: Option<u32>,
-    to: Endpoint,
-    /// When it was sent to a server that no other had named for it. It is behind all requests that
-    /// were sent there before.
-    again_at: Option<Time>,
-}
-
-/// The latest request that was sent on of each client and slot.
-#[derive(Default)]
-pub(super) struct State {
-    latest: BTreeMap<(u64, u16, u16), SentOn>,
-    /// The number of entries at which those that count no longer are removed.
-    check_at: usize,
-}
-
-impl State {
-    /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
-        self.latest.retain(|&(_, other, _), _| other != pool);
-    }
-
-    /// Forgets a client that has left.
-    pub(super) fn forget_client(&mut self, client: Key<Session>) {
-        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
-        while let Some((&key, _)) = self.latest.range(of_client.clone()).next() {
-            self.latest.remove(&key);
-        }
-    }
-
-    /// Number of requests that are remembered.
-    pub(super) fn len(&self) -> usize {
-        self.latest.len()
-    }
-}
-
-impl SentOn {
-    /// Returns whether the reply is awaited.
-    fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
-        let Some(session) = sessions.get(self.session) else { return false };
-        match self.reply {
-            Some(reply) => session
-                .busy
-                .as_ref()
-                .is_some_and(|busy| !busy.order.has_passed(reply.wrapping_add(1))),
-            None => session.unheard > 0,
-        }
-    }
-
-    /// Returns whether a request of the same client, with its reply at `reply` of `session`, came
-    /// before this one or is this one.
-    fn is_behind(&self, session: Key<Session>, reply: Option<u32>) -> bool {
-        let (Some(own), Some(other)) = (self.reply, reply) else { return false };
-        self.session == session && other.wrapping_sub(own).cast_signed() <= 0
-    }
-}
 
 impl Core {
     /// Returns where a request for `slot` that was sent by the connection `from`, and that its
@@ -155,7 +95,7 @@ impl Plane {
     }
 
     fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {
-        let State { latest, check_at } = &mut self.cluster.sent_on;
+        let SentOnOrder { latest, check_at } = &mut self.cluster.sent_on;
         latest.insert(key, sent_on);
         if latest.len() > (*check_at).max(UNCHECKED_MAX) {
             latest.retain(|_, it| it.is_awaited(sessions));

@@ -1,79 +1,18 @@
 //! A cluster takes the keys of one slot together and no others, so one request
 //! becomes one fragment for each slot, also where a server has several of them.
 
-use super::Reader;
+use super::state::NO_KEY;
 use crate::Upstream;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::cluster::replicas::Reader;
+use crate::core::pools::cluster::state::Scratch;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;
-use keyway_proxy::Owner;
+use keyway_proxy::{Join, Owner};
 use keyway_resp::reply;
 use keyway_topology::SLOT_COUNT;
-
-/// Room for splitting one request.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    /// The fragment of each slot; all are none between two requests.
-    of_slot: Vec<u16>,
-    fragments: Vec<Fragment>,
-    /// Behind each key, the next of the same fragment.
-    next: Vec<u32>,
-    /// The fragment of each key.
-    of_key: Vec<u16>,
-    /// The fragments may be answered by replicas.
-    reads: bool,
-}
-
-/// The keys of one slot.
-struct Fragment {
-    slot: u16,
-    server: u16,
-    keys: u32,
-    first: u32,
-    last: u32,
-}
-
-const NO_FRAGMENT: u16 = u16::MAX;
-const NO_KEY: u32 = u32::MAX;
-
-impl Scratch {
-    fn clear(&mut self) {
-        self.of_slot.resize(SLOT_COUNT, NO_FRAGMENT);
-        for fragment in self.fragments.drain(..) {
-            self.of_slot[usize::from(fragment.slot)] = NO_FRAGMENT;
-        }
-        self.next.clear();
-        self.of_key.clear();
-    }
-
-    /// Adds the next key, of a slot and the server that has it.
-    #[inline]
-    fn add(&mut self, slot: u16, server: u16) {
-        let key = self.next.len() as u32;
-        let at = &mut self.of_slot[usize::from(slot)];
-        if *at == NO_FRAGMENT {
-            *at = self.fragments.len() as u16;
-            self.fragments.push(Fragment { slot, server, keys: 1, first: key, last: key });
-        } else {
-            let fragment = &mut self.fragments[usize::from(*at)];
-            self.next[fragment.last as usize] = key;
-            fragment.last = key;
-            fragment.keys += 1;
-        }
-        self.next.push(NO_KEY);
-        self.of_key.push(*at);
-    }
-
-    /// Gives back room beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
-        if self.next.capacity() > kept_max {
-            self.next = Vec::new();
-            self.of_key = Vec::new();
-        }
-    }
-}
 
 impl Plane {
     /// Splits a request over the slots of its keys.
@@ -178,19 +117,19 @@ impl Plane {
                 return Step::Full(late);
             }
         }
-        let mut join = self.begin_join(*key, session, busy, request, split.join);
+        let (to, mut join) = self.begin_join(*key, session, busy, request, split.join);
         for fragment in &scratch.fragments {
             join.add_fragment(fragment.server, fragment.keys);
         }
         scratch.of_key.iter().for_each(|&fragment| join.add_owner(fragment));
-        let join = self.pending.joins.insert(join);
+        let operation = self.pending.begin(to, join);
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
             let connection = &mut links[index];
             if let Some(fault) = self.refused(connection) {
-                let waiting = self.pending.joins.get_mut(join);
+                let waiting = self.pending.get_mut::<Join>(operation);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
-                    self.finish_join_now(join, session, busy);
+                    self.finish_join_now(operation, session, busy);
                 }
                 continue;
             }
@@ -211,7 +150,7 @@ impl Plane {
                 at = scratch.next[at as usize];
             }
             let len = out.len() - start;
-            let owner = Owner::Join { join, fragment: number as u16 };
+            let owner = Owner::Operation { operation, part: number as u32 };
             connection.link.enqueue(owner, request.command.counted(), len, self.clock.now);
             if scratch.reads {
                 self.note_read(connection);
@@ -224,6 +163,7 @@ impl Plane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::{Fragment, NO_FRAGMENT};
     use super::*;
 
     #[test]

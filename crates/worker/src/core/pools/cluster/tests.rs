@@ -1,16 +1,20 @@
-use super::*;
 use crate::cluster::{Speaker, ViewUpdate};
+use crate::core::Core;
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::state::Wait;
 use crate::core::tests::{client, core_of_kind, output, pass_to, plan_of};
+use keyway_base::Key;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_resp::Protocol;
+use keyway_topology::ReadFrom;
 use keyway_topology::{
     ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy, SlotQuery,
     ViewSource,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 mod sent_on;
@@ -153,9 +157,9 @@ fn a_part_that_is_sent_elsewhere_ends_also_when_its_client_has_gone() {
     send(&mut core, 2);
     core.remove_session(client, None);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 1);
+    assert_eq!(core.plane.pending.operations(), 1);
     hear(&mut core, 2, "-MOVED 15495 h:1\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 0);
+    assert_eq!(core.plane.pending.operations(), 0);
 }
 
 #[test]
@@ -632,7 +636,7 @@ fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
     learn(&mut core, &[(0, 16383, 1)]);
     send(&mut core, 1);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.pending.joins.len(), 0);
+    assert_eq!(core.plane.pending.operations(), 0);
 }
 
 /// Nobody has the slots of the second server.
@@ -709,7 +713,7 @@ fn nothing_that_is_known_of_a_pool_that_ends_is_known_of_the_next_at_its_positio
     hear(&mut core, 2, "-TRYAGAIN later\r\n");
     assert_eq!((output(&core, client), core.plane.cluster.retries.len()), (String::new(), 1));
     core.plane.begin_round(0);
-    core.plane.note_question(0, 1, super::rounds::About::Role);
+    core.plane.note_question(0, 1, super::state::About::Role);
     core.plane.cluster.silent.insert((0, 1), Time(u64::MAX));
     core.plane.cluster.unanswered.push((0, 1, 1));
     core.plane.cluster.told_about.push(0);
@@ -740,7 +744,7 @@ fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own(
     let mut core = Core::new(plan, cells, 1);
     let client = client(&mut core);
     let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
-    let wait = gone::Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
+    let wait = Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
     core.plane.cluster.unowned.insert(client.to_bits(), wait);
     assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
     core.plane.bring_wait(client, 1);

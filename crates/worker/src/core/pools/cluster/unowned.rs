@@ -6,7 +6,8 @@
 //! ```
 //! Nothing of the client is started meanwhile, so that its order stays.
 
-use super::gone::{ASIDE_KEPT, Wait};
+use crate::core::pools::cluster::state::ASIDE_KEPT;
+use crate::core::pools::cluster::state::Wait;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::Request;

@@ -1,7 +1,9 @@
 //! What a client of memcached may do, by the commands of Redis that come nearest.
 
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Call;
 use super::admission::credentials;
-use super::{Call, Plane, Step};
 use crate::core::Connections;
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Request, Verb};

@@ -2,7 +2,8 @@
 //! connection, as memcached's `--auth-file` has it: the value of a first set
 //! is `USER PASSWORD`.
 
-use super::{Call, Plane};
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use keyway_base::Fault;
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, sasl_plain};
 use std::sync::Arc;

@@ -1,9 +1,12 @@
 //! The codec of memcached's protocols: reads one request and starts it.
 
+use crate::core::pools::memcached::state::UNAUTHENTICATED_LEN_MAX;
+use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::write_quiet_delete;
 use super::ahead::Ahead;
-use super::{Call, UNAUTHENTICATED_LEN_MAX, write_quiet_delete};
-use crate::core::front::read::{Client, Codec, Step, Taken};
+use crate::core::front::read::{Client, Codec, Taken};
 use crate::core::front::waits::{Late, NextRequest};
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Fault, Key};

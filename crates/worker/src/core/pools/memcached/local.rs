@@ -1,6 +1,8 @@
 //! What is answered without asking the store or a server.
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Call;
 use crate::{PoolKind, PoolPlan, Upstream};
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
 use keyway_store::{EvictionPolicy, Store};

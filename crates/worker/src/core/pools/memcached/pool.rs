@@ -2,7 +2,10 @@
 //! the same words, the reply goes through as it is; all else is composed anew
 //! and answered by a [`MemcachedJoin`].
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Scratch;
+use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
 use crate::core::{ConnectionKey, Connections};
 use keyway_base::{Fault, Key, Slab};
@@ -13,24 +16,11 @@ use keyway_memcache::{
 use keyway_proxy::memcached::{
     LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
 };
-use keyway_proxy::{Owner, Session};
+use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
 use keyway_topology::{Distribution, SLOT_COUNT, ServerSet, key_slot};
 use std::sync::Arc;
-
-/// Room for splitting one request.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    /// Fragment of each key.
-    owners: Vec<u16>,
-    /// Fragment of each server, in a cluster of each slot, or [`NO_FRAGMENT`].
-    fragments: Vec<u16>,
-    /// Server of each fragment.
-    servers: Vec<u16>,
-    /// Keys of one fragment, as positions.
-    positions: Vec<u32>,
-}
 
 const NO_FRAGMENT: u16 = u16::MAX;
 
@@ -244,11 +234,11 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let mut memcached_join = self.begin_memcached_join(call, Rule::One);
+        let (to_client, mut memcached_join) = self.begin_memcached_join(call, Rule::One);
         let fragment = memcached_join.add_fragment(server, wire_of(to));
         put.mark(&mut memcached_join, fragment);
-        let memcached_join = self.memcached.memcached_joins.insert(memcached_join);
-        let owner = Owner::MemcachedJoin { memcached_join, fragment };
+        let operation = self.pending.begin(to_client, memcached_join);
+        let owner = Owner::Operation { operation, part: fragment.into() };
         let connection = &mut links[index];
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
@@ -256,18 +246,17 @@ impl Plane {
         Step::Started
     }
 
-    fn begin_memcached_join(&mut self, call: &mut Call<'_>, rule: Rule) -> Box<MemcachedJoin> {
-        let mut memcached_join = self.memcached.free.take();
+    fn begin_memcached_join(
+        &mut self,
+        call: &mut Call<'_>,
+        rule: Rule,
+    ) -> (ReplyTo, Box<MemcachedJoin>) {
+        let mut memcached_join = self.memcached.joins_free.take();
         memcached_join.restart(call.request, call.bytes, rule);
-        memcached_join.session = Some(call.key);
-        memcached_join.sequence = call.reserve();
-        memcached_join.started = self.clock.now;
         if let Some(warm) = &call.warm {
             warm.mark(&mut memcached_join, call.bytes);
         }
-        memcached_join.counted = call.counted();
-        memcached_join.pool = call.session.pool;
-        memcached_join
+        (call.reply_to(self.clock.now), memcached_join)
     }
 
     /// Sends a request for many items to the servers that have their share.
@@ -305,13 +294,13 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        let mut memcached_join = self.begin_memcached_join(call, Rule::Items);
+        let (to_client, mut memcached_join) = self.begin_memcached_join(call, Rule::Items);
         let to = dialect_for(call.request, to);
         for &server in &scratch.servers {
             memcached_join.add_fragment(server, wire_of(to));
         }
         memcached_join.set_owners(&scratch.owners);
-        let key = self.memcached.memcached_joins.insert(memcached_join);
+        let key = self.pending.begin(to_client, memcached_join);
         self.send_shares(scratch, links, (pool, to), (call, key));
         Step::Started
     }
@@ -352,7 +341,7 @@ impl Plane {
         scratch: &mut Scratch,
         links: &mut Connections,
         (pool, to): (&PoolPlan, Dialect),
-        (call, memcached_join): (&mut Call<'_>, Key<Box<MemcachedJoin>>),
+        (call, operation): (&mut Call<'_>, Key<Operation>),
     ) {
         let mut is_last = false;
         for (fragment, &server) in (0..).zip(&scratch.servers) {
@@ -362,11 +351,11 @@ impl Plane {
             scratch.positions.extend(own.map(|(position, _)| position as u32));
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
-            let place = (memcached_join, fragment);
+            let place = (operation, fragment);
             is_last |= self.send_fragment(links, (pool, server, to), (call, keys), place);
         }
         if is_last {
-            self.finish_memcached_join_now(memcached_join, call);
+            self.finish_memcached_join_now(operation, call);
         }
     }
 
@@ -393,7 +382,7 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        let mut memcached_join = self.begin_memcached_join(call, rule);
+        let (to_client, mut memcached_join) = self.begin_memcached_join(call, rule);
         // Which servers' figures are told apart is the first word, and ours.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
@@ -406,7 +395,7 @@ impl Plane {
         for &server in &servers {
             memcached_join.add_fragment(server as u16, wire_of(to));
         }
-        let key = self.memcached.memcached_joins.insert(memcached_join);
+        let key = self.pending.begin(to_client, memcached_join);
         let mut is_last = false;
         for (fragment, &server) in servers.iter().enumerate() {
             let words = usize::from(is_ours)..call.request.keys.len();
@@ -427,19 +416,18 @@ impl Plane {
         links: &mut Connections,
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
-        (memcached_join_key, fragment): (Key<Box<MemcachedJoin>>, u16),
+        (operation, fragment): (Key<Operation>, u16),
     ) -> bool {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
-            let memcached_join = self.memcached.memcached_joins.get_mut(memcached_join_key);
+            let memcached_join = self.pending.get_mut::<MemcachedJoin>(operation);
             return memcached_join
                 .is_some_and(|memcached_join| memcached_join.on_fault(fragment, fault));
         }
         self.prepare_link(index, connection, 0);
         let composed = self.put(connection, to, call, (keys, b""));
-        let Some(memcached_join) = self.memcached.memcached_joins.get_mut(memcached_join_key)
-        else {
+        let Some(memcached_join) = self.pending.get_mut::<MemcachedJoin>(operation) else {
             return false;
         };
         let put = match composed {
@@ -449,7 +437,7 @@ impl Plane {
             }
         };
         put.mark(memcached_join, fragment);
-        let owner = Owner::MemcachedJoin { memcached_join: memcached_join_key, fragment };
+        let owner = Owner::Operation { operation, part: fragment.into() };
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
         self.note_unsent(index, connection);
@@ -495,99 +483,71 @@ impl Plane {
         call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
-    /// Takes a server's reply to a part of a request.
-    pub(in crate::core) fn on_memcached_join_reply(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        (key, fragment): (Key<Box<MemcachedJoin>>, u16),
-        reply: &[u8],
-    ) {
-        let memcached_join = self.memcached.memcached_joins.get_mut(key);
-        if memcached_join.is_some_and(|memcached_join| memcached_join.on_reply(fragment, reply)) {
-            self.finish_memcached_join(sessions, key);
-        }
-    }
-
-    /// A server does not answer its part of a request.
-    #[cold]
-    pub(in crate::core) fn on_memcached_join_fault(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        (key, fragment): (Key<Box<MemcachedJoin>>, u16),
-        fault: Fault,
-    ) {
-        let memcached_join = self.memcached.memcached_joins.get_mut(key);
-        if memcached_join.is_some_and(|memcached_join| memcached_join.on_fault(fragment, fault)) {
-            self.finish_memcached_join(sessions, key);
-        }
-    }
-
     /// Answers a request whose last part has come.
-    fn finish_memcached_join(
+    pub(in crate::core) fn finish_memcached_join(
         &mut self,
         sessions: &mut Slab<Session>,
-        key: Key<Box<MemcachedJoin>>,
+        key: Key<Operation>,
     ) {
-        let Some(mut memcached_join) = self.memcached.memcached_joins.remove(key) else { return };
+        let Some((to, mut memcached_join)) = self.pending.end::<MemcachedJoin>(key) else { return };
         if let Some(request) = memcached_join.watched.take() {
-            match self.warm_read(sessions, memcached_join, request) {
+            match self.warm_read(sessions, to, memcached_join, request) {
                 Some(answered) => memcached_join = answered,
                 None => return,
             }
         }
-        if let Some(owner) = memcached_join.session
-            && let Some(session) = sessions.get_mut(owner)
-        {
-            self.note_memcached_join(&memcached_join);
-            if let Some(fault) = memcached_join.fault() {
-                session.note_fault(fault);
-            }
-            if memcached_join.fault().is_none() {
-                let plan = Arc::clone(&self.plan);
-                let servers = plan.topology.pools()[usize::from(memcached_join.pool)].servers();
-                let name = |backend| servers[usize::from(backend)].label().into_owned();
-                self.complete(owner, session, memcached_join.sequence, |out| {
-                    memcached_join.write(out, name, name)
-                });
-            } else {
-                let mut told = Vec::new();
-                self.write_memcached_join(&memcached_join, &mut told);
-                self.complete(owner, session, memcached_join.sequence, |out| {
-                    out.extend_from_slice(&told)
-                });
-            }
+        self.answer_memcached_join(sessions, to, memcached_join);
+    }
+
+    /// Tells the client of a memcached join what the servers have said.
+    pub(super) fn answer_memcached_join(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        to: ReplyTo,
+        memcached_join: Box<MemcachedJoin>,
+    ) {
+        let fault = memcached_join.fault();
+        let is_answered = if fault.is_none() {
+            let plan = Arc::clone(&self.plan);
+            let servers = plan.topology.pools()[usize::from(to.pool)].servers();
+            let name = |backend| servers[usize::from(backend)].label().into_owned();
+            self.answer_operation(sessions, to, None, |out| memcached_join.write(out, name, name))
+        } else {
+            let mut told = Vec::new();
+            self.write_memcached_join(to.pool, &memcached_join, &mut told);
+            self.answer_operation(sessions, to, fault, |out| out.extend_from_slice(&told))
+        };
+        if is_answered {
+            self.note_memcached_join(to, fault);
         }
-        self.memcached.free.give(memcached_join);
+        self.memcached.joins_free.give(memcached_join);
     }
 
     /// The same while its session is being parsed.
     #[cold]
-    fn finish_memcached_join_now(&mut self, key: Key<Box<MemcachedJoin>>, call: &mut Call<'_>) {
-        let Some(memcached_join) = self.memcached.memcached_joins.remove(key) else { return };
-        self.note_memcached_join(&memcached_join);
-        if let Some(fault) = memcached_join.fault() {
-            call.session.note_fault(fault);
-        }
-        let mut told = Vec::new();
-        self.write_memcached_join(&memcached_join, &mut told);
-        let out = &mut call.busy.output;
-        call.busy.order.complete(memcached_join.sequence, out, |out| out.extend_from_slice(&told));
-        self.memcached.free.give(memcached_join);
+    fn finish_memcached_join_now(&mut self, key: Key<Operation>, call: &mut Call<'_>) {
+        let Some((to, memcached_join)) = self.pending.end::<MemcachedJoin>(key) else { return };
+        let fault = memcached_join.fault();
+        self.answer_operation_now((&mut *call.session, &mut *call.busy), to, fault, |out| {
+            self.write_memcached_join(to.pool, &memcached_join, out);
+        });
+        self.note_memcached_join(to, fault);
+        self.memcached.joins_free.give(memcached_join);
     }
 
-    pub(super) fn write_memcached_join(&self, memcached_join: &MemcachedJoin, out: &mut Vec<u8>) {
-        let servers = self.plan.topology.pools()[usize::from(memcached_join.pool)].servers();
+    fn write_memcached_join(&self, pool: u16, memcached_join: &MemcachedJoin, out: &mut Vec<u8>) {
+        let servers = self.plan.topology.pools()[usize::from(pool)].servers();
         memcached_join.write(
             out,
             |backend| servers[usize::from(backend)].label().into_owned(),
-            |backend| self.describe_backend(memcached_join.pool, backend),
+            |backend| self.describe_backend(pool, backend),
         );
     }
 
-    pub(super) fn note_memcached_join(&self, memcached_join: &MemcachedJoin) {
-        let cells = self.request_cells(memcached_join.pool, memcached_join.counted);
-        cells.latency(memcached_join.started, self.clock.now);
-        if let Some(fault) = memcached_join.fault() {
+    fn note_memcached_join(&self, to: ReplyTo, fault: Option<Fault>) {
+        let cells = self.request_cells(to.pool, to.counted);
+        cells.latency(to.started, self.clock.now);
+        if let Some(fault) = fault {
             cells.fault(fault);
         }
     }

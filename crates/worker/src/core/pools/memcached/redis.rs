@@ -1,14 +1,14 @@
 //! Requests to servers of Redis, which keep flags in an envelope around the
 //! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
-use crate::core::pending::multi_step::Due;
+use crate::core::pending::Due;
 use crate::core::pools::servers::scripts::give_script;
 use crate::core::{Connection, ConnectionKey, Connections};
-use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
-use keyway_proxy::Session;
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
 use keyway_topology::ServerSet;
@@ -28,25 +28,6 @@ impl Put {
         if let Some(question) = self.question {
             memcached_join.set_question(fragment, question);
         }
-    }
-}
-
-impl super::State {
-    /// Whose request is answered by this.
-    pub(in crate::core) fn session_of_memcached_join(
-        &self,
-        key: Key<Box<MemcachedJoin>>,
-    ) -> Option<Key<Session>> {
-        self.memcached_joins.get(key)?.session
-    }
-
-    /// The place of its reply.
-    pub(in crate::core) fn place_of_memcached_join(
-        &self,
-        key: Key<Box<MemcachedJoin>>,
-    ) -> Option<(Key<Session>, u32)> {
-        let memcached_join = self.memcached_joins.get(key)?;
-        Some((memcached_join.session?, memcached_join.sequence))
     }
 }
 
@@ -131,7 +112,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn on_memcached_join_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {
-            self.pending.multi_step.due.push(Due::Loads(index));
+            self.pending.add_due(Due::Loads(index));
         }
     }
 }

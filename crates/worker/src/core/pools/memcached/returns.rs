@@ -19,16 +19,6 @@ use std::time::Duration;
 /// time before an ejection is told by clocks alone; much shorter is load.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a worker knows of servers on their way back.
-#[derive(Default)]
-pub(super) struct Returns {
-    under_way: Vec<(BackendId, Returning)>,
-    /// What was heard from the server whose bytes are being read.
-    heard: Vec<(Internal, Answer)>,
-    /// Why the server is clean whose return is being told.
-    cleaned: Option<Cleaned>,
-}
-
 impl Core {
     /// Goes on with returns whose pause is over, and looks at the markers of
     /// servers in use; a few times a second.

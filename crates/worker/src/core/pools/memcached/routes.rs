@@ -1,13 +1,21 @@
 //! Requests of memcached clients to pools that lead to others.
 
-use super::{Call, Plane, Step};
+use crate::core::pools::routed::Language;
+use crate::core::pools::routed::Destination;
+use crate::core::pools::routed::Whose;
+use crate::core::pools::memcached::state::wire_of;
+use crate::core::request::Step;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use crate::core::Connections;
-use crate::core::pools::routed::{
-    Destination, Language, PARTS_MAX, Wants, Whose, above, route_policy_of,
-};
+use crate::core::pools::routed::PARTS_MAX;
+use crate::core::pools::routed::Wants;
+use crate::core::pools::routed::above;
+use crate::core::pools::routed::route_policy_of;
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
+use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::memcached::nature_of;
 use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequest, Speech};
 use keyway_topology::RoutedPool;
@@ -16,7 +24,7 @@ impl Call<'_> {
     /// What it is said in.
     fn language(&self) -> Language {
         let item_len_max = self.session.memcached.map_or(0, |client| client.item_len_max);
-        Language::Memcached { wire: super::wire_of(self.head()), item_len_max }
+        Language::Memcached { wire: wire_of(self.head()), item_len_max }
     }
 }
 
@@ -142,7 +150,7 @@ impl Plane {
             self.deny_memcached(call, "too many keys: ask for fewer at a time");
             return Step::Started;
         }
-        let place = call.reserve();
+        let to = ReplyTo { pool: over, ..call.reply_to(self.clock.now) };
         if parts.len() > 1 {
             call.session.fence();
         }
@@ -151,17 +159,12 @@ impl Plane {
         if let Some(sub_request) = &mut call.session.sub_request {
             sub_request.has_routed_request = true;
         }
-        self.routes.add(RoutedRequest {
-            session: call.key,
+        let routed_request = RoutedRequest {
             client: owner,
             level,
-            place: Some(place),
             lane: call.session.lane,
-            pool: over,
-            counted_as: call.counted(),
-            started: self.clock.now,
             speech: Speech::Memcached {
-                wire: super::wire_of(call.head()),
+                wire: wire_of(call.head()),
                 item_len_max: client.item_len_max,
                 request: Box::new(call.request.clone()),
             },
@@ -172,7 +175,8 @@ impl Plane {
             sub_requests: 0,
             counted: 0,
             is_told: false,
-        });
+        };
+        self.add_routed_request(to, routed_request);
         Step::Started
     }
 

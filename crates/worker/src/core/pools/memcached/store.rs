@@ -1,6 +1,8 @@
 //! Requests to the embedded store.
 
-use super::{Call, Plane, Step};
+use crate::core::Plane;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Call;
 use crate::PoolPlan;
 use crate::core::pools::store::serve::insert_lent;
 use keyway_memcache::Verb;

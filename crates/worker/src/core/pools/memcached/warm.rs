@@ -6,12 +6,16 @@
 //! old pool seen to, and is sent then; its client's next request waits for it. Keys
 //! whose server is the same in both pools go the ordinary way.
 
+use crate::core::pools::memcached::state::wire_of;
+use crate::core::request::Step;
+use crate::core::pools::memcached::state::Warm;
+use crate::core::Plane;
+use crate::core::pools::memcached::state::Call;
 use super::pool::dialect_for;
-use super::{Call, Plane, Step};
-use crate::core::pending::multi_step::Due;
+use crate::core::pending::Due;
 use crate::core::{Connection, ConnectionKey, Connections};
 use crate::{PoolPlan, WarmUpPlan};
-use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_memcache::{
     Dialect, Outcome, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
@@ -20,7 +24,7 @@ use keyway_memcache::{
 use keyway_proxy::memcached::{
     Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
 };
-use keyway_proxy::{Owner, Session};
+use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_topology::ServerSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,58 +37,6 @@ const ITEM_COPIES_MAX: usize = 64;
 /// Requests of a worker that wait for items, before clients that have sent others are left
 /// unread.
 const WARM_UP_READS_MAX: usize = 128;
-
-/// How many items a worker brings over now, and which requests wait to bring more.
-#[derive(Default)]
-pub(super) struct Copying {
-    begun: usize,
-    held_up: VecDeque<Key<WarmUpRead>>,
-}
-
-impl Copying {
-    /// Number of items on their way, and of requests that wait to bring more.
-    pub(super) fn len(&self) -> usize {
-        self.begun + self.held_up.len()
-    }
-}
-
-/// What an old pool has to do with a request on its way to the new one.
-pub(super) enum Warm {
-    /// What it misses is brought over.
-    Watched,
-    /// The old pool was seen to.
-    Resumed {
-        /// The place of its reply.
-        sequence: u32,
-        /// When it was parsed.
-        started: Time,
-        /// The old pool had what it deletes.
-        is_deleted: bool,
-    },
-}
-
-impl Warm {
-    /// Tells the memcached join that answers the request.
-    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, bytes: &[u8]) {
-        match self {
-            Warm::Watched => memcached_join.watched = Some(bytes.to_vec()),
-            Warm::Resumed { started, is_deleted, .. } => {
-                memcached_join.started = *started;
-                memcached_join.is_deleted = *is_deleted;
-            }
-        }
-    }
-}
-
-impl super::State {
-    /// Who waits for items that are brought over.
-    pub(in crate::core) fn session_of_warm_up_read(
-        &self,
-        key: Key<WarmUpRead>,
-    ) -> Option<Key<Session>> {
-        Some(self.warm_up_reads.get(key)?.session)
-    }
-}
 
 /// How it is with the old pool.
 enum Old {
@@ -124,7 +76,7 @@ impl Plane {
                 return self.send_memcached(links, (pool, sharded), to, call);
             }
             // Too many wait already: it is sent alone, when it can be the next.
-            if self.memcached.warm_up_reads.len() >= WARM_UP_READS_MAX
+            if self.pending.count::<WarmUpRead>() >= WARM_UP_READS_MAX
                 && !call.session.is_quiet(call.busy)
             {
                 call.session.fence();
@@ -151,13 +103,9 @@ impl Plane {
         }
         self.count_memcached(call);
         call.session.fence();
-        let wire = super::wire_of(call.head());
+        let wire = wire_of(call.head());
+        let to_client = call.reply_to(self.clock.now);
         let warm_up_read = WarmUpRead {
-            session: call.key,
-            sequence: call.reserve(),
-            started: self.clock.now,
-            counted: call.counted(),
-            pool: call.session.pool,
             request: call.bytes.to_vec(),
             wire,
             item_copies,
@@ -166,8 +114,8 @@ impl Plane {
             is_due: true,
             is_held_up: false,
         };
-        let key = self.memcached.warm_up_reads.insert(warm_up_read);
-        self.pending.multi_step.due.push(Due::Warm(key));
+        let key = self.pending.begin(to_client, Box::new(warm_up_read));
+        self.pending.add_due(Due::Next(key));
         Step::Started
     }
 
@@ -242,15 +190,17 @@ impl Plane {
     pub(super) fn warm_read(
         &mut self,
         sessions: &Slab<Session>,
+        to_client: ReplyTo,
         memcached_join: Box<MemcachedJoin>,
         request: Vec<u8>,
     ) -> Option<Box<MemcachedJoin>> {
         let plan = Arc::clone(&self.plan);
-        let Some((sharded, warm_up)) = warm_up_of(&plan, memcached_join.pool) else {
+        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else {
             return Some(memcached_join);
         };
-        let owner = memcached_join.session.filter(|&owner| sessions.get(owner).is_some());
-        let (Some(session), Some(misses)) = (owner, memcached_join.misses()) else {
+        let (Some(session), Some(misses)) =
+            (sessions.get(to_client.session), memcached_join.misses())
+        else {
             return Some(memcached_join);
         };
         let (mut item_copies, mut hits) = (Vec::new(), 0);
@@ -260,7 +210,7 @@ impl Plane {
             if is_missed && !seen.insert(key) {
                 continue;
             }
-            let Some(to) = self.server_of(memcached_join.pool, sharded, key) else { continue };
+            let Some(to) = self.server_of(to_client.pool, sharded, key) else { continue };
             match self.old_place(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
@@ -276,13 +226,8 @@ impl Plane {
         if item_copies.is_empty() {
             return Some(memcached_join);
         }
-        let wire = sessions.get(session).and_then(|one| one.memcached?.wire).unwrap_or(Wire::Text);
+        let wire = session.memcached.and_then(|client| client.wire).unwrap_or(Wire::Text);
         let warm_up_read = WarmUpRead {
-            session,
-            sequence: memcached_join.sequence,
-            started: memcached_join.started,
-            counted: memcached_join.counted,
-            pool: memcached_join.pool,
             request,
             wire,
             item_copies,
@@ -291,8 +236,8 @@ impl Plane {
             is_due: true,
             is_held_up: false,
         };
-        let key = self.memcached.warm_up_reads.insert(warm_up_read);
-        self.pending.multi_step.due.push(Due::Warm(key));
+        let key = self.pending.begin(to_client, Box::new(warm_up_read));
+        self.pending.add_due(Due::Next(key));
         None
     }
 
@@ -303,7 +248,7 @@ impl Plane {
             let from = warm_up_of(&self.plan, other).map(|(_, warm_up)| warm_up.from);
             other == pool || from == Some(pool)
         };
-        self.memcached.warm_up_reads.iter().any(|(_, warm_up_read)| is_of(warm_up_read.pool))
+        self.pending.all::<WarmUpRead>().any(|(to_client, _)| is_of(to_client.pool))
     }
 
     /// Returns whether a pool that has not ended here is warmed up from this one, and may still ask
@@ -319,21 +264,21 @@ impl Plane {
 
     /// Takes what came of a item copy's last request.
     #[cold]
-    pub(in crate::core) fn on_warm_up_read_reply(
+    pub(in crate::core) fn on_item_copy_outcome(
         &mut self,
-        key: Key<WarmUpRead>,
+        key: Key<Operation>,
         item_copy: u32,
         outcome: Result<&[u8], Fault>,
     ) {
         let unix_secs = (self.clock.unix_micros / 1_000_000) as i64;
-        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key) else { return };
         let Some(item_copy) = warm_up_read.item_copies.get_mut(item_copy as usize) else { return };
         match outcome {
             Ok(reply) => item_copy.on_reply(reply, unix_secs),
             Err(fault) => item_copy.on_fault(fault),
         }
         if !std::mem::replace(&mut warm_up_read.is_due, true) {
-            self.pending.multi_step.due.push(Due::Warm(key));
+            self.pending.add_due(Due::Next(key));
         }
     }
 
@@ -343,13 +288,13 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        key: Key<WarmUpRead>,
+        key: Key<Operation>,
     ) {
         let plan = Arc::clone(&self.plan);
-        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        let Some(to_client) = self.pending.reply_to(key) else { return };
+        let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key) else { return };
         warm_up_read.is_due = false;
-        let (pool, owner, counted) =
-            (warm_up_read.pool, warm_up_read.session, warm_up_read.counted);
+        let ReplyTo { pool, session, counted, .. } = to_client;
         let Some((_, warm_up)) = warm_up_of(&plan, pool) else { return };
         let mut item_copies = std::mem::take(&mut warm_up_read.item_copies);
         let mut on_their_way = 0;
@@ -371,10 +316,12 @@ impl Plane {
             }
             while let Some(place) = item_copy.place() {
                 let link = match place {
-                    Place::Old => self.memcached_link(warm_up.from, item_copy.from, owner.index()),
-                    Place::New => self.memcached_link(pool, item_copy.to, owner.index()),
+                    Place::Old => {
+                        self.memcached_link(warm_up.from, item_copy.from, session.index())
+                    }
+                    Place::New => self.memcached_link(pool, item_copy.to, session.index()),
                 };
-                let owner = Owner::WarmUpRead { warm_up_read: key, item_copy: index as u32 };
+                let owner = Owner::Operation { operation: key, part: index as u32 };
                 self.send_item_copy((links, link), item_copy, (owner, counted));
             }
         }
@@ -383,19 +330,19 @@ impl Plane {
             item_copy.forget_value();
         }
         self.go_on_held_up();
-        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key) else { return };
         warm_up_read.item_copies = item_copies;
         if warm_up_read.is_over()
-            && let Some(warm_up_read) = self.memcached.warm_up_reads.remove(key)
+            && let Some((_, warm_up_read)) = self.pending.end::<WarmUpRead>(key)
         {
             warm_up_read.item_copies.iter().for_each(|item_copy| warm_up.totals.note(item_copy));
-            self.finish_warm_up_read(sessions, links, warm_up_read);
+            self.finish_warm_up_read(sessions, links, (to_client, warm_up_read));
         }
     }
 
     /// Lets a request wait until others have brought their items over.
-    fn hold_up(&mut self, key: Key<WarmUpRead>) {
-        if let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key)
+    fn hold_up(&mut self, key: Key<Operation>) {
+        if let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key)
             && !std::mem::replace(&mut warm_up_read.is_held_up, true)
         {
             self.memcached.copying.held_up.push_back(key);
@@ -404,14 +351,14 @@ impl Plane {
 
     /// Lets the next of them go on, if there is room; whoever it is sees to the one after.
     fn go_on_held_up(&mut self) {
-        let super::State { copying, warm_up_reads, .. } = &mut self.memcached;
+        let copying = &mut self.memcached.copying;
         while copying.begun < ITEM_COPIES_MAX
             && let Some(key) = copying.held_up.pop_front()
         {
-            let Some(warm_up_read) = warm_up_reads.get_mut(key) else { continue };
+            let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key) else { continue };
             warm_up_read.is_held_up = false;
             if !std::mem::replace(&mut warm_up_read.is_due, true) {
-                return self.pending.multi_step.due.push(Due::Warm(key));
+                return self.pending.add_due(Due::Next(key));
             }
         }
     }
@@ -453,24 +400,15 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        mut warm_up_read: WarmUpRead,
+        (to_client, mut warm_up_read): (ReplyTo, Box<WarmUpRead>),
     ) {
-        let Some(session) = sessions.get_mut(warm_up_read.session) else {
-            return self.finish_unheard(links, &warm_up_read);
+        let Some(session) = sessions.get_mut(to_client.session) else {
+            return self.finish_unheard(links, to_client, &warm_up_read);
         };
         if !warm_up_read.has_news()
             && let Some(memcached_join) = warm_up_read.missed.take()
         {
-            self.note_memcached_join(&memcached_join);
-            if let Some(fault) = memcached_join.fault() {
-                session.note_fault(fault);
-            }
-            let mut told = Vec::new();
-            self.write_memcached_join(&memcached_join, &mut told);
-            self.complete(warm_up_read.session, session, memcached_join.sequence, |out| {
-                out.extend_from_slice(&told);
-            });
-            return self.memcached.free.give(memcached_join);
+            return self.answer_memcached_join(sessions, to_client, memcached_join);
         }
         let Some(mut busy) = session.busy.take() else { return };
         let plan = Arc::clone(&self.plan);
@@ -479,34 +417,35 @@ impl Plane {
         let limits = ParseLimits::of(&plan.limits, len_max);
         let parsed = parse_request(&warm_up_read.request, warm_up_read.wire, &limits, &mut request);
         debug_assert!(matches!(parsed, Parsed::Ready { .. }), "it was parsed before");
-        let warm = Warm::Resumed {
-            sequence: warm_up_read.sequence,
-            started: warm_up_read.started,
-            is_deleted: warm_up_read.has_deleted(),
-        };
+        let warm = Warm::Resumed { to_client, is_deleted: warm_up_read.has_deleted() };
         // Another pool may have led here.
-        let own = std::mem::replace(&mut session.pool, warm_up_read.pool);
+        let own = std::mem::replace(&mut session.pool, to_client.pool);
         let mut call = Call {
-            key: warm_up_read.session,
+            key: to_client.session,
             session,
             busy: &mut busy,
             request: &request,
             bytes: &warm_up_read.request,
             warm: Some(warm),
         };
-        self.resume_warmed(links, &warm_up_read, &mut call);
+        self.resume_warmed(links, to_client, &warm_up_read, &mut call);
         session.pool = own;
         session.busy = Some(busy);
-        self.mark_session_dirty(warm_up_read.session, session);
+        self.mark_session_dirty(to_client.session, session);
         if session.paused && session.waits_for.is_none() {
-            self.mark_session_resuming(warm_up_read.session, session);
+            self.mark_session_resuming(to_client.session, session);
         }
     }
 
     /// Sends a write whose client has left: it was received whole.
-    fn finish_unheard(&mut self, links: &mut Connections, warm_up_read: &WarmUpRead) {
+    fn finish_unheard(
+        &mut self,
+        links: &mut Connections,
+        to_client: ReplyTo,
+        warm_up_read: &WarmUpRead,
+    ) {
         let plan = Arc::clone(&self.plan);
-        let Some((sharded, warm_up)) = warm_up_of(&plan, warm_up_read.pool) else { return };
+        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
         let mut request = Request::default();
         let limits = ParseLimits::of(&plan.limits, u32::MAX);
         let bytes = &warm_up_read.request[..];
@@ -515,9 +454,9 @@ impl Plane {
         if !is_whole || request.keys.len() != 1 || warm_up_read.missed.is_some() {
             return;
         }
-        let to = self.server_of(warm_up_read.pool, sharded, request.key(bytes, 0));
+        let to = self.server_of(to_client.pool, sharded, request.key(bytes, 0));
         let (Some(to), None) = (to, warm_up_read.refusal()) else { return };
-        let index = self.memcached_link(warm_up_read.pool, to, warm_up_read.session.index());
+        let index = self.memcached_link(to_client.pool, to, to_client.session.index());
         let connection = &mut links[index];
         if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
@@ -530,12 +469,7 @@ impl Plane {
         let composed = compose_request(out, words, &request.head, request.keys(bytes), value);
         let Ok(expect) = composed else { return };
         let len = out.len() - start;
-        connection.link.enqueue(
-            Owner::Unheard(Key::NONE),
-            warm_up_read.counted,
-            len,
-            self.clock.now,
-        );
+        connection.link.enqueue(Owner::Unheard(Key::NONE), to_client.counted, len, self.clock.now);
         connection.link.set_expect(expect);
         self.note_unsent(index, connection);
     }
@@ -543,16 +477,17 @@ impl Plane {
     fn resume_warmed(
         &mut self,
         links: &mut Connections,
+        to_client: ReplyTo,
         warm_up_read: &WarmUpRead,
         call: &mut Call<'_>,
     ) {
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[usize::from(warm_up_read.pool)];
-        let Some((sharded, warm_up)) = warm_up_of(&plan, warm_up_read.pool) else { return };
+        let pool = &plan.pools[usize::from(to_client.pool)];
+        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
         match warm_up_read.refusal() {
             Some((backend, fault)) => {
                 let text = self.describe_backend(warm_up.from, backend);
-                self.count_fault(warm_up_read.pool, warm_up_read.counted, fault);
+                self.count_fault(to_client.pool, to_client.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
             None => {
@@ -642,10 +577,10 @@ mod tests {
             core.on_client_bytes(client, b"get k\r\n".repeat(8).as_slice());
             send_all(&mut core, new);
             core.on_backend_bytes(new, b"END\r\n".repeat(8).as_slice()).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             send_all(&mut core, old);
             pass_to(&mut core, round * 200 + 100);
-            core.continue_multi_steps();
+            core.continue_operations();
         }
         assert_eq!(output(&core, client).matches("END").count(), 40 * 8, "all are told of a miss");
         let in_flight = core.links[old].link.in_flight();

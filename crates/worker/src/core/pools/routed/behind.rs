@@ -12,7 +12,7 @@ use crate::PoolKind;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::Session;
-use keyway_proxy::route_policy::{SubRequest, SubRequestFor};
+use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
 
 #[cfg(test)]
 mod invariants;
@@ -71,11 +71,11 @@ impl Core {
         if sub_request.is_last {
             return true;
         }
-        let is_alone = match plane.routes.is_awaited(sessions, &sub_request) {
+        let is_alone = match plane.is_awaited(sessions, &sub_request) {
             true => sessions.get_mut(sub_request.client).is_some_and(holds_one),
             // Its client does not wait for it, and may have had others sent since.
             false => {
-                let own = plane.routes.sub_requests_above(sessions, &sub_request) + 1;
+                let own = plane.sub_requests_above(sessions, &sub_request) + 1;
                 let client = sessions.get(client_behind(sub_request.client));
                 client.is_some_and(|client| client.sub_requests == own)
             }
@@ -109,6 +109,29 @@ impl Plane {
         let kind = &self.plan.pools[usize::from(session.pool)].kind;
         session.pool == pool || is_lent || matches!(kind, PoolKind::Routed(_))
     }
+
+    /// The sub-requests that wait for what this one has asked.
+    fn sub_requests_above(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> u32 {
+        let above = self.asker_of(sub_request).and_then(|asker| sessions.get(asker));
+        let above = above.and_then(|above| above.sub_request.as_ref());
+        above.map_or(0, |above| self.sub_requests_above(sessions, above) + 1)
+    }
+
+    /// Whether the client waits for the reply to what a sub-request has asked.
+    fn is_awaited(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> bool {
+        let Some(asker) = self.asker_of(sub_request) else { return false };
+        let above = sessions.get(asker).and_then(|session| session.sub_request.as_ref());
+        above.is_none_or(|above| self.is_awaited(sessions, above))
+    }
+
+    /// The session of the routed request for which a sub-request asks, until that is told.
+    fn asker_of(&self, sub_request: &SubRequest) -> Option<Key<Session>> {
+        let SubRequestFor::Ask { routed_request: key, .. } = sub_request.purpose else {
+            return None;
+        };
+        let is_told = self.pending.get::<RoutedRequest>(key)?.is_told;
+        if is_told { None } else { self.pending.session_of(key) }
+    }
 }
 
 impl State {
@@ -120,32 +143,5 @@ impl State {
             sub_request.stalled = Some(0);
             self.queues.on_stalled((sub_request.client.to_bits(), pool), sub_request.level, 0);
         }
-    }
-
-    /// The sub-requests that wait for what this one has asked.
-    fn sub_requests_above(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> u32 {
-        let SubRequestFor::Ask { routed_request, .. } = sub_request.purpose else { return 0 };
-        let routed_request = self
-            .routed_requests
-            .get(routed_request)
-            .filter(|routed_request| !routed_request.is_told);
-        let above = routed_request
-            .and_then(|routed_request| sessions.get(routed_request.session)?.sub_request.as_ref());
-        above.map_or(0, |above| self.sub_requests_above(sessions, above) + 1)
-    }
-
-    /// Whether the client waits for the reply to what a sub-request has asked.
-    fn is_awaited(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> bool {
-        let SubRequestFor::Ask { routed_request, .. } = sub_request.purpose else { return false };
-        let Some(routed_request) = self
-            .routed_requests
-            .get(routed_request)
-            .filter(|routed_request| !routed_request.is_told)
-        else {
-            return false;
-        };
-        let above =
-            sessions.get(routed_request.session).and_then(|session| session.sub_request.as_ref());
-        above.is_none_or(|above| self.is_awaited(sessions, above))
     }
 }

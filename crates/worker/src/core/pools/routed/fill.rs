@@ -2,13 +2,18 @@
 //! is there by then. How much time it has left is asked first; the client's reply waits
 //! for that, so that what it sends next comes behind the fill.
 
-use super::sub_requests::{Question, UnsentSubRequest};
-use super::{Language, RouteTotals, Whose, routes_of};
+use keyway_proxy::route_policy::RouteTotals;
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Question;
+use crate::core::pools::routed::state::UnsentSubRequest;
+use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::routes_of;
 use crate::Plan;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key};
 use keyway_command::Verb;
 use keyway_memcache::{Dialect, Head, RequestFlags, Verb as Word, Wire, compose_request};
+use keyway_proxy::Operation;
 use keyway_proxy::route_policy::{RoutedRequest, Speech, SubRequestFor, memcached, redis};
 use keyway_resp::{parse_integer, reply};
 use keyway_topology::RoutedPool;
@@ -32,18 +37,12 @@ fn target_of(plan: &Plan, pool: u16) -> Option<Target> {
 impl Core {
     /// Asks `child` how much time the items have left that it has found. Returns whether
     /// there are any to be filled in.
-    pub(super) fn ask_time_left(
-        &mut self,
-        key: Key<Box<RoutedRequest>>,
-        part: u16,
-        child: u16,
-    ) -> bool {
+    pub(super) fn ask_time_left(&mut self, key: Key<Operation>, part: u16, child: u16) -> bool {
         let plan = Arc::clone(&self.plane.plan);
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else {
+        let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
             return false;
         };
-        let is_wanted =
-            target_of(&plan, routed_request.pool).is_some_and(|target| target.first != child);
+        let is_wanted = target_of(&plan, to.pool).is_some_and(|target| target.first != child);
         if !is_wanted {
             return false;
         }
@@ -73,16 +72,18 @@ impl Core {
     /// A child has told how much time an item has left.
     pub(super) fn on_time_left(
         &mut self,
-        key: Key<Box<RoutedRequest>>,
+        key: Key<Operation>,
         part: u16,
         index: u32,
         reply: &[u8],
         fault: Option<Fault>,
     ) {
         let plan = Arc::clone(&self.plane.plan);
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
+            return;
+        };
         routed_request.sub_requests -= 1;
-        let pool = routed_request.pool;
+        let pool = to.pool;
         let place = &mut routed_request.parts[usize::from(part)];
         place.asking -= 1;
         let is_last = place.asking == 0;

@@ -1,11 +1,18 @@
 //! Requests of Redis clients to pools that lead to others.
 
-use super::{Destination, Language, Lots, Step, Wants, Whose, above};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::Step;
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Destination;
+use crate::core::pools::routed::state::Lots;
+use crate::core::pools::routed::state::Whose;
+use super::Wants;
+use super::above;
+use crate::core::request::RequestContext;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
+use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::redis::nature_of;
 use keyway_proxy::route_policy::{
     AskOrder, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
@@ -162,10 +169,8 @@ impl Plane {
             self.deny_routed(asked, &text);
             return Step::Started;
         }
-        let is_silent = Self::is_silent(asked.session);
-        let place = (!is_silent).then(|| asked.busy.order.reserve());
-        asked.session.unheard += u32::from(is_silent);
-        Self::end_skip(asked.session);
+        let whose = (asked.key, &mut *asked.session);
+        let to = ReplyTo { pool: over, ..self.reply_to_request(whose, asked.busy, request) };
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
         if parts.len() > 1 {
             asked.session.fence();
@@ -174,15 +179,10 @@ impl Plane {
         if let Some(sub_request) = &mut asked.session.sub_request {
             sub_request.has_routed_request = true;
         }
-        self.routes.add(RoutedRequest {
-            session: asked.key,
+        let routed_request = RoutedRequest {
             client,
             level,
-            place,
             lane: asked.session.lane,
-            pool: over,
-            counted_as: request.command.counted(),
-            started: self.clock.now,
             speech: Speech::Redis {
                 protocol: asked.session.identity.protocol,
                 command: request.command,
@@ -196,7 +196,8 @@ impl Plane {
             sub_requests: 0,
             counted: 0,
             is_told: false,
-        });
+        };
+        self.add_routed_request(to, routed_request);
         Step::Started
     }
 

@@ -1,10 +1,9 @@
 //! The end of a retired pool waits for requests that may still come to it through another pool.
 
-use super::State;
-use super::sub_requests::UnsentSubRequest;
+use crate::core::pools::routed::state::routes_of;
 use crate::core::Plane;
 use keyway_proxy::Session;
-use keyway_proxy::route_policy::SubRequestFor;
+use keyway_proxy::route_policy::{RoutedRequest, SubRequestFor};
 
 impl Plane {
     /// Returns whether requests may still come to a retired pool through another: one leads to it
@@ -13,40 +12,18 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn is_led_to(&self, pool: u16) -> bool {
         let leads = |other: u16| {
-            let routes = super::routes_of(&self.plan, other);
+            let routes = routes_of(&self.plan, other);
             routes.is_some_and(|routes| routes.pool.children().contains(&pool))
         };
         let mut others = 0..self.plan.pools.len() as u16;
-        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.routes.names(pool)
+        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.names(pool)
     }
-}
 
-/// Returns whether a session brings a request on whose end something of this pool depends.
-pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
-    session.sub_request.as_ref().is_some_and(|sub_request| is_for(sub_request.purpose, pool))
-}
-
-/// Returns whether the reply of such a sub-request is counted by this pool.
-fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
-    match sub_request {
-        SubRequestFor::Fill(own) | SubRequestFor::Shadow { pool: own, .. } => own == pool,
-        // A routed request names its pool itself.
-        SubRequestFor::Ask { .. } | SubRequestFor::TimeLeft { .. } | SubRequestFor::Nobody => false,
-    }
-}
-
-impl UnsentSubRequest {
+    /// Returns whether a request that is on its way, or is to be asked, names a pool. Routed requests
+    /// name the pool that leads them, which has not ended before they have.
     fn names(&self, pool: u16) -> bool {
-        self.pool == pool || is_for(self.sub_request, pool)
-    }
-}
-
-impl State {
-    /// Returns whether a request that is on its way, or is to be asked, names a pool. Routed requests name the pool
-    /// that leads them, which has not ended before they have.
-    fn names(&self, pool: u16) -> bool {
-        self.routed_requests.iter().any(|(_, routed_request)| routed_request.pool == pool)
-            || self.copies.iter().any(|copy| copy.names(pool))
-            || self.queues.unsent().any(|purpose| purpose.names(pool))
+        self.pending.all::<RoutedRequest>().any(|(to, _)| to.pool == pool)
+            || self.routes.copies.iter().any(|copy| copy.names(pool))
+            || self.routes.queues.unsent().any(|purpose| purpose.names(pool))
     }
 }

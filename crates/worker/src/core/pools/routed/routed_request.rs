@@ -1,18 +1,21 @@
 //! Routed requests: whom they ask, and what the replies lead to.
 
+use keyway_proxy::route_policy::RouteTotals;
+use crate::core::pools::routed::state::Question;
+use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::UnsentSubRequest;
+use crate::core::pools::routed::state::routes_of;
 use super::redis::{PARTS_MAX, note_step, route_policy_of};
-use super::sub_requests::{Question, UnsentSubRequest};
-use super::{RouteTotals, Whose, routes_of};
 use crate::core::{Core, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
-use keyway_proxy::Session;
 use keyway_proxy::route_policy::{
     AskOrder, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor, Verdict,
     memcached, redis,
 };
+use keyway_proxy::{Operation, Session};
 use keyway_resp::reply;
 use keyway_topology::RoutedPool;
 use std::sync::Arc;
@@ -29,40 +32,37 @@ enum Said {
 
 impl Core {
     /// Asks whom the parts of a routed request ask first.
-    pub(super) fn begin_routed_request(&mut self, key: Key<Box<RoutedRequest>>) {
+    pub(super) fn begin_routed_request(&mut self, key: Key<Operation>) {
         let parts = self
             .plane
-            .routes
-            .routed_requests
-            .get(key)
+            .pending
+            .get::<RoutedRequest>(key)
             .map_or(0, |routed_request| routed_request.parts.len());
         (0..parts).for_each(|part| self.begin_part(key, part as u16));
     }
 
-    fn begin_part(&mut self, key: Key<Box<RoutedRequest>>, part: u16) {
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+    fn begin_part(&mut self, key: Key<Operation>, part: u16) {
+        let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         let stations = routed_request.parts[usize::from(part)].route_policy.start();
         stations.for_each(|station| self.ask(key, part, station));
     }
 
     /// Asks a child about a part of a routed request, or will when it may.
-    fn ask(&mut self, key: Key<Box<RoutedRequest>>, part: u16, station: u8) {
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+    fn ask(&mut self, key: Key<Operation>, part: u16, station: u8) {
+        let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.sub_requests += 1;
         let level = routed_request.level;
         self.send(level, Question::OfRoutedRequest { routed_request: key, part, station });
     }
 
-    pub(super) fn ask_now(
-        &mut self,
-        (key, part, station): (Key<Box<RoutedRequest>>, u16, u8),
-        since: Time,
-    ) {
+    pub(super) fn ask_now(&mut self, (key, part, station): (Key<Operation>, u16, u8), since: Time) {
         let plan = Arc::clone(&self.plane.plan);
         let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
+            return;
+        };
         let child = routed_request.parts[usize::from(part)].route_policy.child(station);
-        let cap = cap_of(&plan, routed_request.pool, child);
+        let cap = cap_of(&plan, to.pool, child);
         let whose = Whose::of_routed_request(routed_request);
         let said =
             say(routed_request, &routed_request.parts[usize::from(part)].keys, cap, now_unix);
@@ -74,7 +74,7 @@ impl Core {
             Said::AsItCame => {
                 let bytes = std::mem::take(&mut routed_request.bytes);
                 sub_request(self, None, &bytes);
-                if let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) {
+                if let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) {
                     routed_request.bytes = bytes;
                 }
             }
@@ -90,8 +90,8 @@ impl Core {
     }
 
     /// Has what a request of Redis wrote to a gutter expire.
-    fn cap_keys(&mut self, key: Key<Box<RoutedRequest>>, part: u16, gutter: u16, cap: Duration) {
-        let Some(routed_request) = self.plane.routes.routed_requests.get(key) else { return };
+    fn cap_keys(&mut self, key: Key<Operation>, part: u16, gutter: u16, cap: Duration) {
+        let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) else { return };
         let Speech::Redis { args, .. } = &routed_request.speech else { return };
         let Ok(request) = Request::resolve(Args::new(&routed_request.bytes, args)) else { return };
         if redis::nature_of(&request) == Nature::Read {
@@ -125,25 +125,26 @@ impl Core {
     /// A child has answered, or will not.
     pub(super) fn on_asked(
         &mut self,
-        key: Key<Box<RoutedRequest>>,
+        key: Key<Operation>,
         (part, station): (u16, u8),
         expect: Option<Expect>,
         reply: &[u8],
         fault: Option<Fault>,
     ) {
         let plan = Arc::clone(&self.plane.plan);
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
+            return;
+        };
         routed_request.sub_requests -= 1;
-        let Some(routes) = routes_of(&plan, routed_request.pool) else { return };
-        let (own, mut verdict) =
-            (routed_request.pool, verdict_of(routed_request, part, reply, fault));
+        let Some(routes) = routes_of(&plan, to.pool) else { return };
+        let mut verdict = verdict_of(routed_request, part, reply, fault);
         let child = routed_request.parts[usize::from(part)].route_policy.child(station);
         if verdict.is_failed() {
             RouteTotals::note(&routes.totals.child_failures);
-            self.plane.tell_of_child(&plan, routes, (own, child));
+            self.plane.tell_of_child(&plan, routes, (to.pool, child));
         }
-        let is_gone = self.is_gone(key);
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let is_gone = self.sessions.get(to.session).is_none();
+        let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         if is_gone {
             routed_request.parts.iter_mut().for_each(|part| part.route_policy.abandon());
         } else if verdict.is_failed() && takes_apart(routed_request, routes) {
@@ -184,27 +185,21 @@ impl Core {
         self.forget_if_over(key);
     }
 
-    fn is_gone(&self, key: Key<Box<RoutedRequest>>) -> bool {
-        let routed_request = self.plane.routes.routed_requests.get(key);
-        routed_request
-            .is_none_or(|routed_request| self.sessions.get(routed_request.session).is_none())
-    }
-
     /// Where a request goes on elsewhere, its client's next one waits: it would be there
     /// first.
-    fn hold_client_of(&mut self, key: Key<Box<RoutedRequest>>, routes: &RoutePlan) {
+    fn hold_client_of(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         if matches!(routes.pool, RoutedPool::MissThen(_)) {
             return;
         }
-        if let Some(routed_request) = self.plane.routes.routed_requests.get(key) {
+        if let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) {
             let client = routed_request.client;
             self.hold_client(client);
         }
     }
 
     /// Asks for each key of a request by itself.
-    fn take_apart(&mut self, key: Key<Box<RoutedRequest>>, routes: &RoutePlan) {
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+    fn take_apart(&mut self, key: Key<Operation>, routes: &RoutePlan) {
+        let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         let count = key_count(routed_request);
         let route_policy = route_policy_of(routes, Nature::Read);
         routed_request.parts.clear();
@@ -219,56 +214,49 @@ impl Core {
     }
 
     /// A part has its reply: the last one is told.
-    pub(super) fn finish_part(&mut self, key: Key<Box<RoutedRequest>>) {
-        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+    pub(super) fn finish_part(&mut self, key: Key<Operation>) {
+        let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.parts_left -= 1;
         if routed_request.parts_left > 0 || std::mem::replace(&mut routed_request.is_told, true) {
             return;
         }
-        let routed_requests = std::mem::take(&mut self.plane.routes.routed_requests);
-        if let Some(routed_request) = routed_requests.get(key) {
-            self.plane.tell_client(&mut self.sessions, routed_request);
-        }
-        self.plane.routes.routed_requests = routed_requests;
+        self.plane.tell_client(&mut self.sessions, key);
     }
 
     /// Nobody it asked has yet to answer, and its client was told.
-    pub(super) fn forget_if_over(&mut self, key: Key<Box<RoutedRequest>>) {
-        let state = &mut self.plane.routes;
-        let Some(routed_request) = state.routed_requests.get(key) else { return };
+    pub(super) fn forget_if_over(&mut self, key: Key<Operation>) {
+        let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) else { return };
         if routed_request.is_told && routed_request.sub_requests == 0 {
-            state.held -= routed_request.counted;
-            state.routed_requests.remove(key);
+            self.plane.routes.held -= routed_request.counted;
+            self.plane.pending.end::<RoutedRequest>(key);
         }
     }
 
     /// What a routed request holds has changed.
-    fn recount(&mut self, key: Key<Box<RoutedRequest>>) {
-        let state = &mut self.plane.routes;
-        let mut routed_requests = std::mem::take(&mut state.routed_requests);
-        if let Some(routed_request) = routed_requests.get_mut(key) {
-            state.count_held(routed_request);
+    fn recount(&mut self, key: Key<Operation>) {
+        let Plane { routes, pending, .. } = &mut self.plane;
+        if let Some(routed_request) = pending.get_mut::<RoutedRequest>(key) {
+            routes.count_held(routed_request);
         }
-        state.routed_requests = routed_requests;
     }
 }
 
 impl Plane {
-    fn tell_client(&mut self, sessions: &mut Slab<Session>, routed_request: &RoutedRequest) {
-        let Some(place) = routed_request.place else {
-            return self.end_unheard(sessions, routed_request.session);
+    fn tell_client(&mut self, sessions: &mut Slab<Session>, key: Key<Operation>) {
+        let Some((to, routed_request)) = self.pending.entry_mut::<RoutedRequest>(key) else {
+            return;
         };
-        let Some(session) = sessions.get_mut(routed_request.session) else { return };
-        let fault = routed_request.fault();
-        Self::note_fault_of(session, fault);
-        let mut is_error = false;
-        self.complete(routed_request.session, session, place, |out| {
+        let (fault, mut is_error) = (routed_request.fault(), false);
+        let write = |routed_request: &RoutedRequest, out: &mut Vec<u8>| {
             let start = out.len();
             routed_request.write(out);
             is_error = out.get(start) == Some(&b'-');
-        });
-        let cells = self.request_cells(routed_request.pool, routed_request.counted_as);
-        cells.latency(routed_request.started, self.clock.now);
+        };
+        if !self.answer_unended(sessions, key, fault, write) {
+            return;
+        }
+        let cells = self.request_cells(to.pool, to.counted);
+        cells.latency(to.started, self.clock.now);
         match fault {
             Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => cells.fault(fault),
             _ if is_error => cells.error_reply(),

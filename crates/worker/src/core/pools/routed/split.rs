@@ -5,9 +5,12 @@
 //! writes, to which the session is *lent* for that long: it is of that pool, and goes
 //! home with the first request behind it that needs no such thing.
 
-use super::routes_of;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::routed::state::Wants;
+use crate::core::pools::routed::state::needs_connection;
+use crate::core::pools::routed::state::may_write;
+use crate::core::pools::routed::state::routes_of;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_base::Time;
@@ -17,75 +20,6 @@ use keyway_proxy::route_policy::{Nature, memcached};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
 use keyway_topology::{ReadWriteSplitPool, RoutedPool};
-
-/// What a request is to a pool that tells reads from writes, and whose it is.
-pub(in crate::core) struct Wants<'s> {
-    reads: bool,
-    /// It is right only where is written.
-    is_bound: bool,
-    /// Its command, of Redis.
-    name: &'static str,
-    identity: &'s mut Identity,
-    /// The place that its reply is to have.
-    place: u32,
-}
-
-impl<'s> Wants<'s> {
-    pub(in crate::core::pools::routed) fn of(
-        request: &Request,
-        identity: &'s mut Identity,
-        place: u32,
-    ) -> Wants<'s> {
-        // Cursors are about the table of one server.
-        let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
-        let reads = request.command.flags.contains(Flags::READONLY);
-        Wants { reads, is_bound, name: request.command.name, identity, place }
-    }
-
-    pub(in crate::core) fn of_memcached(
-        head: Head,
-        identity: &'s mut Identity,
-        place: u32,
-    ) -> Wants<'s> {
-        // A number for cas is of the server that gave it; packets always have one.
-        let is_bound = head.asked.has(RequestFlags::CAS) || head.dialect == Dialect::Binary;
-        let reads = memcached::nature_of(&head) == Nature::Read;
-        Wants { reads, is_bound, name: "", identity, place }
-    }
-
-    /// Whether it goes to the pool that is read. What writes is noted.
-    pub(super) fn is_read_by(&mut self, split: &ReadWriteSplitPool, now: Time) -> bool {
-        if !self.reads {
-            self.note_write(split, now);
-            return false;
-        }
-        let is_pinned = split.pin_after_write.is_some() && now < self.identity.reads_primary_until;
-        let is_named = || split.write_commands.iter().any(|name| **name == *self.name);
-        !is_pinned && !self.is_bound && !is_named()
-    }
-
-    fn note_write(&mut self, split: &ReadWriteSplitPool, now: Time) {
-        if let Some(pin) = split.pin_after_write {
-            self.identity.pin_for(pin, self.place, now);
-        }
-    }
-}
-
-/// Whether a request needs a connection, or a state, that is the client's own.
-fn needs_connection(request: &Request) -> bool {
-    match request.handling() {
-        Handling::Transaction | Handling::Block | Handling::PubSub => true,
-        Handling::Local => request.command.verb == Verb::Wait,
-        _ => false,
-    }
-}
-
-/// Whether a request that names no key, or runs a script, may write.
-fn may_write(request: &Request) -> bool {
-    let is_script = matches!(request.handling(), Handling::Across(Across::Run));
-    let only_reads = matches!(request.command.verb, Verb::EvalRo | Verb::EvalshaRo | Verb::FcallRo);
-    (is_script && !only_reads) || request.command.flags.contains(Flags::WRITE)
-}
 
 /// Where a pool writes, or reads, if that is a store or servers that need no asking of
 /// others.

@@ -13,170 +13,22 @@
 //! What a sub-request could not put on its link yet must not be overtaken by what the same
 //! client asks of the same pool: that waits *behind* it.
 
-use super::{Language, Whose, client_behind};
+use crate::core::pools::routed::state::Language;
+use crate::core::pools::routed::state::Question;
+use crate::core::pools::routed::state::UnsentSubRequest;
+use crate::core::pools::routed::state::Queued;
+use crate::core::pools::routed::state::Whose;
+use super::client_behind;
 use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
-use keyway_proxy::{Busy, Identity, Session};
+use keyway_proxy::{Busy, Identity, Operation, Session};
 use keyway_topology::DEPTH_MAX;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Sub-requests of one level before others wait. Larger lets nested pools take more memory;
-/// smaller has requests wait that slow nobody.
-const SUB_REQUESTS_MAX: u32 = 32 << 10;
-
-/// Bytes of requests that stalled sub-requests of one level keep before others wait.
-const STALLED_MAX: usize = 64 << 20;
-
 /// Sub-requests at rest that are kept: as many as a busy turn needs.
 const SUB_REQUESTS_KEPT_MAX: usize = 1024;
-
-/// What a sub-request is to ask, in words of its own.
-pub(super) struct UnsentSubRequest {
-    pub(super) sub_request: SubRequestFor,
-    pub(super) whose: Whose,
-    /// The pool that is asked.
-    pub(super) pool: u16,
-    pub(super) bytes: Vec<u8>,
-}
-
-/// What is to be asked.
-pub(super) enum Question {
-    /// A part of a routed request, of a station: it has the words.
-    OfRoutedRequest {
-        routed_request: Key<Box<RoutedRequest>>,
-        part: u16,
-        station: u8,
-    },
-    Own(UnsentSubRequest),
-}
-
-/// A question that waits, and the time since which it does.
-type Queued = (Time, Question);
-
-#[derive(Default)]
-struct Level {
-    sub_requests: u32,
-    /// Bytes that stalled sub-requests keep.
-    stalled: usize,
-    /// Routed requests that are to begin.
-    due: VecDeque<Key<Box<RoutedRequest>>>,
-    /// What routed requests that have begun are to ask.
-    later: VecDeque<Queued>,
-}
-
-impl Level {
-    fn has_room(&self) -> bool {
-        self.sub_requests < SUB_REQUESTS_MAX && self.stalled < STALLED_MAX
-    }
-
-    fn has_work(&self) -> bool {
-        let has_any = !self.due.is_empty() || !self.later.is_empty();
-        has_any && self.has_room()
-    }
-}
-
-/// A client, and a pool that is asked on its behalf.
-pub(super) type Path = (u64, u16);
-
-/// What waits behind stalled sub-requests.
-#[derive(Default)]
-struct Stall {
-    sub_requests: u32,
-    /// Those of them that have sent what they are to ask.
-    sent: u32,
-    behind: VecDeque<Queued>,
-}
-
-/// What is to be asked, once it may be.
-#[derive(Default)]
-pub(super) struct Queues {
-    levels: [Level; DEPTH_MAX],
-    /// Routed requests that are due and questions for later, of all levels.
-    queued: usize,
-    stalls: BTreeMap<Path, Stall>,
-    /// Those that may be over.
-    freed: Vec<Path>,
-}
-
-impl Queues {
-    pub(super) fn have_work(&self) -> bool {
-        !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
-    }
-
-    pub(super) fn add_due(&mut self, level: u8, routed_request: Key<Box<RoutedRequest>>) {
-        self.queued += 1;
-        self.level(level).due.push_back(routed_request);
-    }
-
-    fn level(&mut self, level: u8) -> &mut Level {
-        // No pool leads over more than there are levels.
-        &mut self.levels[usize::from(level).min(DEPTH_MAX - 1)]
-    }
-
-    fn end_sub_request(&mut self, sub_request: &SubRequest) {
-        // Copies have bounds of their own.
-        if !matches!(sub_request.purpose, SubRequestFor::Shadow { .. }) {
-            let level = self.level(sub_request.level);
-            level.sub_requests = level.sub_requests.saturating_sub(1);
-        }
-    }
-
-    pub(super) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
-        self.level(level).stalled += len as usize;
-        let stall = self.stalls.entry(path).or_default();
-        stall.sub_requests += 1;
-        stall.sent += u32::from(len == 0);
-    }
-
-    /// Whether what is asked on a path waits for what was sent before.
-    pub(super) fn has_sent(&self, path: Path) -> bool {
-        self.stalls.get(&path).is_some_and(|stall| stall.sent > 0)
-    }
-
-    pub(super) fn are_stalled(&self) -> bool {
-        !self.stalls.is_empty()
-    }
-
-    /// A sub-request's request is on its way, or it has ended.
-    fn on_freed(&mut self, path: Path, level: u8, len: u32) {
-        let level = self.level(level);
-        level.stalled = level.stalled.saturating_sub(len as usize);
-        let Some(stall) = self.stalls.get_mut(&path) else { return };
-        stall.sub_requests -= 1;
-        stall.sent -= u32::from(len == 0);
-        if stall.sub_requests == 0 {
-            self.freed.push(path);
-        }
-    }
-
-    /// The waiting questions that have words of their own.
-    pub(super) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
-        let later = self.levels.iter().flat_map(|level| &level.later);
-        let behind = self.stalls.values().flat_map(|stall| &stall.behind);
-        later.chain(behind).filter_map(|(_, question)| match question {
-            Question::Own(purpose) => Some(purpose),
-            Question::OfRoutedRequest { .. } => None,
-        })
-    }
-
-    /// Number of waiting questions, stalled paths and sub-requests.
-    pub(super) fn len(&self) -> usize {
-        let of_level = |level: &Level| level.sub_requests as usize + level.stalled;
-        self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
-    }
-
-    /// What is to be asked next on a path on which nothing is stalled.
-    fn next_behind(&mut self, path: Path) -> Option<Queued> {
-        let stall = self.stalls.get_mut(&path).filter(|stall| stall.sub_requests == 0)?;
-        let next = stall.behind.pop_front();
-        if next.is_none() {
-            self.stalls.remove(&path);
-        }
-        next
-    }
-}
 
 impl Plane {
     /// Notes that what a sub-request was to send is on its way, where that had to wait.
@@ -227,7 +79,7 @@ impl Core {
                 self.finish_sub_request(key);
             }
         }
-        if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
+        if !self.plane.routes.waiting.is_empty() && self.plane.has_drained() {
             for (key, _) in std::mem::take(&mut self.plane.routes.waiting) {
                 if let Some(session) = self.sessions.get_mut(key) {
                     self.plane.wake(key, session);
@@ -294,14 +146,14 @@ impl Core {
 
     /// Asks behind what its client has asked the same pool before.
     fn put_in_order(&mut self, (since, question): Queued) {
-        let state = &mut self.plane.routes;
+        let Plane { routes: state, pending, .. } = &mut self.plane;
         if state.queues.stalls.is_empty() {
             return self.put((since, question));
         }
         let path = match &question {
             Question::Own(purpose) => Some((purpose.whose.client.to_bits(), purpose.pool)),
             Question::OfRoutedRequest { routed_request, part, station } => {
-                state.routed_requests.get(*routed_request).map(|routed_request| {
+                pending.get::<RoutedRequest>(*routed_request).map(|routed_request| {
                     let route_policy = &routed_request.parts[usize::from(*part)].route_policy;
                     (routed_request.client.to_bits(), route_policy.child(*station))
                 })

@@ -1,8 +1,9 @@
 //! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
 //! of them.
 
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pending::conclusions::Conclusion;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};
@@ -49,16 +50,17 @@ impl Plane {
             self.count(asked.session, asked.request);
             self.note_served(pool, asked.request.command.counted());
             let mut join = Join::default();
-            (join.pool, join.report) = (pool, Some(Box::new((query, protocol))));
-            self.answer(asked.session, asked.busy, |out| write_report(&plan, &join, out));
+            join.report = Some(Box::new((query, protocol)));
+            self.answer(asked.session, asked.busy, |out| write_report(&plan, pool, &join, out));
             return Step::Started;
         }
-        self.expect_report((query, asked.session.identity.protocol));
+        let report = Box::new((query, asked.session.identity.protocol));
+        self.pending.expect(Conclusion::Report(report));
         let mut request = *asked.request;
         request.args = Args::new(INFO, &[]);
         let (session, busy) = (&mut *asked.session, &mut *asked.busy);
         let step = self.send_everywhere(links, asked.key, session, busy, &request, Rule::Each);
-        self.expect_nothing();
+        self.pending.expect_nothing();
         step
     }
 
@@ -98,10 +100,9 @@ impl Plane {
 
 /// Appends the text made of what the servers of a join have said.
 #[cold]
-pub(in crate::core) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
+pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
-    let pool = usize::from(join.pool);
-    let kind = &plan.pools[pool].kind;
+    let kind = &plan.pools[usize::from(pool)].kind;
     let Some(Upstream { servers: sharded, options, .. }) = kind.upstream() else { return };
     let cluster = kind.cluster();
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
@@ -109,7 +110,8 @@ pub(in crate::core) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>)
     let mut of_place = vec![None; sharded.servers.len()];
     for (index, place) in of_place.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
-        let (health, reason) = backend_state(plan, plan.topology.backend_id(pool, index));
+        let (health, reason) =
+            backend_state(plan, plan.topology.backend_id(usize::from(pool), index));
         let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
         *place = Some(servers.len());
         servers.push(BackendInfo {
@@ -117,7 +119,7 @@ pub(in crate::core) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>)
             address: address.to_string(),
             health,
             standing: cluster.map_or_else(String::new, |it| standing(it, index)),
-            latency_micros: plan.facts.backend_latency_micros(join.pool, index),
+            latency_micros: plan.facts.backend_latency_micros(pool, index),
             info: Err(format!("it is {health}{why} and was not asked")),
         });
     }
@@ -137,7 +139,7 @@ pub(in crate::core) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>)
     }
     let sections: Vec<&str> = query.sections.iter().map(String::as_str).collect();
     let mut own = String::new();
-    plan.facts.info(join.pool, query.is_cluster, &sections, &mut own);
+    plan.facts.info(pool, query.is_cluster, &sections, &mut own);
     let databases = options.database..options.database.saturating_add(options.databases.max(1));
     protocol.text(out, query.text(&own, databases, &servers).as_bytes());
 }

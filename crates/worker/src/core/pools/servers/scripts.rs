@@ -7,9 +7,10 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
-use crate::core::front::read::Step;
-use crate::core::pending::multi_step::{Conclusion, Due};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pending::Due;
+use crate::core::pending::conclusions::Conclusion;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -19,7 +20,6 @@ use keyway_proxy::{
 };
 use keyway_resp::reply;
 use keyway_route::{Route, route_script};
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 
@@ -40,36 +40,6 @@ pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
 impl Default for Shown {
     fn default() -> Self {
         Self(Box::new([0; SHOWN]))
-    }
-}
-
-/// What was loaded through a connection.
-#[derive(Default)]
-pub(in crate::core) struct Given {
-    scripts: BTreeSet<Digest>,
-    /// [`ScriptCache::flushes`] at that time.
-    flushes: u64,
-    /// It has the libraries up to this one of [`ScriptCache::changes`].
-    libraries: u64,
-}
-
-impl Given {
-    /// Whether requests on this connection may rely on what was loaded.
-    pub(in crate::core) fn is_empty(&self) -> bool {
-        self.scripts.is_empty() && self.libraries == 0
-    }
-
-    pub(in crate::core) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
-        if self.flushes != flushes {
-            self.flushes = flushes;
-            self.scripts.clear();
-        }
-        self.scripts.contains(digest)
-    }
-
-    /// Forgets the scripts.
-    pub(in crate::core) fn forget_scripts(&mut self) {
-        self.scripts.clear();
     }
 }
 
@@ -133,10 +103,10 @@ impl Plane {
         asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
-        self.pending.multi_step.lesson = Some(Conclusion::Loads(loads));
+        self.pending.expect(Conclusion::Loads(loads));
         let RequestContext { key, session, busy, request } = asked;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
-        self.pending.multi_step.lesson = None;
+        self.pending.expect_nothing();
         step
     }
 
@@ -154,9 +124,9 @@ impl Plane {
             Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
         };
         let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
-        self.pending.multi_step.lesson = Some(Conclusion::Certain(certain));
+        self.pending.expect(Conclusion::Certain(certain));
         let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
-        self.pending.multi_step.lesson = None;
+        self.pending.expect_nothing();
         step
     }
 
@@ -220,7 +190,7 @@ impl Plane {
             preload = Some((digest, body));
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
-        let mut multi_step = self.pending.multi_step.take(work);
+        let mut multi_step = self.pending.take_multi_step(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
         self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
@@ -234,7 +204,7 @@ impl Plane {
         hasher.write_u64(scripts.losses());
         hasher.write(body);
         let hash = hasher.finish();
-        let place = &mut self.pending.multi_step.shown.0[hash as usize % SHOWN];
+        let place = &mut self.servers.shown.0[hash as usize % SHOWN];
         if *place != hash {
             *place = hash;
             scripts.see(body);
@@ -309,14 +279,14 @@ impl Plane {
     pub(in crate::core) fn on_load_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
         if passing.iter().any(|code| said.starts_with(code)) {
-            self.pending.multi_step.due.push(Due::Loads(index));
+            self.pending.add_due(Due::Loads(index));
         }
     }
 
     /// Every server has answered a request that loads or forgets something.
     #[cold]
-    pub(in crate::core) fn learn_loads(&mut self, join: &Join, loads: Loads) {
-        let scripts = self.scripts(join.pool);
+    pub(in crate::core) fn learn_loads(&mut self, pool: u16, join: &Join, loads: Loads) {
+        let scripts = self.scripts(pool);
         match (loads, join.agreed()) {
             // What was given meanwhile may have come first, and be gone.
             (Loads::Forgotten(Loaded::Scripts), _) => scripts.note_flushed(),
@@ -476,7 +446,7 @@ mod tests {
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
         core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat())
             .unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
         // Alone it runs again, and what comes meanwhile waits.
@@ -484,10 +454,10 @@ mod tests {
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(sent(&mut core), ["EXISTS"]);
         core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:0\r\n").unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
@@ -501,13 +471,13 @@ mod tests {
             core.on_client_bytes(client, EVALSHA);
             assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
             core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             assert_eq!(sent(&mut core), ["EXISTS"]);
             match is_lost {
                 false => core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:1\r\n").unwrap(),
                 true => drop(core.on_link_lost(core.links.key_at(0), BackendFault::Closed)),
             }
-            core.continue_multi_steps();
+            core.continue_operations();
             assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
             assert!(!sent(&mut core).contains(&"EVALSHA"));
         }
@@ -522,7 +492,7 @@ mod tests {
             assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
             let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
             core.on_backend_bytes(core.links.key_at(0), &replies).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             assert!(sent(&mut core).is_empty(), "it is not run again");
         }
         let said = r"+OK\r\n+QUEUED\r\n*1\r\n-NOSCRIPT No matching script.\r\n";
@@ -536,7 +506,7 @@ mod tests {
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert!(sent(&mut core).is_empty());
     }
 
@@ -579,7 +549,7 @@ mod tests {
                 b"-ERR Library 'mylib' already exists\r\n+OK\r\n",
             )
             .unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             for _ in 0..3 {
                 core.on_client_bytes(client, b"FCALL f 1 k\r\n");
                 assert_eq!(sent(&mut core), ["FCALL"]);
@@ -608,7 +578,7 @@ mod tests {
                 b"-BUSY a script runs\r\n-BUSY a script runs\r\n",
             )
             .unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
             assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
         }

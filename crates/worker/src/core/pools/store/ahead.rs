@@ -3,30 +3,13 @@
 //! spends half of its time waiting for it.
 
 use crate::core::Plane;
-use keyway_base::ByteRange;
+use crate::core::pools::store::state::Scratch;
 use keyway_proxy::Session;
 use keyway_resp::{ParseLimits, Parsed, parse_request};
-use keyway_store::KeyHint;
 
 /// Requests looked at in one go: enough for their reads to overlap, too few to
 /// push each other's data out of the first cache.
 const REQUESTS_MAX: usize = 16;
-
-/// Room for looking ahead.
-#[derive(Default)]
-pub(in crate::core) struct Scratch {
-    args: Vec<ByteRange>,
-    hints: Vec<KeyHint>,
-}
-
-impl Scratch {
-    /// Gives back room beyond `kept_max` arguments.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
-        if self.args.capacity() > kept_max {
-            self.args = Vec::new();
-        }
-    }
-}
 
 impl Plane {
     /// Tells the store which keys the requests at the start of `bytes` name

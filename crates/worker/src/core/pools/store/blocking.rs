@@ -9,56 +9,21 @@
 //! ```
 //! A session that waits starts no other request, and stays with its worker.
 
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::store::state::Waiting;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::handouts::Handout;
-use indexmap::IndexMap;
-use keyway_base::{Key, Slab, Time};
+use keyway_base::{Key, Slab};
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Session, Share};
 use keyway_resp::reply;
 use keyway_store::{Patience, Store, Waited, Waiter, Who};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What a waiting command takes besides its bytes, here and in the store.
 const WAITER_OVERHEAD: usize = 512;
-
-/// What one worker knows of its clients that wait on a store.
-#[derive(Default)]
-pub(crate) struct StoreBlocking {
-    waiting: IndexMap<u64, Waiting, foldhash::fast::RandomState>,
-    /// When those are over that do not wait for ever.
-    deadlines: BTreeSet<(Time, u64)>,
-    /// Replies for clients of this worker.
-    outbox: Vec<Handout>,
-    /// Other workers have put something into the inbox.
-    pub(crate) has_mail: bool,
-}
-
-/// A client that waits.
-struct Waiting {
-    session: Key<Session>,
-    sequence: u32,
-    waiter: Arc<Waiter>,
-    deadline: Option<Time>,
-    _share: Share,
-}
-
-impl StoreBlocking {
-    /// Number of clients that block, and of replies to them.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.waiting.len() + self.deadlines.len() + self.outbox.len()
-    }
-
-    /// Whether there is something to do before the worker sleeps.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.has_mail | !self.outbox.is_empty()
-    }
-}
 
 impl Plane {
     /// Starts a command that may wait.

@@ -6,6 +6,8 @@
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
 //! | `scripts` | scripts and functions |
+//! | `script_host` | what a script reaches while it runs |
+//! | `script_commands` | SCRIPT and FUNCTION: what is loaded, listed, killed |
 //! | `serve` | a request is executed and answered |
 //! | `slow` | requests that took long |
 //! | `tracking` | who is told of changed keys |
@@ -14,28 +16,14 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
+mod script_commands;
+mod script_host;
 pub(in crate::core) mod scripts;
 pub(in crate::core) mod serve;
 pub(in crate::core) mod slow;
+pub(in crate::core) mod state;
+pub(in crate::core) mod tickets;
 pub(in crate::core) mod tracking;
 pub(in crate::core) mod transactions;
 
-use awaited::Awaited;
-use blocking::StoreBlocking;
-use scripts::StoreScripts;
-use slow::Looked;
-use tracking::StoreTracking;
-
-/// What a worker has for the clients of embedded stores.
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) tracking: StoreTracking,
-    pub(crate) blocking: StoreBlocking,
-    pub(in crate::core::pools::store) scripts: StoreScripts,
-    pub(crate) awaited: Awaited,
-    /// When the clock was read last, for a request of a store or by a poll.
-    pub(in crate::core) looked: Looked,
-    pub(in crate::core) ahead: ahead::Scratch,
-    /// What the request that is executed sets, if that is not among its arguments.
-    pub(in crate::core) streamed_set: Option<Box<keyway_store::StreamedSet>>,
-}
+pub(crate) use state::State;

@@ -1,15 +1,15 @@
 //! Requests that the embedded store executes.
 
 use crate::PoolPlan;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::tells_of_all;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
 use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};
 use keyway_proxy::{Identity, Output};
-use keyway_store::{Context, Insertions, Store, Transfer};
+use keyway_store::{Context, Held, Insertions, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -31,23 +31,7 @@ impl Plane {
         let command = asked.request.command;
         let may_wait = command.condition == Some(Condition::NotBlocking);
         if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
-            return match asked.request.handling() {
-                Handling::PubSub => {
-                    self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
-                }
-                Handling::Tracking => self.track_on_store(store, asked),
-                Handling::Block => self.block_on_store(store, asked),
-                Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
-                _ if command.verb == Verb::Monitor => self.start_monitor(asked),
-                _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
-                _ => {
-                    // It looks at every shard, one after the other.
-                    if !tells_of_all(command.verb) || self.passes_script(store, asked) {
-                        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
-                    }
-                    Step::Started
-                }
-            };
+            return self.serve_apart(links, (pool, store), asked);
         }
         let beside = match store.has_script() {
             false => None,
@@ -62,6 +46,20 @@ impl Plane {
                 None => return Step::Started,
             },
         };
+        self.execute((pool, store), asked, beside);
+        Step::Started
+    }
+
+    /// Executes a request on the store, beside a script that runs if the shards are `beside` it.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    fn execute(
+        &mut self,
+        (pool, store): (&PoolPlan, &Arc<Store>),
+        asked: &mut RequestContext,
+        beside: Option<Held>,
+    ) {
+        let command = asked.request.command;
         let may_be_slow =
             self.store.streamed_set.is_some() || is_timed(&pool.slow_log, asked.request);
         let mut work = match may_be_slow {
@@ -80,7 +78,7 @@ impl Plane {
         let lends = has_client && busy.order.is_empty();
         assert!(
             lends || self.store.streamed_set.is_none(),
-            "a draft is for who waits for nothing else"
+            "a streamed SET is for a client that waits for nothing else"
         );
         let transfer = Transfer::new(store, self.store.streamed_set.take());
         self.answer(session, busy, |out| {
@@ -110,7 +108,33 @@ impl Plane {
         if let Some(is_full) = error {
             self.note_refused_write(session.pool, request, is_full);
         }
-        Step::Started
+    }
+
+    /// Starts a request that the store does not execute by itself.
+    fn serve_apart(
+        &mut self,
+        links: &mut Connections,
+        (pool, store): (&PoolPlan, &Arc<Store>),
+        asked: &mut RequestContext,
+    ) -> Step {
+        let verb = asked.request.command.verb;
+        match asked.request.handling() {
+            Handling::PubSub => {
+                self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
+            }
+            Handling::Tracking => self.track_on_store(store, asked),
+            Handling::Block => self.block_on_store(store, asked),
+            Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
+            _ if verb == Verb::Monitor => self.start_monitor(asked),
+            _ if store_scripts(verb) => self.script_on_store((pool, store), asked),
+            _ => {
+                // It looks at every shard, one after the other.
+                if !tells_of_all(verb) || self.passes_script(store, asked) {
+                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                }
+                Step::Started
+            }
+        }
     }
 }
 

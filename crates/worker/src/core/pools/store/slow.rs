@@ -6,7 +6,8 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
-use crate::core::observe::slow::Place;
+use crate::core::observe::state::Place;
+use crate::core::pools::store::state::Looked;
 use keyway_base::{Key, Time};
 use keyway_command::Request;
 use keyway_memcache as memcache;
@@ -16,13 +17,6 @@ use std::time::Duration;
 /// Requests since the last reading of the clock up to which a large reply is charged from there.
 /// More would make what they took its own, fewer leave one in a deep pipeline untimed.
 const LATELY: u64 = 64;
-
-/// When the clock was read last, and how many requests of the turn had been started by then.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::core) struct Looked {
-    pub(in crate::core) at: Time,
-    pub(in crate::core) requests: u64,
-}
 
 /// A request that is timed: from when the clock was read last, which is as it began, or as it had
 /// what it waited for.

@@ -9,60 +9,21 @@
 //! A push is appended to a client's output between whole replies, and by its
 //! own worker alone: it comes behind the reply to the read that it is about.
 
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Core, Plane};
-use crate::invalidations::{Client, Table, Told, What};
+mod deliver;
+
+use crate::core::Plane;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
+use crate::invalidations::{Client, Table, What};
 use crate::readers::Readers;
-use indexmap::{IndexMap, IndexSet};
-use keyway_base::{Key, KeyspaceEvents, Slab};
+use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request, Verb};
-use keyway_proxy::tracking::{
-    Change, Tracking, write_broken, write_everything, write_invalidation, write_redirected,
-};
+use keyway_proxy::tracking::{Change, Tracking, write_everything, write_invalidation};
 use keyway_proxy::{Busy, Session};
-use keyway_resp::{Protocol, reply};
+use keyway_resp::reply;
 use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// What one worker knows of its clients that cache.
-#[derive(Default)]
-pub(crate) struct StoreTracking {
-    /// The pools' tables, once they are needed.
-    tables: IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
-    /// Clients of this worker that are in a table.
-    trackers: Places,
-    /// Where clients were found that are told in place of others. They may be
-    /// gone.
-    targets: Places,
-    /// The keys that the request being served reads for a client that caches:
-    /// their arguments, and whether it had not read them before.
-    reads: Vec<(u32, bool)>,
-    /// What became of keys by the request being served.
-    events: Vec<KeyEvent>,
-    /// By pool: keys that changed in this turn, where somebody is told of
-    /// prefixes; with the client who changed each, if it was one and no other.
-    changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
-    /// By pool: everything has changed in this turn; with the client who alone
-    /// has done it and has been told, if there is one.
-    flushed: BTreeMap<u16, Option<Client>>,
-    /// For clients of this worker, at the end of the turn.
-    outbox: Vec<Told>,
-    /// Sessions that were told something in this turn: they are sent that before writers are sent
-    /// their replies.
-    told: Vec<Key<Session>>,
-    /// Other workers have put something into the inbox.
-    pub(crate) has_mail: bool,
-    /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
-    pub(crate) owes_word: bool,
-    /// Clients who have missed something for want of room in their output, and
-    /// whether it was redirected to them: they are told that everything has
-    /// changed once there is room.
-    late: IndexSet<(Client, bool), foldhash::fast::RandomState>,
-}
-
-type Places = IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
 
 /// What one request leaves to be told of.
 pub(in crate::core) struct Settlement {
@@ -80,30 +41,6 @@ const EVENTS_KEPT_MAX: usize = 1024;
 
 /// Targets whose places are kept; more are looked for again.
 const TARGETS_MAX: usize = 1024;
-
-impl StoreTracking {
-    /// Whether there is something to do before the worker sleeps.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
-        self.has_mail | !self.outbox.is_empty() | has_changes
-    }
-
-    /// The sessions that were told something and have not been sent it.
-    pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
-        std::mem::take(&mut self.told)
-    }
-
-    /// Number of clients that cache, and of messages for them.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
-    }
-
-    /// Whether changes of keys may concern a client of this worker.
-    pub(crate) fn is_tracker(&self, client: Client) -> bool {
-        self.trackers.contains_key(&client)
-    }
-}
 
 impl Plane {
     fn table(&mut self, pool: u16) -> &Arc<Table> {
@@ -382,296 +319,6 @@ impl Plane {
             self.send(place, What::Changed(Arc::clone(&push)));
         }
     }
-
-    /// Notes that everything has changed, for everybody to be told at the end
-    /// of the turn, once however often it happens until then; `session` is told
-    /// at once.
-    fn note_everything(&mut self, table: &Table, session: &mut Session, busy: &mut Busy) {
-        table.clear();
-        let own = session.identity.id;
-        let is_told = session.tracking.is_some() && self.can_push_own(session, busy);
-        if is_told {
-            self.push_own(session, busy, &everything());
-        }
-        let by = is_told.then_some(own);
-        let flushed = self.store.tracking.flushed.entry(session.pool).or_insert(by);
-        if *flushed != by {
-            *flushed = None;
-        }
-    }
-
-    /// Tells everybody of the pools in which everything has changed, but the
-    /// one who alone has done it and knows.
-    fn tell_everybody(&mut self) {
-        for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
-            let table = Arc::clone(self.table(pool));
-            let push = everything();
-            for place in table.everybody() {
-                if Some(place.0) != by {
-                    self.send(place, What::Changed(Arc::clone(&push)));
-                }
-            }
-        }
-    }
-
-    /// Whether a client can be told right behind the reply just composed.
-    fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
-        let tracking = session.tracking.as_deref();
-        tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
-    }
-
-    /// Tells the client whose reply was just composed.
-    fn push_own(&mut self, session: &Session, busy: &mut Busy, push: &Arc<[u8]>) {
-        if session.tracking.is_none() {
-            return;
-        }
-        if !self.can_push_own(session, busy) {
-            let client = session.identity.id;
-            self.store.tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
-        } else if session.identity.protocol == Protocol::Resp3 {
-            busy.output.buf().extend_from_slice(push);
-        }
-    }
-
-    /// Sends a message on its way to a client of any worker.
-    fn send(&mut self, (client, worker): (Client, u16), what: What) {
-        let told = Told { client, what };
-        if worker == self.worker() {
-            self.store.tracking.outbox.push(told);
-        } else {
-            let own = self.worker();
-            let (wakes, number) = self.plan.invalidations.post_awaited(worker, told, own);
-            self.store.awaited.note_sent(worker, number);
-            if wakes {
-                self.plan.post_published(worker);
-            }
-        }
-    }
-
-    /// Tells those who are told of prefixes what has changed in this turn.
-    fn broadcast(&mut self, sessions: &Slab<Session>) {
-        for (pool, changed) in std::mem::take(&mut self.store.tracking.changed) {
-            let table = Arc::clone(self.table(pool));
-            for told in table.broadcasts(&changed) {
-                let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
-                for (client, worker) in told.clients {
-                    let place = self.store.tracking.trackers.get(&client);
-                    let session = place.and_then(|place| sessions.get(*place));
-                    // Who is elsewhere has changed nothing here.
-                    let tracking = session.and_then(|session| session.tracking.as_deref());
-                    let push = if tracking.is_some_and(|tracking| tracking.noloop) {
-                        let others = told.keys.iter().filter(|(_, by)| *by != Some(client));
-                        let keys: Vec<&[u8]> = others.map(|(key, _)| *key).collect();
-                        if keys.is_empty() {
-                            continue;
-                        }
-                        push_of_keys(keys)
-                    } else {
-                        Arc::clone(&all)
-                    };
-                    self.send((client, worker), What::Changed(push));
-                }
-            }
-        }
-    }
-
-    /// Delivers a message to a client of this worker.
-    fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
-        match &told.what {
-            What::Changed(push) => {
-                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
-                let Some(tracking) = session.tracking.as_deref() else { return };
-                match tracking.redirect {
-                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
-                    None => self.append_push(key, session, false, push),
-                }
-            }
-            What::Redirected { tracker, push } => match self.target(sessions, told.client) {
-                Some((key, session)) => self.append_push(key, session, true, push),
-                // It was handed over, or has left, since.
-                None => self.tell_in_place(sessions, *tracker, told.client, push),
-            },
-            What::Broken { target } => {
-                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
-                let Some(tracking) = session.tracking.as_deref_mut() else { return };
-                if tracking.redirect != Some(*target) {
-                    return;
-                }
-                tracking.is_broken = true;
-                self.plan.clients.set_tracking(told.client, session.tracking.as_deref());
-                let mut push = Vec::new();
-                write_broken(&mut push, *target);
-                self.append_push(key, session, false, &push);
-            }
-        }
-    }
-
-    /// Tells `target` in place of `tracker`.
-    fn tell_in_place(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        tracker: Client,
-        target: Client,
-        push: &Arc<[u8]>,
-    ) {
-        let worker = self.plan.clients.get(target).map(|entry| entry.worker);
-        match worker {
-            Some(worker) if worker == self.worker() => {
-                // Not here: it is being handed over, and is told later.
-                match self.target(sessions, target) {
-                    Some((key, session)) => self.append_push(key, session, true, push),
-                    None => self.leave_for(worker, target, tracker, push),
-                }
-            }
-            Some(worker) => self.leave_for(worker, target, tracker, push),
-            None => {
-                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
-                if let Some((client, worker)) = place {
-                    let told = Told { client, what: What::Broken { target } };
-                    if worker == self.worker() {
-                        self.deliver_told(sessions, &told);
-                    } else {
-                        self.send((client, worker), told.what);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Leaves a redirected message in a worker's inbox.
-    fn leave_for(&mut self, worker: u16, client: Client, tracker: Client, push: &Arc<[u8]>) {
-        let what = What::Redirected { tracker, push: Arc::clone(push) };
-        if self.plan.invalidations.post(worker, Told { client, what }) {
-            self.plan.post_published(worker);
-        }
-    }
-
-    /// Notes that a client has missed something that was redirected to it, and
-    /// that is not, or not yet, a client of this worker.
-    fn miss_elsewhere(&mut self, client: Client) {
-        // Who has left has missed nothing: who redirects to it is told so.
-        let Some(worker) = self.plan.clients.worker(client) else { return };
-        if worker == self.worker() {
-            self.store.tracking.late.insert((client, true));
-        } else if self.plan.invalidations.miss(worker, client) {
-            self.plan.post_published(worker);
-        }
-    }
-
-    fn tracker<'a>(
-        &self,
-        sessions: &'a mut Slab<Session>,
-        client: Client,
-    ) -> Option<(Key<Session>, &'a mut Session)> {
-        let key = *self.store.tracking.trackers.get(&client)?;
-        Some((key, sessions.get_mut(key)?))
-    }
-
-    /// A client of this worker that need not cache itself.
-    fn target<'a>(
-        &mut self,
-        sessions: &'a mut Slab<Session>,
-        client: Client,
-    ) -> Option<(Key<Session>, &'a mut Session)> {
-        let targets = &mut self.store.tracking.targets;
-        let is_it = |session: &Session| session.identity.id == client;
-        let known = targets.get(&client).copied();
-        let known = known.filter(|key| sessions.get(*key).is_some_and(is_it));
-        let found = known.or_else(|| {
-            let mut all = sessions.iter();
-            all.find(|(_, session)| is_it(session)).map(|(key, _)| key)
-        });
-        match found {
-            Some(key) if targets.len() < TARGETS_MAX => drop(targets.insert(client, key)),
-            Some(_) => targets.clear(),
-            None => drop(targets.swap_remove(&client)),
-        }
-        let key = found?;
-        Some((key, sessions.get_mut(key)?))
-    }
-
-    /// Appends a push to what a client is sent, if the client can be told and
-    /// has room.
-    fn append_push(
-        &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        is_redirected: bool,
-        push: &[u8],
-    ) {
-        let protocol = session.identity.protocol;
-        let is_subscriber = || session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
-        let can_be_told = protocol == Protocol::Resp3 || is_redirected && is_subscriber();
-        let is_late = self.store.tracking.late.contains(&(session.identity.id, is_redirected));
-        if !can_be_told || is_late || session.closing {
-            return;
-        }
-        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
-        let room = self.plan.limits.session_output_len_soft as usize;
-        if busy.undelivered() + push.len() > room {
-            self.store.tracking.late.insert((session.identity.id, is_redirected));
-        } else if is_redirected && push.starts_with(b">2\r\n$10") {
-            write_redirected(busy.output.buf(), protocol, push);
-        } else {
-            busy.output.buf().extend_from_slice(push);
-        }
-        self.mark_session_dirty(key, session);
-        if self.store.tracking.told.last() != Some(&key) {
-            self.store.tracking.told.push(key);
-        }
-    }
-}
-
-impl Core {
-    /// Delivers what clients of this worker are to be told of their caches.
-    #[cold]
-    pub(crate) fn deliver_invalidations(&mut self) {
-        let Core { sessions, plane, .. } = self;
-        plane.tell_everybody();
-        plane.broadcast(sessions);
-        let mut outbox = std::mem::take(&mut plane.store.tracking.outbox);
-        outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
-        if plane.store.tracking.outbox.is_empty() {
-            plane.store.tracking.outbox = outbox;
-        }
-        if std::mem::take(&mut plane.store.tracking.has_mail) {
-            let (messages, missed) = plane.plan.invalidations.take(plane.worker());
-            plane.store.tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
-            messages.iter().for_each(|told| plane.deliver_told(sessions, told));
-            plane.store.tracking.late.extend(missed);
-        }
-    }
-
-    /// Tells the clients who have missed something, and have room now, that
-    /// everything has changed.
-    pub(in crate::core) fn tell_late(&mut self) {
-        let Core { sessions, plane, .. } = self;
-        let room = plane.plan.limits.session_output_len_soft as usize / 2;
-        for (client, is_redirected) in std::mem::take(&mut plane.store.tracking.late) {
-            let found = match is_redirected {
-                true => plane.target(sessions, client),
-                false => plane.tracker(sessions, client),
-            };
-            let Some((key, session)) = found else {
-                if is_redirected {
-                    plane.miss_elsewhere(client);
-                }
-                continue;
-            };
-            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
-            if undelivered > room {
-                plane.store.tracking.late.insert((client, is_redirected));
-                continue;
-            }
-            let push = everything();
-            match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
-                Some(target) if !is_redirected => {
-                    plane.tell_in_place(sessions, client, target, &push)
-                }
-                _ => plane.append_push(key, session, is_redirected, &push),
-            }
-        }
-    }
 }
 
 fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
@@ -708,8 +355,11 @@ fn everything() -> Arc<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Core;
     use crate::core::tests::plan_with;
+    use indexmap::IndexSet;
     use keyway_proxy::local::ClientEntry;
+    use keyway_resp::Protocol;
 
     #[test]
     fn what_a_client_has_missed_follows_it_to_its_next_worker() {

@@ -12,10 +12,11 @@
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
 use crate::PoolPlan;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::{ForKeys, RequestContext};
+use crate::core::pools::servers::transactions::ForKeys;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};

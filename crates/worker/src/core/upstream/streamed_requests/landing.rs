@@ -2,7 +2,8 @@
 //! last of them is here: a hundred megabytes would stop all clients of the worker.
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
-use crate::core::front::read::Step;
+use crate::core::request::Step;
+use crate::core::upstream::state::Landing;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
@@ -11,54 +12,10 @@ use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, OutOfMemory, Store, StreamedSet};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How much of a value its request is shown with, where it is, in bytes.
 const SHOWN_LEN: usize = 128;
-
-/// A request of which the value lands in a store.
-pub(super) struct Landing {
-    draft: Box<StreamedSet>,
-    /// The request up to its value.
-    head: Vec<u8>,
-    /// The arguments in there.
-    args: Vec<ByteRange>,
-    /// What has come of the line end behind the value.
-    line_end: Vec<u8>,
-    /// The class and the command that metrics count it under.
-    counted: Counted,
-}
-
-/// The requests that land in stores, one of a session at most. A request leaves when it is executed,
-/// is broken or loses its client.
-#[derive(Default)]
-pub(in crate::core) struct Landings(BTreeMap<u64, Box<Landing>>);
-
-impl Landings {
-    fn insert(&mut self, key: Key<Session>, landing: Landing) {
-        self.0.insert(key.to_bits(), Box::new(landing));
-    }
-
-    /// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
-    /// the start of a line end.
-    pub(super) fn take_part(&mut self, key: Key<Session>, part: &[u8], context: Context) -> bool {
-        let Some(landing) = self.0.get_mut(&key.to_bits()) else { return false };
-        let rest = landing.draft.extend(part, context);
-        landing.line_end.extend_from_slice(rest);
-        b"\r\n".starts_with(&landing.line_end)
-    }
-
-    /// Takes the request of a session out. What a store has of it is freed with it.
-    pub(super) fn remove(&mut self, key: Key<Session>) -> Option<Box<Landing>> {
-        self.0.remove(&key.to_bits())
-    }
-
-    /// Number of requests.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 impl Plane {
     /// The context in which a client's request is executed.

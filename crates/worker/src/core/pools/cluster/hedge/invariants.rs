@@ -3,6 +3,7 @@ use crate::core::tests::{client, core_of_kind, output, pass_to};
 use keyway_base::BackendFault;
 use keyway_net::Socket;
 use keyway_resp::Protocol;
+use keyway_topology::HedgePolicy;
 use keyway_topology::{
     ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadFrom, ReadPolicy, SlotQuery,
     ViewSource,

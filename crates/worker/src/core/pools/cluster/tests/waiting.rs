@@ -1,6 +1,7 @@
 //! Requests that wait for a server, an owner or a primary.
 
 use super::*;
+use crate::core::Core;
 
 #[test]
 fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {

@@ -87,7 +87,7 @@ fn a_client_that_finds_no_room_among_routed_requests_is_told_within_the_timeout(
         let told = output(&core, client);
         let refused = told.matches("; the request was not sent").count();
         assert_eq!(refused, 2 * expected, "{told}");
-        assert_eq!(core.plane.routes.routed_requests.len(), 2 - 2 * expected);
+        assert_eq!(core.plane.pending.count::<RoutedRequest>(), 2 - 2 * expected);
         assert!(core.plane.routes.waiting.is_empty());
     }
 }

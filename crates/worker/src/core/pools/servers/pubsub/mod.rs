@@ -156,8 +156,7 @@ impl PubSub {
         for (index, slot) in (first..).zip(own) {
             match slots.get_mut(index) {
                 Some(place) => {
-                    let generation =
-                        crate::core::upstream::connections::next_generation(place.generation);
+                    let generation = crate::core::connection::next_generation(place.generation);
                     *place = SubscriberSlot { generation, is_busy: place.is_busy, ..slot };
                 }
                 None => slots.push(slot),

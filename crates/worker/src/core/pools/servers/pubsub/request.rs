@@ -1,7 +1,7 @@
 use super::shape_of;
 use crate::PoolKind;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use keyway_base::Key;
 use keyway_command::{Join, Request, Verb};

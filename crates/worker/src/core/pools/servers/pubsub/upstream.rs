@@ -153,8 +153,7 @@ impl Core {
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
         let connection = &mut plane.servers.pubsub.slots[index];
-        connection.generation =
-            crate::core::upstream::connections::next_generation(connection.generation);
+        connection.generation = crate::core::connection::next_generation(connection.generation);
         let is_needed = connection.link.is_needed();
         connection.link.on_lost(&options, now, jitter);
         let socket = connection.socket.take();

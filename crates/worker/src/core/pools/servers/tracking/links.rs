@@ -1,6 +1,6 @@
 use super::hears;
-use crate::core::pools::servers::scripts::Given;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::servers::given::Given;
+use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key};
@@ -337,8 +337,7 @@ impl Core {
         let (state, role) = (connection.link.state(), connection.role);
         let worked = connection.link.has_answered();
         let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
-        connection.generation =
-            crate::core::upstream::connections::next_generation(connection.generation);
+        connection.generation = crate::core::connection::next_generation(connection.generation);
         plane.end_counts(connection, state);
         // One that was never begun has nothing to tell of its server.
         let is_failure = !is_idle && state != LinkState::Idle;
@@ -363,7 +362,7 @@ impl Core {
             let began = plane.began(connection, worked);
             plane.note_failure(
                 connection,
-                crate::core::upstream::connections::failure_reason(fault),
+                crate::core::upstream::probes::failure_reason(fault),
                 began,
             );
         }

@@ -17,14 +17,15 @@
 //! | `tell` | what the client is told, and after which replies |
 
 mod links;
+mod state;
 mod tell;
 
 pub(in crate::core) use links::{Role, lose_watch_on};
-pub(crate) use tell::State;
+pub(crate) use state::State;
 
 use crate::PoolPlan;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};

@@ -1,54 +1,11 @@
+use crate::core::pools::servers::tracking::state::State;
 use crate::core::{ConnectionKey, Core, Plane};
-use keyway_base::{BackendFault, Key, Slab, Time};
+use keyway_base::{BackendFault, Key, Slab};
 use keyway_proxy::tracking::{
     Tracking, is_invalidation, write_broken, write_everything, write_redirected,
 };
 use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What a worker knows of the sessions that are tracked.
-#[derive(Default)]
-pub(crate) struct State {
-    /// Those with links of their own, by the bits of their keys.
-    pub(super) tracked: BTreeSet<u64>,
-    /// What `CLIENT CACHING` said of the request that is being started.
-    pub(in crate::core) caching: Option<&'static str>,
-    /// Those that are to forget everything; and once more when what is on its
-    /// way now has come.
-    forgets: Vec<(Key<Session>, bool)>,
-    /// Other workers may have put something into the inbox.
-    pub(crate) has_mail: bool,
-    /// Where clients were that others are told in place of, by their ids.
-    targets: BTreeMap<u64, Key<Session>>,
-    /// Links that end because another did, with their generation.
-    pub(super) losses: Vec<(ConnectionKey, u32, BackendFault)>,
-    /// When links on which nothing moves are asked for a sign.
-    pub(super) next_ping: Time,
-}
-
-impl State {
-    /// Has a session told at the end of the turn that everything may have
-    /// changed; with `twice`, again when what it has asked for is answered.
-    pub(super) fn forget(&mut self, key: Key<Session>, twice: bool) {
-        self.forgets.push((key, twice));
-    }
-
-    /// Number of sessions that are to be told something.
-    pub(in crate::core) fn untold(&self) -> usize {
-        self.forgets.len() + self.losses.len()
-    }
-
-    /// How many sessions have links of their own.
-    pub(in crate::core) fn tracked_len(&self) -> usize {
-        self.tracked.len()
-    }
-
-    /// Whether there is something to do before the worker sleeps.
-    pub(crate) fn has_work(&self) -> bool {
-        self.has_mail || !self.forgets.is_empty() || !self.losses.is_empty()
-    }
-}
 
 impl Core {
     /// A link that is to end because another did, if it has not by itself: its

@@ -1,0 +1,87 @@
+//! Sockets as dialling, listening and TLS share them: their addresses, their liveness, and whose
+//! the other end is.
+
+use keyway_bus::{Host, Reason, SocketName};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+use std::time::Duration;
+
+/// The addresses of a host; a name is looked up.
+pub(crate) fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match host {
+        Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, port)]),
+        Host::Name(name) => Ok((name.as_str(), port).to_socket_addrs()?.collect()),
+    }
+}
+
+/// Where the rings of one process meet. Others can see that name and use it: both sides look who is there.
+pub(crate) fn mem_name(name: &str) -> SocketName {
+    SocketName::Abstract(format!("keyway.mem.{}.{name}", std::process::id()))
+}
+
+/// The address of a unix socket.
+pub(crate) fn unix_addr(name: &SocketName) -> io::Result<UnixAddr> {
+    match name {
+        SocketName::Path(path) => UnixAddr::from_pathname(path),
+        SocketName::Abstract(name) => UnixAddr::from_abstract_name(name),
+    }
+}
+
+/// Connects without waiting: where the backlog is full, as of a stopped process, the system refuses at once.
+pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
+    let connect = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let addr = match at {
+            SocketName::Path(path) => SocketAddrUnix::new(path.as_str())?,
+            SocketName::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        };
+        rustix::net::connect(&socket, &addr)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    };
+    connect().map_err(|error: io::Error| reason(&error))
+}
+
+/// Whether the other end belongs to this process. A process in another namespace has the number 0.
+pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
+}
+
+/// Whether a connection leads back to this host by its addresses.
+pub(crate) fn is_within_host(tcp: &TcpStream) -> bool {
+    let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return false };
+    there.ip().to_canonical().is_loopback() || there.ip() == here.ip()
+}
+
+/// Has the system notice a dead host after three seconds on an idle connection.
+pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    // This host does not die without this process.
+    if is_within_host(stream) {
+        return Ok(());
+    }
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, 2)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
+}
+
+/// What an error of connecting says to who wrote the address.
+pub(crate) fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => Reason::NobodyListens,
+        ErrorKind::TimedOut => Reason::NoAnswer,
+        ErrorKind::WouldBlock => Reason::Backlog,
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Reason::NoRoute,
+        ErrorKind::PermissionDenied => Reason::NoPermission,
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Reason::HungUp
+        }
+        ErrorKind::InvalidData => Reason::NotBus,
+        _ => Reason::DialFailed,
+    }
+}

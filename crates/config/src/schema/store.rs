@@ -1,0 +1,133 @@
+//! The keys of a pool of the embedded store.
+
+use super::key::{GIB, KIB, MIB, TIB, Table, hours, key, ms};
+use super::kind::{Absent, Choices, Kind};
+use super::pool_kinds::POOL_KINDS;
+use super::sharded::{SLOW_KEPT, SLOWER_THAN};
+use Absent::{Is, Refused, Unset};
+use Kind::{Choice, Count, List, Prefix, Size};
+
+pub(crate) static STORE: Table = Table {
+    header: "[pool.NAME] of kind \"store\"",
+    doc: "The embedded store: Keyway itself holds the data, in memory.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"store\"`."),
+        key(
+            "memory_max",
+            Size { min: MIB, max: 64 * TIB },
+            Is("\"auto\""),
+            "Memory for data, beyond which `eviction` begins. `\"auto\"`: half the memory of the machine or container, shared by all stores that say so, printed at start.",
+        )
+        .or_word("auto")
+        .known_elsewhere_as(&["maxmemory", "max_memory"]),
+        key(
+            "eviction",
+            Choice(&Choices {
+                now: &[
+                    "allkeys-s3fifo",
+                    "allkeys-lru",
+                    "allkeys-lfu",
+                    "allkeys-random",
+                    "volatile-lru",
+                    "volatile-lfu",
+                    "volatile-random",
+                    "volatile-ttl",
+                    "noeviction",
+                ],
+                later: &[],
+            }),
+            Is("\"allkeys-s3fifo\""),
+            "What gives way when memory is full: Redis's `maxmemory-policy` names, and S3-FIFO, which keeps the working set through scans. `\"noeviction\"` refuses writes instead.",
+        )
+        .known_elsewhere_as(&["maxmemory_policy", "maxmemory-policy", "policy"]),
+        key(
+            "databases",
+            Count { min: 1, max: 1024 },
+            Is("16"),
+            "Databases clients may SELECT, numbered from 0.",
+        ),
+        key(
+            "notify_keyspace_events",
+            Kind::KeyspaceEvents,
+            Is("\"\""),
+            "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all of `g$lshzxetd`. `n` (new keys) and `m` (keys that were read and are not there) are told only where they are named. Empty for none: each event costs as much as a PUBLISH.",
+        )
+        .known_elsewhere_as(&["notify-keyspace-events"]),
+        key(
+            "script_time_max",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"5s\""),
+            "How long a script or function may run before it is ended with an error; what it wrote until then stays. While one runs, its worker serves nobody else (with one worker that is everybody, SCRIPT KILL included), and on other workers requests for keys of the shards it has touched, and other scripts, wait as long as `script_busy_after` says: what runs long belongs elsewhere.",
+        )
+        .known_elsewhere_as(&["lua-time-limit", "lua_time_limit"]),
+        key(
+            "script_busy_after",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Is("\"1s\""),
+            "How long others wait for a script or function that holds what they need. Once it has run for longer, they get the error BUSY at once, and SCRIPT KILL, FUNCTION KILL and CLIENT KILL of its client are read by every worker but its own. Below `script_time_max` to be of use; with one worker it is of none.",
+        )
+        .known_elsewhere_as(&["busy-reply-threshold", "busy_reply_threshold"]),
+        key(
+            "script_memory_max",
+            Size { min: MIB, max: 16 * GIB },
+            Is("\"64MiB\""),
+            "Memory for Lua in each worker: variables of the script that runs, garbage it has left, and compiled scripts. A script that needs more is ended with an error.",
+        ),
+        key(
+            "slowlog_log_slower_than",
+            SLOWER_THAN,
+            Is("\"10ms\""),
+            "A request that the store works on for this long, or longer, is kept for SLOWLOG. Timed one by one are commands that may work long though what they are sent and answer is small (KEYS, SORT, SINTER, DEL, scripts, ...) and requests and replies of 64 KiB or more; below `\"1ms\"` all are but those that may wait, which costs each some ten nanoseconds. Waiting, as BLPOP does or for a script of another client, is no work.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),
+        key("slowlog_max_len", SLOW_KEPT, Is("128"), "Slow requests kept: the latest.")
+            .known_elsewhere_as(&["slowlog-max-len"]),
+        key(
+            "expire_after_read",
+            Kind::Duration { min: ms(1000), max: hours(10 * 365 * 24) },
+            Is("\"off\""),
+            "Reading a key that has an expiry moves it to this long from then, if less than `expire_after_read_percent` of it is left. A later expiry is left as it is, and keys without one never get one. EXISTS, TYPE, TTL, OBJECT, DUMP, SCAN, KEYS and RANDOMKEY are no reads, nor is what a command reads in order to write. Nobody is told of the new expiry: no event, no invalidation.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["default-read-touch-ttl", "sliding_expiration"]),
+        key(
+            "expire_after_read_percent",
+            Count { min: 1, max: 100 },
+            Is("50"),
+            "How much of `expire_after_read` may be left for a read to move the expiry: less of it costs fewer moves, and lets keys expire sooner after their last read.",
+        )
+        .known_elsewhere_as(&["default-read-touch-ttl-pct"]),
+        key(
+            "quotas",
+            List(&QUOTAS),
+            Unset("none"),
+            "What the keys of some prefixes may take: `[[pool.NAME.quotas]]`, up to 64.",
+        ),
+    ],
+};
+
+pub(crate) static QUOTAS: Table = Table {
+    header: "[[pool.NAME.quotas]]",
+    doc: "What the keys that begin with `prefix`, of all databases together, may take of a store. A write that would pass it evicts other keys of that prefix first, by the pool's `eviction`, and never anybody else's; with `\"noeviction\"`, or when there is nothing to evict, it is answered with an `OOM` error. What no command of Redis refuses when memory is full, such as RENAME, is not refused here either, and makes room afterwards. INFO has a section Quotas, and there are metrics of each. Each quota takes about 200 bytes for each of the store's shards (at least 1024), and another kilobyte where its keys expire; a pool without quotas pays nothing.",
+    keys: &[
+        key(
+            "prefix",
+            Prefix,
+            Refused,
+            "What the keys begin with, 1 to 128 bytes; of several that fit a key, the longest counts, and only that one.",
+        ),
+        key(
+            "memory_max",
+            Size { min: 64 * KIB, max: 64 * TIB },
+            Unset("no bound"),
+            "Memory for these keys with their values. What finds them, some 20 bytes for each, counts towards the pool's `memory_max` only.",
+        ),
+        key(
+            "items_max",
+            Count { min: 1, max: 1 << 40 },
+            Unset("no bound"),
+            "How many of them there may be. Every quota has one of these bounds, or both.",
+        ),
+    ],
+};

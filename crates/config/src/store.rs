@@ -1,0 +1,77 @@
+//! The pool of the embedded store.
+
+use crate::error::{Problem, Report, quoted};
+use crate::model::{Eviction, QuotaConfig, StoreConfig};
+use crate::section::{Section, Value};
+use crate::servers::{SLOW_LOG_LEN, slower_than};
+use keyway_base::KeyspaceEvents;
+use std::time::Duration;
+
+/// Stands for a pool that was refused, so that indices stay right.
+pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
+    memory_max: None,
+    eviction: Eviction::AllKeysS3Fifo,
+    databases: 1,
+    notify_keyspace_events: KeyspaceEvents::NONE,
+    script_time_max: Duration::from_secs(5),
+    script_busy_after: Duration::from_secs(1),
+    script_memory_max: 64 << 20,
+    slower_than: Duration::from_millis(10),
+    slow_log_len_max: 128,
+    expire_after_read: None,
+    expire_after_read_percent: 50,
+    quotas: Vec::new(),
+};
+
+/// A pool of the embedded store.
+pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
+    let name = section.text("eviction").unwrap_or_default();
+    let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
+    StoreConfig {
+        memory_max: section.number("memory_max"),
+        eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),
+        databases: section.number_u32("databases"),
+        notify_keyspace_events: match section.value("notify_keyspace_events") {
+            Some(Value::KeyspaceEvents(events)) => *events,
+            _ => KeyspaceEvents::NONE,
+        },
+        script_time_max: section.duration("script_time_max").unwrap_or(Duration::MAX),
+        script_busy_after: section.duration("script_busy_after").unwrap_or(Duration::MAX),
+        script_memory_max: section.number("script_memory_max").unwrap_or(u64::MAX),
+        slower_than: slower_than(section),
+        slow_log_len_max: section.number_u32(SLOW_LOG_LEN),
+        expire_after_read: section.duration("expire_after_read"),
+        expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
+        quotas: quotas(section, report),
+    }
+}
+
+/// Most quotas of a store: as many as it takes.
+const QUOTAS_MAX: usize = 64;
+
+fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
+    let sections = store.sections("quotas");
+    if let Some(beyond) = sections.get(QUOTAS_MAX) {
+        let what = format!("{} has {} quotas", store.header, sections.len());
+        report.consequence(beyond.at, Problem::new(what, format!("write up to {QUOTAS_MAX}")));
+    }
+    let mut quotas: Vec<QuotaConfig> = Vec::new();
+    for section in sections.iter().take(QUOTAS_MAX) {
+        let Some(prefix) = section.text("prefix") else { continue };
+        let is_wrong = ["memory_max", "items_max"]
+            .iter()
+            .any(|bound| section.given(bound).is_some() && section.number(bound).is_none());
+        let (memory_max, items_max) = (section.number("memory_max"), section.number("items_max"));
+        if memory_max.is_none() && items_max.is_none() && !is_wrong {
+            let what = format!("the quota of {} in {} has no bound", quoted(prefix), store.header);
+            report.consequence(section.at, Problem::new(what, "write memory_max or items_max"));
+        }
+        if quotas.iter().any(|other| other.prefix == prefix) {
+            let what = format!("quotas in {}: {} is there twice", store.header, quoted(prefix));
+            let hint = "leave one of them: of keys with the same prefix all count together";
+            report.consequence(section.place("prefix"), Problem::new(what, hint));
+        }
+        quotas.push(QuotaConfig { prefix: prefix.to_owned(), memory_max, items_max });
+    }
+    quotas
+}

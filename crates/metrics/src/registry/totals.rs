@@ -1,0 +1,134 @@
+//! Sums over all workers, for INFO and the dashboard.
+
+use crate::cells::HealthLevel;
+use crate::histogram::Snapshot;
+
+/// What all workers did for one pool, for INFO and the dashboard.
+#[derive(Clone, Debug)]
+pub struct PoolTotals {
+    /// Requests taken for serving.
+    pub requests: u64,
+    /// Requests answered with an error of ours.
+    pub errors: u64,
+    /// Requests refused before routing.
+    pub refused: u64,
+    /// Clients connected now.
+    pub clients_connected: u64,
+    /// Clients accepted since the start.
+    pub clients_accepted: u64,
+    /// Bytes read from clients.
+    pub received_bytes: u64,
+    /// Bytes written to clients.
+    pub sent_bytes: u64,
+    /// Requests of memcached clients.
+    pub memcached: MemcachedTotals,
+    /// Reply latency of all command classes, in seconds.
+    pub reply_latency: Snapshot,
+}
+
+/// Requests of memcached clients on a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemcachedTotals {
+    /// To store a value.
+    pub sets: u64,
+    /// Of these, the ones that stored it.
+    pub stored: u64,
+    /// To change an expiry, with or without reading the value.
+    pub touches: u64,
+    /// To empty the store.
+    pub flushes: u64,
+}
+
+/// The totals of one command of a pool, over all workers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandTotals {
+    /// Requests taken for serving.
+    pub calls: u64,
+    /// Requests answered with an error, of ours, the store's or a backend's.
+    pub errors: u64,
+    /// Requests whose latency was measured.
+    pub replies: u64,
+    /// Sum of their latencies, in seconds.
+    pub reply_seconds: f64,
+    /// Time of turns, divided evenly over the requests that were answered in each, in seconds.
+    pub worked_seconds: f64,
+}
+
+/// Requests of a command class by how long they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyShares {
+    /// Requests whose latency was measured.
+    pub requests: u64,
+    /// Those of them above each of [`LatencyShares::OVER_MILLIS`].
+    pub over: [u64; LatencyShares::COUNT],
+}
+
+impl LatencyShares {
+    const COUNT: usize = 3;
+    /// The bounds, in milliseconds: powers of two, so that they are bounds of
+    /// the histogram's buckets and the counts exact.
+    pub const OVER_MILLIS: [u32; Self::COUNT] = [1, 8, 64];
+
+    pub(crate) fn of(latencies: &Snapshot) -> Self {
+        let steps_log2 = |millis: u32| 10 + millis.ilog2();
+        let over = Self::OVER_MILLIS.map(|millis| latencies.above(steps_log2(millis)));
+        Self { requests: latencies.count(), over }
+    }
+
+    /// What came on top of `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let over = std::array::from_fn(|at| self.over[at].saturating_sub(earlier.over[at]));
+        Self { requests: self.requests.saturating_sub(earlier.requests), over }
+    }
+
+    /// The part of the requests above each bound, in percent; 0 of none.
+    pub fn percent(&self) -> [f64; Self::COUNT] {
+        self.over.map(|over| over as f64 * 100.0 / self.requests.max(1) as f64)
+    }
+}
+
+/// What all workers did with one backend of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendTotals {
+    /// Requests and fragments queued for it.
+    pub requests: u64,
+    /// Requests and fragments that got no usable reply.
+    pub errors: u64,
+    /// Its replies that were errors.
+    pub error_replies: u64,
+    /// Requests and fragments waiting for their reply now.
+    pub in_flight: u64,
+    /// Links that take requests now.
+    pub links_ready: u64,
+    /// Times it was taken out of use.
+    pub ejections: u64,
+    /// Replies whose latency was measured.
+    pub replies: u64,
+    /// Sum of their latencies, in seconds.
+    pub reply_seconds: f64,
+    /// How usable it is found.
+    pub health: HealthLevel,
+    /// Its circuit is not closed: it is asked nothing, or a few requests to find out.
+    pub has_open_circuit: bool,
+    /// It is left out of the servers that reads may go to.
+    pub is_outlier: bool,
+    /// What its cluster, or the sentinels, say of it, if that is that it is down.
+    pub told_down: Option<&'static str>,
+}
+
+impl BackendTotals {
+    /// The word for how it is, as INFO has it: of several states the one that keeps most
+    /// requests away.
+    pub fn state(&self) -> &'static str {
+        match self.health {
+            HealthLevel::Ejected | HealthLevel::Quarantined => self.health.label(),
+            _ if self.has_open_circuit => "circuit-open",
+            usable => match self.told_down {
+                Some(told) => told,
+                None if self.is_outlier => "outlier",
+                None => usable.label(),
+            },
+        }
+    }
+}

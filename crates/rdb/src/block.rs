@@ -1,0 +1,124 @@
+//! Blocks: strings and numbers one behind the other in a single string, as
+//! servers hold small collections and the nodes of large lists and streams.
+
+use crate::fault::Form;
+use crate::{integers, listpack, ziplist, zipmap};
+
+/// A block that has not the form it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// An element of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Text<'a> {
+    /// Its bytes.
+    Plain(&'a [u8]),
+    /// The decimal digits of a number.
+    Integer(i64),
+}
+
+/// Bytes of a block that are left to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice<'a>(&'a [u8]);
+
+impl<'a> Slice<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Damaged> {
+        self.array().map(|[byte]| byte)
+    }
+}
+
+/// A place in a block. It does not hold the block: every call gets the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Block {
+    Listpack(listpack::Walk),
+    Ziplist(ziplist::Walk),
+    Zipmap(zipmap::Walk),
+    Integers(integers::Walk),
+}
+
+impl Block {
+    /// The first element of a block, and how many there are, if it says.
+    pub(crate) fn start(form: Form, bytes: &[u8]) -> Result<(Self, Option<u64>), Damaged> {
+        Ok(match form {
+            Form::Listpack => {
+                let (walk, count) = listpack::start(bytes)?;
+                (Self::Listpack(walk), count)
+            }
+            Form::Ziplist => {
+                let (walk, count) = ziplist::start(bytes)?;
+                (Self::Ziplist(walk), count)
+            }
+            Form::Zipmap => {
+                let (walk, count) = zipmap::start(bytes)?;
+                (Self::Zipmap(walk), count)
+            }
+            Form::Integers => {
+                let (walk, count) = integers::start(bytes)?;
+                (Self::Integers(walk), Some(count))
+            }
+        })
+    }
+
+    /// Whether no element is left. Only [`Block::next`] tells whether the block
+    /// is whole.
+    pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Listpack(walk) => walk.is_over(bytes),
+            Self::Ziplist(walk) => walk.is_over(bytes),
+            Self::Zipmap(walk) => walk.is_over(bytes),
+            Self::Integers(walk) => walk.is_over(bytes),
+        }
+    }
+
+    /// The next element; `None` at the end of a block that is whole.
+    pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
+        match self {
+            Self::Listpack(walk) => walk.next(bytes),
+            Self::Ziplist(walk) => walk.next(bytes),
+            Self::Zipmap(walk) => walk.next(bytes),
+            Self::Integers(walk) => walk.next(bytes),
+        }
+    }
+
+    /// Counts the elements from here on.
+    pub(crate) fn count(mut self, bytes: &[u8]) -> Result<u64, Damaged> {
+        let mut count = 0;
+        while self.next(bytes)?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// All elements of a block from a place on; `None` if it is damaged.
+#[cfg(test)]
+pub(crate) fn texts_of(mut block: Block, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut texts = Vec::new();
+    while let Some(text) = block.next(bytes).ok()? {
+        texts.push(match text {
+            Text::Plain(bytes) => bytes.to_vec(),
+            Text::Integer(value) => value.to_string().into_bytes(),
+        });
+    }
+    Some(texts)
+}

@@ -1,0 +1,75 @@
+//! What the functions of the libraries read from their arguments.
+
+use crate::raised::Raised;
+use mlua::{Lua, Table, Value};
+
+/// A number, which Lua may show as a whole one.
+pub(crate) fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => Some(*number),
+        Value::Integer(number) => Some(*number as f64),
+        _ => None,
+    }
+}
+
+/// Lua's message for a wrong argument.
+pub(super) fn bad_argument(lua: &Lua, nth: usize, function: &str, what: &str) -> mlua::Error {
+    Raised::text(lua, &format!("bad argument #{nth} to '{function}' ({what})"))
+}
+
+/// What Lua calls the type of an argument that may be missing.
+pub(super) fn type_of(value: Option<&Value>) -> &'static str {
+    match value {
+        None => "no value",
+        Some(Value::Integer(_)) => "number",
+        Some(Value::LightUserData(_)) => "userdata",
+        Some(value) => value.type_name(),
+    }
+}
+
+/// A number among the arguments, counted from 1.
+pub(crate) fn number_at(
+    lua: &Lua,
+    args: &[Value],
+    nth: usize,
+    function: &str,
+) -> mlua::Result<f64> {
+    let value = args.get(nth - 1);
+    let number = match value {
+        Some(value) => lua.coerce_number(value.clone())?,
+        None => None,
+    };
+    let found = type_of(value);
+    number.ok_or_else(|| bad_argument(lua, nth, function, &format!("number expected, got {found}")))
+}
+
+/// A string among the arguments, counted from 1.
+pub(crate) fn string_at(
+    lua: &Lua,
+    args: &[Value],
+    nth: usize,
+    function: &str,
+) -> mlua::Result<mlua::LuaString> {
+    let value = args.get(nth - 1);
+    let text = match value {
+        Some(value) => lua.coerce_string(value.clone())?,
+        None => None,
+    };
+    let found = type_of(value);
+    text.ok_or_else(|| bad_argument(lua, nth, function, &format!("string expected, got {found}")))
+}
+
+/// The length of a table that is a list: its keys are the numbers from 1 to it.
+/// Also how many keys there are; none for other tables.
+pub(super) fn list_len(table: &Table) -> mlua::Result<Option<(f64, usize)>> {
+    let (mut max, mut count) = (0.0_f64, 0);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        match number_of(&key) {
+            Some(key) if key > 0.0 && key.fract() == 0.0 => max = max.max(key),
+            _ => return Ok(None),
+        }
+        count += 1;
+    }
+    Ok(Some((max, count)))
+}

@@ -1,0 +1,32 @@
+//! Bounds on what a library makes out of its arguments.
+
+use crate::state::State;
+use mlua::Lua;
+
+/// Elements between two looks at the clock.
+const ELEMENTS_PER_LOOK: usize = 4096;
+
+/// Watches that what a library makes stays in bounds.
+pub(super) struct Bounds<'a> {
+    state: &'a State,
+    lua: &'a Lua,
+    elements: usize,
+}
+
+impl<'a> Bounds<'a> {
+    pub(super) fn new(state: &'a State, lua: &'a Lua) -> Self {
+        Self { state, lua, elements: 0 }
+    }
+
+    /// One more element; `len` bytes have been made so far.
+    pub(super) fn pass(&mut self, len: usize) -> mlua::Result<()> {
+        self.elements += 1;
+        if len > self.state.memory_max() {
+            return Err(self.state.end_now(self.lua, crate::ends::End::Memory));
+        }
+        if self.elements.is_multiple_of(ELEMENTS_PER_LOOK) {
+            self.state.check_end(self.lua)?;
+        }
+        Ok(())
+    }
+}

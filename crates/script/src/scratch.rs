@@ -1,0 +1,46 @@
+//! Room for the words of a command and its reply.
+
+use keyway_base::ByteRange;
+
+/// Bytes of a scratch that are kept.
+const KEPT_MAX: usize = 64 << 10;
+
+/// Bytes of one command, the longest string's. Its arguments may name one
+/// string many times over.
+const REQUEST_LEN_MAX: usize = 512 << 20;
+
+/// What a script is told of a longer one.
+pub(crate) const TOO_LONG: &str = "the command is longer than 512 MiB";
+
+/// Appends a word of a command, unless the command would be too long; whether
+/// it fits.
+#[must_use]
+pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u8]) -> bool {
+    let start = buf.len();
+    let fits = start + word.len() <= REQUEST_LEN_MAX;
+    if fits {
+        buf.extend_from_slice(word);
+        ranges.push(ByteRange::new(start, buf.len()));
+    }
+    fits
+}
+
+/// Room for one request and its reply, used again.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) buf: Vec<u8>,
+    pub(crate) ranges: Vec<ByteRange>,
+    pub(crate) reply: Vec<u8>,
+}
+
+impl Scratch {
+    /// Gives back room that only a long command or reply needs.
+    pub(crate) fn shrink(&mut self) {
+        if self.buf.capacity() > KEPT_MAX {
+            self.buf = Vec::new();
+        }
+        if self.reply.capacity() > KEPT_MAX {
+            self.reply = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a worker remembers of the requests that it counts and shows.
+
+use super::served::Served;
+use crate::Plan;
+use crate::monitors::Line;
+use keyway_base::{Key, Limits, Time};
+use keyway_memcache as memcache;
+use keyway_proxy::{Session, SlowEntry, SlowLog};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a worker counts and shows of requests.
+pub(crate) struct State {
+    /// How often slow requests were told of lately.
+    pub(in crate::core::observe) slow_lines: SlowLines,
+    /// Slow requests whose reply is on its way to its client.
+    pub(in crate::core) unwritten: Vec<Unwritten>,
+    pub(crate) served: Served,
+    pub(in crate::core) hot_keys: Noting,
+    pub(crate) monitoring: Monitoring,
+}
+
+impl State {
+    /// The state of a worker that has seen no request.
+    pub(in crate::core) fn new(plan: &Plan) -> State {
+        State {
+            slow_lines: SlowLines::default(),
+            unwritten: Vec::new(),
+            served: Served::new(),
+            hot_keys: Noting::new(&plan.limits),
+            monitoring: Monitoring::default(),
+        }
+    }
+}
+
+/// Which requests are looked at.
+pub(in crate::core) struct Noting {
+    /// Requests up to the next that is looked at whatever its length.
+    pub(in crate::core::observe) left: u32,
+    pub(in crate::core::observe) every: u32,
+    /// Bytes of a request or reply from which its values are looked at.
+    pub(in crate::core::observe) big_from: usize,
+    /// Bytes of a reply of a store from which it is looked at.
+    pub(in crate::core) look_from: usize,
+    /// Room for a request of memcached.
+    pub(in crate::core::observe) item: memcache::Request,
+}
+
+impl Noting {
+    pub(in crate::core) fn new(limits: &Limits) -> Noting {
+        let every = limits.hot_keys_every;
+        // Not all workers at once.
+        let left = if every == 0 { u32::MAX } else { every };
+        let (big_from, item) = (limits.big_reply_len(), memcache::Request::default());
+        Noting { left, every, big_from, look_from: big_from.min(SlowLog::TIMED_FROM), item }
+    }
+
+    /// Whether a request of so many bytes, which was started, is to be looked at.
+    #[inline]
+    pub(in crate::core) fn is_due(&mut self, len: usize) -> bool {
+        self.left -= 1;
+        self.left == 0 || len >= self.big_from
+    }
+
+    /// How many requests one stands for, if it is its turn; the next follows after as many on
+    /// the average, by chance, so that nothing that comes regularly is seen always or never.
+    pub(in crate::core::observe) fn take_turn(&mut self, random: u64) -> Option<f64> {
+        if self.left != 0 {
+            return None;
+        }
+        if self.every == 0 {
+            self.left = u32::MAX;
+            return None;
+        }
+        self.left = 1 + (random % u64::from(2 * self.every - 1)) as u32;
+        Some(f64::from(self.every))
+    }
+}
+
+/// The monitors of one worker, and what they are about to be shown.
+#[derive(Default)]
+pub(crate) struct Monitoring {
+    pub(in crate::core::observe) watchers: Vec<Watcher>,
+    /// The lines of the request that was started last, one for each pool it crosses, and
+    /// its client.
+    pub(in crate::core::observe) held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
+    /// Lines on their way to the monitors of all workers, and their bytes.
+    pub(in crate::core::observe) started: Vec<Line>,
+    pub(in crate::core::observe) started_len: usize,
+    /// The inbox may hold something.
+    pub(crate) has_mail: bool,
+    pub(in crate::core::observe) line: Vec<u8>,
+}
+
+impl Monitoring {
+    /// Number of clients in MONITOR, and of lines for them.
+    pub(in crate::core) fn len(&self) -> usize {
+        self.watchers.len() + self.held.len() + self.started.len()
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail || !self.held.is_empty() || !self.started.is_empty()
+    }
+}
+
+/// A client of this worker that watches.
+pub(in crate::core::observe) struct Watcher {
+    pub(in crate::core::observe) pool: u16,
+    pub(in crate::core::observe) session: Key<Session>,
+    /// Requests it was not shown, and not told of.
+    pub(in crate::core::observe) lost: u64,
+}
+
+/// A slow request whose reply is not with its client.
+pub(crate) struct Unwritten {
+    pub(in crate::core::observe) place: Place,
+    /// Bytes up to the end of the reply that the system has still to take, once its turn has
+    /// come.
+    pub(in crate::core::observe) left: Option<usize>,
+    /// When the reply was here.
+    pub(in crate::core::observe) received: Time,
+    /// Nanoseconds that the times before were cut by.
+    pub(in crate::core::observe) rest: u32,
+    pub(in crate::core::observe) log: Arc<SlowLog>,
+    pub(in crate::core::observe) id: u64,
+    /// What the log is told, if that wants to know.
+    pub(in crate::core::observe) told: Option<Told>,
+}
+
+/// How many lines on slow requests there were in this second.
+#[derive(Debug, Default)]
+pub(in crate::core) struct SlowLines {
+    pub(in crate::core::observe) since: Time,
+    pub(in crate::core::observe) count: u32,
+    pub(in crate::core::observe) left_out: u64,
+}
+
+impl SlowLines {
+    /// Whether there may be another line now, which then tells how many were left out
+    /// before it.
+    pub(in crate::core::observe) fn take(&mut self, now: Time) -> Option<u64> {
+        if now >= self.since + Duration::from_secs(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        if self.count == LINES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.count += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// A session, and the index of a reply in its order.
+pub(in crate::core) type Place = (Key<Session>, u32);
+
+/// Lines on slow requests in one second of one worker. More would let a slow server fill the
+/// log.
+pub(in crate::core::observe) const LINES_MAX: u32 = 10;
+
+pub(in crate::core::observe) struct Told {
+    pub(in crate::core::observe) pool: String,
+    pub(in crate::core::observe) entry: SlowEntry,
+}

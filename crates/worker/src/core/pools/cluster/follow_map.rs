@@ -1,0 +1,353 @@
+//! This worker follows the latest map of a cluster.
+
+use crate::Upstream;
+use crate::core::pools::cluster::state::ClusterState;
+use crate::core::pools::cluster::state::parts_of;
+use crate::core::request::RequestContext;
+use crate::core::upstream::reply::release_all;
+use crate::core::{Connection, ConnectionKey, Core, Plane};
+use crate::pool_kind::address_of;
+use keyway_base::Key;
+use keyway_command::Handling;
+use keyway_net::Address;
+use keyway_proxy::{LinkState, Session};
+use keyway_resp::Protocol;
+use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT};
+use std::sync::Arc;
+
+impl Core {
+    /// Ends a pool in this worker. Requests that were to be sent again, or were held back, are
+    /// refused. All else that is known of its cluster is forgotten.
+    pub(in crate::core) fn end_cluster(&mut self, pool: u16) {
+        self.give_up_retries(pool);
+        self.give_up_held(pool);
+        self.plane.cluster.forget(pool);
+    }
+
+    /// Follows the maps of the clusters, once a turn.
+    #[inline]
+    pub fn follow_clusters(&mut self) {
+        if !self.plane.cluster.pools.is_empty() {
+            self.follow_each();
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn follow_each(&mut self) {
+        if self.has_heard_of_clusters() {
+            self.hear_views();
+        }
+        self.follow_notices();
+        for at in 0..self.plane.cluster.pools.len() {
+            let pool = self.plane.cluster.pools[at];
+            let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
+            if self.plane.cluster_state(pool).is_some_and(is_new) {
+                self.adopt_map(pool);
+            }
+        }
+        self.release_named();
+    }
+
+    /// Goes by the latest map from here on.
+    #[cold]
+    pub(super) fn adopt_map(&mut self, pool: u16) {
+        let Some(state) = self.plane.pools[usize::from(pool)].found_mut() else { return };
+        let cluster = &mut state.cluster;
+        let plan = &self.plane.plan;
+        let latest = cluster.shared.map();
+        cluster.parts = Arc::new(parts_of(&latest));
+        let before = std::mem::replace(&mut cluster.map, latest);
+        let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
+        state.readers = cluster.readers(plan, usize::from(pool));
+        state.servers.set_ring(ring);
+        self.note_tenants(pool, &before, &map);
+        if map.places_keys_as(&before) {
+            return;
+        }
+        self.hold_in_flight(pool);
+        self.move_subscriptions(pool);
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, links, plane } = self;
+        for key in waiting {
+            if let Some(session) = sessions.get_mut(key) {
+                plane.wake(key, session);
+            }
+        }
+        // Requests that wait for a link, or for a primary, may go elsewhere now.
+        for connection in links.iter_mut().filter(|connection| connection.pool == pool) {
+            release_all(sessions, plane, connection);
+        }
+        self.send_unsent_on(pool, &before, &map);
+        self.move_waiting(pool);
+    }
+
+    /// Has names subscribed where they live now; servers that work are as good as any.
+    pub(super) fn move_subscriptions(&mut self, pool: u16) {
+        let Core { links, plane, .. } = self;
+        plane.servers.pubsub.is_moving = true;
+        let Some(state) = plane.pools[usize::from(pool)].found() else { return };
+        let place_count = state.cluster.map.place_count();
+        let is_ready = |place: &u16| {
+            links[state.servers.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        };
+        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        plane.avoid_no_more(pool, &working);
+    }
+
+    /// What was not sent yet to servers that serve no more goes to those that do.
+    pub(super) fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let has_slots = self.plane.has_slots(pool);
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
+            let connection = &mut self.links[index];
+            let place = usize::from(connection.backend);
+            let has_ended = before.is_serving(place) && !map.is_serving(place);
+            // A server of a cluster sends on what it was sent, and what comes behind that
+            // must not overtake it.
+            let may_be_overtaken = has_slots && connection.link.state() == LinkState::Ready;
+            // A request that waits on a lost link for its primary goes to the new owner of its keys.
+            let is_left = has_ended || connection.is_lost;
+            if connection.pool != pool || connection.is_private || !is_left || may_be_overtaken {
+                continue;
+            }
+            let unsent = connection.link.take_unsent();
+            self.send_again(index, unsent);
+        }
+    }
+
+    /// Sees to places whose server is not the one it was.
+    pub(super) fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
+        for place in 0..map.place_count() {
+            let (was, is) = (tenure(before, place), tenure(map, place));
+            if was == is {
+                continue;
+            }
+            if was.is_some() {
+                let is_there = |connection: &Connection| {
+                    (connection.pool, usize::from(connection.backend)) == (pool, place)
+                        && !connection.is_free
+                        && connection.link.state() != LinkState::Idle
+                };
+                let numbered = self.links.with_keys();
+                let there = numbered.filter(|(_, connection)| is_there(connection));
+                let leaving = there.map(|(index, connection)| (index, connection.generation));
+                self.plane.cluster.leaving.extend(leaving);
+            }
+            self.plane.forget_troubles(pool, place as u16);
+            if is.is_some() {
+                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
+            }
+            let Some(state) = self.plane.cluster_state(pool) else { continue };
+            let shared = Arc::clone(&state.shared);
+            // All workers come by, and what they know together is the new server's from then on.
+            if !shared.is_first_at(place, is.unwrap_or_else(|| map.version())) {
+                continue;
+            }
+            shared.note_lag(place as u16, u64::MAX);
+            let plan = &self.plane.plan;
+            plan.pools[usize::from(pool)].notices.health.forget(place as u16);
+            let id = plan.topology.backend_id(usize::from(pool), place);
+            let health = &plan.health;
+            let mut is_ejected = false;
+            let settle = |is_held: bool| match is_held {
+                true => is_ejected = health.eject(id),
+                false => drop(health.restore(id)),
+            };
+            shared.holds.settle(map.node(place).map(|node| &node.endpoint), settle);
+            health.circuits().restart(id);
+            health.reads().restart(id);
+            if is_ejected {
+                tracing::info!(
+                    pool = self.plane.plan.pools[usize::from(pool)].name,
+                    backend = self.plane.describe_backend(pool, place as u16),
+                    "the server that has joined stays out of use: an operator ejected its address; \
+                     `keyway ctl restore` brings it back"
+                );
+            }
+        }
+    }
+
+    /// The next link to a server that has left on which nothing is due any more:
+    /// it is to be closed.
+    pub fn next_left(&mut self) -> Option<ConnectionKey> {
+        let Core { links, plane, .. } = self;
+        let leaving = &mut plane.cluster.leaving;
+        leaving.retain(|&(index, generation)| links[index].generation == generation);
+        let at = leaving.iter().position(|&(index, _)| {
+            let connection = &links[index];
+            connection.link.live() == 0 || connection.link.state() != LinkState::Ready
+        })?;
+        Some(leaving.swap_remove(at).0)
+    }
+
+    /// Where a link is to be connected to, if anywhere.
+    pub fn address_of(&self, index: ConnectionKey) -> Option<Address> {
+        let connection = &self.links[index];
+        self.server_address(connection.pool, connection.backend)
+    }
+
+    /// Where a server is, if there is one.
+    pub fn server_address(&self, pool: u16, server: u16) -> Option<Address> {
+        self.plane.address(pool, server)
+    }
+}
+
+impl Plane {
+    /// What this worker knows of a pool that is a cluster.
+    #[inline]
+    pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
+        Some(&self.pools[usize::from(pool)].found()?.cluster)
+    }
+
+    /// Whether the keys of a pool have slots.
+    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
+    }
+
+    /// The slot of a key; `None` where there are none.
+    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
+    }
+
+    /// What of a key's whereabouts stays when it comes to another server: its slot, or
+    /// which of the primaries it belongs to. `None` where servers are listed.
+    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let state = self.pools[usize::from(pool)].found()?;
+        match state.cluster.has_slots() {
+            true => self.slot_of(pool, key),
+            false => state.servers.ring().primary_of(sharded.hash_key(key), 0),
+        }
+    }
+
+    /// The server where that is now, or the server itself where they are listed.
+    pub(in crate::core) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        let Some(state) = self.cluster_state(pool) else { return Some(home) };
+        match state.has_slots() {
+            true => state.map.owners().of(home),
+            false => state.map.primary(home),
+        }
+    }
+
+    /// Whether requests go to a server: it is not out of use, and in a cluster it
+    /// has slots.
+    pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
+        let id = self.plan.topology.backend_id(usize::from(pool), server);
+        let is_serving = |state: &ClusterState| state.map.is_serving(server);
+        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
+    }
+
+    /// Whether a server is in its cluster, with slots or without.
+    pub(in crate::core) fn is_member(&self, pool: u16, server: usize) -> bool {
+        let node = |state: &ClusterState| {
+            state.map.node(server).is_some_and(|node| node.absent_since.is_none())
+        };
+        self.cluster_state(pool).is_none_or(node)
+    }
+
+    /// Where a server is, if there is one.
+    pub(in crate::core) fn address(&self, pool: u16, server: u16) -> Option<Address> {
+        match self.cluster_state(pool) {
+            Some(state) => Some(address_of(&state.map.node(usize::from(server))?.endpoint)),
+            None => self.plan.pools[usize::from(pool)].kind.address(usize::from(server)),
+        }
+    }
+
+    /// Whether a request has to wait: nobody has told yet who has which slot, and
+    /// somebody may soon.
+    #[inline]
+    pub(in crate::core) fn awaits_map(&mut self, asked: &mut RequestContext) -> bool {
+        let state = self.cluster_state(asked.session.pool);
+        state.is_some_and(|state| !state.map.is_known())
+            && asked.request.handling() != Handling::Local
+            && self.wait_for_map((asked.key, asked.session))
+    }
+
+    /// The same for any request of a session.
+    #[inline]
+    pub(in crate::core) fn awaits_map_for(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+    ) -> bool {
+        let state = self.cluster_state(session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
+    }
+
+    #[cold]
+    pub(super) fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if !state.shared.may_be_known_soon(self.clock.now)
+            && self.primary_wait(session.pool).is_none()
+        {
+            return false;
+        }
+        // This client waits no longer than any request may take.
+        let until = self.waits_until((key, session.pool));
+        if until <= self.clock.now || self.cluster.waited.is_some() {
+            return false;
+        }
+        self.note_waiting((key, session), until);
+        true
+    }
+
+    /// Why a request to a pool whose servers are found out has none; `None` for a pool
+    /// whose servers are listed.
+    #[cold]
+    pub(in crate::core) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
+        let state = self.cluster_state(pool)?;
+        self.cluster.refused_in_vain.set(true);
+        let name = &self.plan.pools[usize::from(pool)].name;
+        let why = state.shared.trouble_in(name);
+        let readers = self.pools[usize::from(pool)].readers();
+        let reads_replicas_only =
+            readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));
+        if is_left_out {
+            let (left_out, what) =
+                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            return Some(format!(
+                "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
+                 for which there is no place, and which are not asked; set nodes_max higher"
+            ));
+        }
+        let said = match (state.map.is_known(), state.has_slots()) {
+            (false, true) => {
+                format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
+            }
+            (false, false) => format!("ERR nobody tells who is the primary in {name}: {why}"),
+            (true, _) if reads_replicas_only => format!(
+                "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
+            ),
+            (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) => {
+                format!(
+                    "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"
+                )
+            }
+        };
+        Some(match self.cluster.waited {
+            Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
+            None => said,
+        })
+    }
+
+    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
+    }
+
+    /// Whether a lost or failed connection is that of a server that has left its
+    /// cluster, of which nothing is to be said.
+    pub(in crate::core) fn has_left(&self, connection: &Connection) -> bool {
+        if self.plan.retired(connection.pool).is_some() {
+            return true;
+        }
+        let is_gone =
+            |state: &ClusterState| state.map.node(usize::from(connection.backend)).is_none();
+        self.cluster_state(connection.pool).is_some_and(is_gone)
+    }
+}

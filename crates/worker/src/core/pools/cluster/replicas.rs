@@ -1,0 +1,410 @@
+//! The servers that a pool may read from, and the choice among them.
+
+use crate::Cluster;
+use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
+
+/// What a choice goes by: the servers by their places.
+pub(super) trait Look {
+    /// Whether it may be read.
+    fn standing(&self, place: u16) -> ReplicaStatus;
+    /// What a request to it costs.
+    fn cost(&self, place: u16) -> u64;
+    /// Whether it is to be asked once to see how fast it is.
+    fn claim_try(&self, place: u16) -> bool;
+}
+
+/// Most shares that one server counts for.
+pub(super) const WEIGHT_MAX: u32 = 100;
+
+/// Of so many reads at most one goes to a server because it was not asked of late, to see
+/// how fast it is now.
+pub(super) const EXPLORE_EVERY: u32 = 64;
+
+/// The first number that stands for the choice of a user, behind those of listeners.
+pub(super) const USERS: u16 = 0x8000;
+
+/// The servers that reads of one worker go to.
+pub(in crate::core) struct Readers {
+    pub(in crate::core::pools::cluster) policy: ReadPolicy,
+    /// By the place of a primary.
+    pub(in crate::core::pools::cluster) of_primary: Vec<Choice>,
+    /// Counts reads, so that they take turns.
+    pub(in crate::core::pools::cluster) turn: u32,
+    /// The turn of the latest that went to see how fast a server is.
+    pub(in crate::core::pools::cluster) explored: u32,
+    /// The same for clients of listeners that say otherwise.
+    pub(in crate::core::pools::cluster) others: Vec<(u16, Readers)>,
+}
+
+impl Readers {
+    /// Those of a cluster, for clients of these listeners and users; `None` when only
+    /// primaries are read.
+    pub(super) fn new<'l>(
+        cluster: &Cluster,
+        map: &ClusterMap,
+        listeners: impl Iterator<Item = (u16, &'l ReadFrom)>,
+    ) -> Option<Box<Readers>> {
+        let policy = &cluster.settings().reads;
+        let of_listener = |(listener, from): (u16, &ReadFrom)| {
+            let policy = ReadPolicy { from: from.clone(), ..policy.clone() };
+            (listener, Readers::by(policy, map))
+        };
+        let others: Vec<(u16, Readers)> = listeners.map(of_listener).collect();
+        if policy.from == ReadFrom::Primary && others.is_empty() {
+            return None;
+        }
+        Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
+    }
+
+    pub(in crate::core::pools::cluster) fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
+        let count = map.place_count() as u16;
+        let of_primary = (0..count).map(|place| Choice::of(&policy, map, place)).collect();
+        Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
+    }
+
+    /// Those for clients of a listener.
+    pub(in crate::core::pools::cluster) fn of(&self, listener: u16) -> &Readers {
+        let own = self.others.iter().find(|(of, _)| *of == listener);
+        own.map_or(self, |(_, readers)| readers)
+    }
+
+    pub(super) fn of_mut(&mut self, listener: u16) -> &mut Readers {
+        match self.others.iter().position(|(of, _)| *of == listener) {
+            Some(at) => &mut self.others[at].1,
+            None => self,
+        }
+    }
+
+    /// Whether somebody's reads are chosen so.
+    pub(super) fn any(&self, is_it: impl Fn(&ReadFrom) -> bool) -> bool {
+        is_it(&self.policy.from) || self.others.iter().any(|(_, it)| is_it(&it.policy.from))
+    }
+
+    /// The servers that have the same data, for each primary that has readers.
+    pub(in crate::core) fn sets(&self) -> impl Iterator<Item = Vec<u16>> + '_ {
+        self.of_primary.iter().filter(|choice| !choice.all.is_empty()).map(|choice| {
+            let mut places = [&choice.near[..], &choice.all[..]].concat();
+            places.sort_unstable();
+            places.dedup();
+            places
+        })
+    }
+
+    /// What a server is that cannot answer yet: the primary is better asked, unless that is never.
+    pub(super) fn unready(&self) -> ReplicaStatus {
+        match self.policy.from {
+            ReadFrom::Replica => ReplicaStatus::Out,
+            _ => ReplicaStatus::Unfit,
+        }
+    }
+
+    /// How readers are chosen.
+    pub(super) fn policy(&self) -> &ReadPolicy {
+        &self.policy
+    }
+
+    /// The server for a read of data that the primary at `primary` has.
+    pub(in crate::core::pools::cluster) fn pick(
+        &mut self,
+        primary: u16,
+        look: &impl Look,
+    ) -> Reader {
+        self.turn = self.turn.wrapping_add(1);
+        let Some(choice) = self.of_primary.get(usize::from(primary)) else {
+            return Reader::Primary;
+        };
+        let found = match self.policy.from {
+            ReadFrom::Nearest => {
+                let explores = self.turn.wrapping_sub(self.explored) >= EXPLORE_EVERY;
+                if explores {
+                    self.explored = self.turn;
+                }
+                let tried = if explores { choice.to_explore(look) } else { None };
+                tried.or_else(|| choice.cheapest(look))
+            }
+            // Who is left out is better than nobody.
+            _ => choice
+                .in_turn(self.turn, |place| look.standing(place) == ReplicaStatus::In)
+                .or_else(|| {
+                    choice.in_turn(self.turn, |at| look.standing(at) == ReplicaStatus::Out)
+                }),
+        };
+        match found {
+            Some(place) if place == primary => Reader::Primary,
+            Some(place) => Reader::At(place),
+            None if self.policy.from == ReadFrom::Replica => Reader::None,
+            None => Reader::Primary,
+        }
+    }
+}
+
+impl Readers {
+    /// Another server for a read than one that is not fit, in the order in which
+    /// servers are chosen.
+    pub(super) fn pick_other(
+        &mut self,
+        primary: u16,
+        is_fit: impl Fn(u16) -> bool,
+        cost: impl Fn(u16) -> u64,
+    ) -> Option<u16> {
+        let choice = self.of_primary.get(usize::from(primary))?;
+        if self.policy.from == ReadFrom::Nearest {
+            let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
+            return fit.min_by_key(|&place| cost(place));
+        }
+        let is_last_resort = self.policy.from != ReadFrom::Replica && is_fit(primary);
+        choice.in_turn(self.turn, is_fit).or(is_last_resort.then_some(primary))
+    }
+}
+
+/// Whether a server may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplicaStatus {
+    In,
+    /// If there is no other.
+    Out,
+    Unfit,
+}
+
+/// The servers that have the data of one primary: each as often as its share.
+#[derive(Clone, Debug, Default)]
+pub(in crate::core::pools::cluster) struct Choice {
+    /// Of the zone that is read from.
+    pub(in crate::core::pools::cluster) near: Vec<u16>,
+    pub(in crate::core::pools::cluster) all: Vec<u16>,
+}
+
+impl Choice {
+    pub(in crate::core::pools::cluster) fn of(
+        policy: &ReadPolicy,
+        map: &ClusterMap,
+        primary: u16,
+    ) -> Choice {
+        let own = map.node(usize::from(primary)).map(|node| (primary, node));
+        let of_primary = match policy.from {
+            ReadFrom::Nearest => own,
+            _ => None,
+        };
+        let all = map.replicas_of(primary).filter(|(_, node)| is_reader(node)).chain(of_primary);
+        let in_zone = |node: &PlacedNode| match &policy.from {
+            ReadFrom::Zone(zone) => node.zone.as_ref() == Some(zone),
+            _ => false,
+        };
+        let near = map.replicas_of(primary).filter(|(_, node)| is_reader(node)).chain(own);
+        let near = near.filter(|(_, node)| in_zone(node));
+        Choice { near: by_share(policy, near), all: by_share(policy, all) }
+    }
+
+    /// The next in turn, of the zone that is read from if there is one.
+    pub(in crate::core::pools::cluster) fn in_turn(
+        &self,
+        turn: u32,
+        is_it: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
+        let of = |places: &[u16]| {
+            let from = turn as usize % places.len().max(1);
+            let turned = places[from..].iter().chain(&places[..from]).copied();
+            turned.into_iter().find(|&place| is_it(place))
+        };
+        of(&self.near).or_else(|| of(&self.all))
+    }
+
+    /// The one that costs least; one that is left out if there is no other.
+    pub(in crate::core::pools::cluster) fn cheapest(&self, look: &impl Look) -> Option<u16> {
+        let mut of_in: Option<(u64, u16)> = None;
+        let mut of_out: Option<(u64, u16)> = None;
+        for &place in &self.all {
+            let best = match look.standing(place) {
+                ReplicaStatus::In => &mut of_in,
+                ReplicaStatus::Out => &mut of_out,
+                ReplicaStatus::Unfit => continue,
+            };
+            let cost = look.cost(place);
+            if best.is_none_or(|(least, _)| cost < least) {
+                *best = Some((cost, place));
+            }
+        }
+        of_in.or(of_out).map(|(_, place)| place)
+    }
+
+    /// One that nobody has asked of late.
+    pub(in crate::core::pools::cluster) fn to_explore(&self, look: &impl Look) -> Option<u16> {
+        let is_it = |place: u16| look.standing(place) == ReplicaStatus::In && look.claim_try(place);
+        self.all.iter().copied().find(|&place| is_it(place))
+    }
+}
+
+/// Where a read goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Reader {
+    /// To the primary, as a write does.
+    Primary,
+    /// To the server at this place.
+    At(u16),
+    /// Nobody may be read now.
+    None,
+}
+
+/// Whether a replica may be read, as other servers see it. They call one that works
+/// "loading" until they have heard from it.
+pub(in crate::core::pools::cluster) fn is_reader(node: &PlacedNode) -> bool {
+    matches!(node.health, NodeHealth::Online | NodeHealth::Loading) && node.absent_since.is_none()
+}
+
+/// Each place as often as its share, in turns.
+pub(in crate::core::pools::cluster) fn by_share<'n>(
+    policy: &ReadPolicy,
+    nodes: impl Iterator<Item = (u16, &'n PlacedNode)>,
+) -> Vec<u16> {
+    let weight = |endpoint: &Endpoint| {
+        let given = policy.weights.iter().find(|(of, _)| of == endpoint);
+        given.map_or(1, |&(_, weight)| weight.min(WEIGHT_MAX))
+    };
+    let weighed: Vec<(u16, u32)> =
+        nodes.map(|(place, node)| (place, weight(&node.endpoint))).collect();
+    let most = weighed.iter().map(|&(_, weight)| weight).max().unwrap_or(0);
+    let round = |round: u32| weighed.iter().filter(move |&&(_, weight)| weight > round);
+    (0..most).flat_map(round).map(|&(place, _)| place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Time;
+    use keyway_topology::{ClusterPool, ClusterView, Discovery, SlotQuery, ViewSource};
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::tcp("h", port).unwrap()
+    }
+
+    /// A cluster whose primary at port 1 has replicas at 2, 3 and 4.
+    fn readers(reads: ReadPolicy) -> (Readers, BTreeMap<u16, u16>) {
+        let discovery = Discovery {
+            refresh: Duration::from_secs(1),
+            redirections_max: 3,
+            reads,
+            ..Discovery::new(vec![endpoint(1)], 8)
+        };
+        let cluster = Cluster::of_slots(&ClusterPool::new(SlotQuery::Slots, discovery));
+        let node = |port: u16| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
+        let reply =
+            format!("*1\r\n*6\r\n:0\r\n:16383\r\n{}{}{}{}", node(1), node(2), node(3), node(4));
+        let view =
+            ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap();
+        let _ = cluster.learn(&view, crate::cluster::Speaker::ALONE, Time(0));
+        let map = cluster.map();
+        let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
+        let places = (1..=4).map(place).collect();
+        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
+    }
+
+    /// Servers of which some are fit, some left out, with what they cost, and those that
+    /// are to be tried.
+    #[derive(Default)]
+    struct Told {
+        unfit: Vec<u16>,
+        out: Vec<u16>,
+        costs: BTreeMap<u16, u64>,
+        stale: RefCell<Vec<u16>>,
+    }
+
+    impl Look for Told {
+        fn standing(&self, place: u16) -> ReplicaStatus {
+            match (self.unfit.contains(&place), self.out.contains(&place)) {
+                (true, _) => ReplicaStatus::Unfit,
+                (false, true) => ReplicaStatus::Out,
+                (false, false) => ReplicaStatus::In,
+            }
+        }
+
+        fn cost(&self, place: u16) -> u64 {
+            self.costs.get(&place).copied().unwrap_or(1)
+        }
+
+        fn claim_try(&self, place: u16) -> bool {
+            let mut stale = self.stale.borrow_mut();
+            let at = stale.iter().position(|&other| other == place);
+            at.map(|at| stale.remove(at)).is_some()
+        }
+    }
+
+    fn spread(readers: &mut Readers, primary: u16, told: &Told) -> BTreeMap<u16, u32> {
+        let mut counts = BTreeMap::new();
+        for _ in 0..600 {
+            let place = match readers.pick(primary, told) {
+                Reader::Primary => primary,
+                Reader::At(place) => place,
+                Reader::None => u16::MAX,
+            };
+            *counts.entry(place).or_default() += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn replicas_take_turns_by_their_shares() {
+        let weights = vec![(endpoint(2), 2), (endpoint(4), 0)];
+        let from = ReadFrom::PreferReplica;
+        let (mut readers, at) = readers(ReadPolicy { from, weights, ..ReadPolicy::default() });
+        let counts = spread(&mut readers, at[&1], &Told::default());
+        assert_eq!(counts, BTreeMap::from([(at[&2], 400), (at[&3], 200)]));
+        let counts = spread(&mut readers, at[&1], &Told { unfit: vec![at[&2]], ..Told::default() });
+        assert_eq!(counts, BTreeMap::from([(at[&3], 600)]));
+    }
+
+    #[test]
+    fn without_a_replica_the_primary_is_read_or_nobody() {
+        for (from, expected) in
+            [(ReadFrom::PreferReplica, None), (ReadFrom::Replica, Some(u16::MAX))]
+        {
+            let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
+            let unfit = vec![at[&2], at[&3], at[&4]];
+            let counts = spread(&mut readers, at[&1], &Told { unfit, ..Told::default() });
+            let expected = expected.unwrap_or(at[&1]);
+            assert_eq!(counts, BTreeMap::from([(expected, 600)]));
+        }
+    }
+
+    #[test]
+    fn the_cheapest_is_read_and_who_was_not_asked_of_late_is_tried_now_and_then() {
+        let from = ReadFrom::Nearest;
+        let (mut readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
+        let costs = BTreeMap::from([(at[&1], 500), (at[&2], 700), (at[&3], 10), (at[&4], 500)]);
+        let told = Told { costs, ..Told::default() };
+        assert_eq!(spread(&mut readers, at[&1], &told), BTreeMap::from([(at[&3], 600)]));
+        *told.stale.borrow_mut() = (0..100).map(|nth| at[&(1 + nth % 4)]).collect();
+        let counts = spread(&mut readers, at[&1], &told);
+        let tried = 100 - told.stale.borrow().len() as u32;
+        assert!((9..=10).contains(&tried), "{tried} of 600");
+        assert!(counts[&at[&3]] >= 600 - tried, "{counts:?}");
+    }
+
+    #[test]
+    fn who_is_left_out_is_read_when_nobody_else_can_be() {
+        for from in [ReadFrom::Nearest, ReadFrom::PreferReplica, ReadFrom::Replica] {
+            let (mut readers, at) =
+                readers(ReadPolicy { from: from.clone(), ..ReadPolicy::default() });
+            let costs = BTreeMap::from([(at[&1], 9), (at[&2], 1), (at[&3], 2), (at[&4], 9)]);
+            let out = vec![at[&2], at[&4]];
+            let mut told = Told { out, costs, ..Told::default() };
+            *told.stale.borrow_mut() = vec![at[&2]; 100];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&3], 600)]), "{from:?}");
+            told.unfit = vec![at[&3], at[&4], at[&1]];
+            let counts = spread(&mut readers, at[&1], &told);
+            assert_eq!(counts, BTreeMap::from([(at[&2], 600)]), "{from:?}");
+        }
+    }
+
+    #[test]
+    fn servers_with_the_same_data_are_one_set() {
+        let from = ReadFrom::Nearest;
+        let (readers, at) = readers(ReadPolicy { from, ..ReadPolicy::default() });
+        let mut all: Vec<u16> = at.values().copied().collect();
+        all.sort_unstable();
+        assert!(readers.sets().any(|set| set == all));
+    }
+}

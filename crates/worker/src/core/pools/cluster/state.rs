@@ -1,0 +1,559 @@
+//! What a worker remembers of pools that find their servers while they serve.
+
+use super::replicas::USERS;
+use crate::core::ConnectionKey;
+use crate::core::pools::cluster::hedging::HedgesState;
+use crate::core::pools::cluster::hedging::Hedging;
+use crate::core::pools::cluster::replicas::Readers;
+use crate::{Cluster, Plan};
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::{Budget, Internal, Redirected, Session};
+use keyway_resp::Protocol;
+use keyway_route::ScanParts;
+use keyway_topology::{
+    ClusterMap, Discovery, Endpoint, InfoReplication, Ring, SLOT_COUNT, SlotQuery, WatchedPrimary,
+};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+pub(super) const NO_FRAGMENT: u16 = u16::MAX;
+
+pub(super) const NO_KEY: u32 = u32::MAX;
+
+/// What this worker has to do with clusters.
+#[derive(Default)]
+pub(in crate::core) struct State {
+    /// For how long the client whose requests are being started has waited for a primary in
+    /// vain: they wait no more.
+    pub(in crate::core) waited: Option<Duration>,
+    /// A request of that client was refused.
+    pub(in crate::core) refused_in_vain: Cell<bool>,
+    /// Positions of the pools that are one.
+    pub(in crate::core::pools::cluster) pools: Vec<u16>,
+    /// What servers said about theirs.
+    pub(in crate::core::pools::cluster) heard: Vec<Heard>,
+    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    pub(in crate::core::pools::cluster) sentinels: BTreeMap<u16, u16>,
+    /// What servers were asked that have not answered, by the pool it is about.
+    pub(in crate::core::pools::cluster) rounds: BTreeMap<u16, Round>,
+    /// Who did not answer while a round went on, by pool and place, and until when that is
+    /// remembered.
+    pub(in crate::core::pools::cluster) silent: BTreeMap<(u16, u16), Time>,
+    /// The number of the latest question.
+    pub(in crate::core::pools::cluster) next_question: u32,
+    /// Servers that have not answered a question, by pool and place, and its number.
+    pub(in crate::core::pools::cluster) unanswered: Vec<(u16, u16, u32)>,
+    /// Requests to be sent again, in the order in which they were refused.
+    pub(in crate::core::pools::cluster) retries: Vec<Retry>,
+    /// When the first of them is due, if there are any.
+    pub(in crate::core::pools::cluster) retries_due: Time,
+    /// Requests for servers that are not known yet.
+    pub(in crate::core::pools::cluster) named: HeldBack,
+    /// The servers that clients' requests were sent on to.
+    pub(in crate::core::pools::cluster) sent_on: SentOnOrder,
+    /// Sessions that wait for the first map of their pool, or for one in which their slot
+    /// has a server.
+    pub(in crate::core::pools::cluster) waiting: Vec<Key<Session>>,
+    /// When the time of the first of them is up.
+    pub(in crate::core::pools::cluster) waiting_due: Option<Time>,
+    /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
+    /// have waited: an entry for a session at most, which leaves with it.
+    pub(in crate::core::pools::cluster) unowned: BTreeMap<u64, Wait>,
+    /// The times since when refused requests are sent again, by session.
+    pub(in crate::core::pools::cluster) aside: BTreeMap<u64, Aside>,
+    /// The worker ends: nobody waits for a primary.
+    pub(in crate::core::pools::cluster) is_draining: bool,
+    /// Pools that sentinels have told something about.
+    pub(in crate::core::pools::cluster) told_about: Vec<u16>,
+    /// When they are to be told to tell, at the latest.
+    pub(in crate::core::pools::cluster) next_listen: Time,
+    /// Links to servers that have left, each with its generation: by the time it is
+    /// looked at its place may be another link's.
+    pub(in crate::core::pools::cluster) leaving: Vec<(ConnectionKey, u32)>,
+    /// Links with a command that is to wait elsewhere, each with its generation and when
+    /// its server has had time enough to end it.
+    pub(in crate::core::pools::cluster) displaced: Vec<(Time, ConnectionKey, u32)>,
+    pub(in crate::core::pools::cluster) hedges: HedgesState,
+    /// Host names that are looked up.
+    pub(in crate::core::pools::cluster) names: Names,
+    pub(in crate::core) split: Scratch,
+}
+
+impl State {
+    pub(in crate::core) fn new(plan: &Plan) -> State {
+        let is_cluster = |&index: &usize| {
+            plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()
+        };
+        let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
+        State { pools, sentinels: sentinels(plan), ..State::default() }
+    }
+
+    /// Goes on for the pools of another version of the settings; those that are being ended
+    /// are looked after until they are.
+    pub(in crate::core) fn follow(&mut self, plan: &Plan) {
+        let State { pools, sentinels, .. } = State::new(plan);
+        let ending = self.pools.iter().filter(|&&pool| plan.retired(pool).is_some());
+        let ending: Vec<u16> = ending.copied().collect();
+        self.pools = [pools, ending].concat();
+        self.sentinels = sentinels;
+        self.told_about.retain(|pool| self.pools.contains(pool));
+    }
+
+    /// Number of requests that are to be sent again or whose server is looked for, and of sessions
+    /// that wait for a map.
+    pub(in crate::core) fn held(&self) -> usize {
+        self.retries.len()
+            + self.named.held()
+            + self.waiting.len()
+            + self.unowned.len()
+            + self.aside.len()
+            + self.sent_on.len()
+            + self.displaced.len()
+    }
+
+    /// Forgets a pool that has ended: the questions to its servers, and the knowledge of them.
+    /// Another pool may come to its position.
+    pub(in crate::core) fn forget(&mut self, pool: u16) {
+        self.pools.retain(|&other| other != pool);
+        self.heard.retain(|heard| heard.pool != pool);
+        self.rounds.remove(&pool);
+        self.silent.retain(|&(other, _), _| other != pool);
+        self.unanswered.retain(|&(other, ..)| other != pool);
+        self.told_about.retain(|&other| other != pool);
+        self.named.forget(pool);
+        self.sent_on.forget(pool);
+        self.names.forget(pool);
+    }
+}
+
+/// What this worker knows of one cluster.
+pub(in crate::core) struct ClusterState {
+    pub(in crate::core) shared: Arc<Cluster>,
+    pub(in crate::core) map: Arc<ClusterMap>,
+    /// What a SCAN visits, by the map.
+    pub(in crate::core) parts: Arc<ScanParts>,
+    /// Places whose servers said nothing of use since somebody last did: they may have
+    /// left the cluster and still be there.
+    pub(in crate::core::pools::cluster) misleading: Vec<u16>,
+}
+
+impl ClusterState {
+    pub(in crate::core) fn new(shared: &Arc<Cluster>) -> ClusterState {
+        let map = shared.map();
+        let parts = Arc::new(parts_of(&map));
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
+    }
+
+    /// Whether its keys have slots, which it takes together and no others.
+    pub(in crate::core) fn has_slots(&self) -> bool {
+        self.shared.has_slots()
+    }
+
+    /// Who is read, as the pool at `index`, its listeners and users say.
+    pub(in crate::core) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
+        let listeners = (0..).zip(&plan.listeners);
+        let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
+        let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
+        let users = (USERS..).zip(&plan.user_reads);
+        Readers::new(&self.shared, &self.map, own.chain(users))
+    }
+
+    pub(in crate::core) fn hedging(&self) -> Option<Box<Hedging>> {
+        Hedging::new(self.shared.settings().reads.hedge.as_ref()?)
+    }
+
+    pub(in crate::core) fn retries(&self) -> Option<Box<Budget>> {
+        budget(self.shared.settings())
+    }
+
+    pub(in crate::core) fn ring(&self) -> Ring {
+        self.shared.ring(&self.map)
+    }
+}
+
+pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
+    let name = |place: u16| {
+        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    };
+    match map.primaries().is_empty() {
+        true => ScanParts::of_slots(map.owners(), name),
+        false => ScanParts::of_primaries(map.primaries(), name),
+    }
+}
+
+/// What a server said when it was asked about its cluster.
+pub(super) struct Heard {
+    pub(in crate::core::pools::cluster) what: Internal,
+    pub(super) pool: u16,
+    pub(super) place: u16,
+    pub(super) reply: Vec<u8>,
+}
+
+/// A request that was refused again so much later than it was sent is another one.
+pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
+
+/// For so long after one request was refused the next ones of its client are refused at
+/// once: a pipeline waits once, and not once for each of its requests.
+pub(in crate::core::pools::cluster) const REFUSED_FOR: Duration = Duration::from_millis(100);
+
+/// A client that waits, or has waited in vain a moment ago.
+pub(super) struct Wait {
+    pub(super) until: Time,
+    pub(super) since: Time,
+    pub(super) pool: u16,
+    /// The cluster whose `wait_for_primary` says for how long.
+    pub(in crate::core::pools::cluster) of: Option<Arc<Cluster>>,
+    /// It is counted among those that have waited in vain.
+    pub(in crate::core::pools::cluster) is_over: bool,
+    /// When the worker saw that its time is up.
+    pub(in crate::core::pools::cluster) ended: Option<Time>,
+}
+
+impl Wait {
+    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
+    /// `least`.
+    pub(super) fn new(
+        (since, pool): (Time, u16),
+        (timeout, least): (Duration, Duration),
+        of: Option<&Arc<Cluster>>,
+    ) -> Wait {
+        let wait = of.and_then(|of| of.settings().wait_for_primary);
+        let of = of.filter(|_| wait.is_some());
+        if let Some(of) = of {
+            of.totals.primary_waiting.fetch_add(1, Relaxed);
+            of.totals.primary_waits.fetch_add(1, Relaxed);
+        }
+        let until = since + wait.map_or(timeout, |wait| wait.max(least));
+        Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
+    }
+
+    /// Returns whether `wait_for_primary` bounds the wait.
+    pub(super) fn is_for_primary(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
+    /// was told, or the client would wait as long again.
+    pub(super) fn is_remembered(&mut self, now: Time) -> bool {
+        now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.totals.primary_waiting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// The times when a client's request was first and last put aside.
+pub(super) type Aside = (Time, Time);
+
+/// What was told so far of what was asked.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// By the sentinel that has told it.
+    pub(in crate::core::pools::cluster) addresses: BTreeMap<u16, Endpoint>,
+    pub(in crate::core::pools::cluster) primaries: BTreeMap<u16, WatchedPrimary>,
+    pub(in crate::core::pools::cluster) roles: BTreeMap<u16, InfoReplication>,
+    /// Primaries of which a sentinel has told all.
+    pub(in crate::core::pools::cluster) known: BTreeSet<u16>,
+    /// Primaries that a sentinel does not watch.
+    pub(in crate::core::pools::cluster) unwatched: BTreeSet<u16>,
+    /// How many answers were of before what is known.
+    pub(in crate::core::pools::cluster) stale: usize,
+}
+
+/// The pools of sentinels, each with the pool they are asked about.
+pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
+    let is_live = |index: usize| plan.retired(index as u16).is_none();
+    let position = |name: &str| {
+        (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
+    };
+    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| {
+        let name = pool.kind.cluster().filter(|_| is_live(index))?.sentinels()?;
+        Some((position(name)? as u16, index as u16))
+    };
+    plan.pools.iter().enumerate().filter_map(of_pool).collect()
+}
+
+/// Host names that are to be looked up, and those that are, by number: each with its pool. A
+/// pool has a bounded number of them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(in crate::core::pools::cluster) due: Vec<(u16, String)>,
+    pub(in crate::core::pools::cluster) asked: BTreeMap<u32, (u16, String)>,
+    /// The number of the latest question.
+    pub(in crate::core::pools::cluster) latest: u32,
+}
+
+impl Names {
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.due.retain(|&(other, _)| other != pool);
+        self.asked.retain(|_, (other, _)| *other != pool);
+    }
+}
+
+/// What is held back, and who was asked.
+#[derive(Default)]
+pub(super) struct HeldBack {
+    /// In the order in which they were sent on.
+    pub(in crate::core::pools::cluster) held: Vec<Held>,
+    /// When each server was asked last, and whether it has yet to answer.
+    pub(in crate::core::pools::cluster) asked: BTreeMap<(u16, u16), (Time, bool)>,
+    /// Servers that have not answered.
+    pub(in crate::core::pools::cluster) missed: Vec<(u16, u16)>,
+}
+
+impl HeldBack {
+    /// Number of requests that are held back.
+    pub(super) fn held(&self) -> usize {
+        self.held.iter().filter(|held| held.redirected.is_some()).count()
+    }
+
+    pub(super) fn has_missed(&self) -> bool {
+        !self.missed.is_empty()
+    }
+
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.asked.retain(|&(other, _), _| other != pool);
+        self.missed.retain(|&(other, _)| other != pool);
+    }
+}
+
+/// A request that is held back; as many as clients may have on their way at most.
+pub(in crate::core::pools::cluster) struct Held {
+    pub(in crate::core::pools::cluster) from: ConnectionKey,
+    /// Pool and server of that link.
+    pub(in crate::core::pools::cluster) backend: (u16, u16),
+    pub(in crate::core::pools::cluster) onward: Onward,
+    /// The server was asked since.
+    pub(in crate::core::pools::cluster) is_asked: bool,
+    /// `None` where only the server is to be found.
+    pub(in crate::core::pools::cluster) redirected: Option<Redirected>,
+}
+
+/// Where a request is sent on to.
+#[derive(Clone)]
+pub(super) struct Onward {
+    /// The server.
+    pub(super) to: Endpoint,
+    /// The slot that is known to be meant.
+    pub(super) slot: Option<u16>,
+    /// The server has it for good: else it is asked this once.
+    pub(super) is_moved: bool,
+}
+
+/// The latest request that was sent on of each client and slot.
+#[derive(Default)]
+pub(super) struct SentOnOrder {
+    pub(in crate::core::pools::cluster) latest: BTreeMap<(u64, u16, u16), SentOn>,
+    /// The number of entries at which those that count no longer are removed.
+    pub(in crate::core::pools::cluster) check_at: usize,
+}
+
+impl SentOnOrder {
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.latest.retain(|&(_, other, _), _| other != pool);
+    }
+
+    /// Forgets a client that has left.
+    pub(super) fn forget_client(&mut self, client: Key<Session>) {
+        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        while let Some((&key, _)) = self.latest.range(of_client.clone()).next() {
+            self.latest.remove(&key);
+        }
+    }
+
+    /// Number of requests that are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.latest.len()
+    }
+}
+
+/// A request that was sent on, by its client, its pool and its slot.
+pub(in crate::core::pools::cluster) struct SentOn {
+    /// The session of the request, which is a sub-request's in a pool of pools.
+    pub(in crate::core::pools::cluster) session: Key<Session>,
+    /// The index of its reply; `None` where the client has asked for none.
+    pub(in crate::core::pools::cluster) reply: Option<u32>,
+    pub(in crate::core::pools::cluster) to: Endpoint,
+    /// When it was sent to a server that no other had named for it. It is behind all requests that
+    /// were sent there before.
+    pub(in crate::core::pools::cluster) again_at: Option<Time>,
+}
+
+impl SentOn {
+    /// Returns whether the reply is awaited.
+    pub(in crate::core::pools::cluster) fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
+        let Some(session) = sessions.get(self.session) else { return false };
+        match self.reply {
+            Some(reply) => session
+                .busy
+                .as_ref()
+                .is_some_and(|busy| !busy.order.has_passed(reply.wrapping_add(1))),
+            None => session.unheard > 0,
+        }
+    }
+
+    /// Returns whether a request of the same client, with its reply at `reply` of `session`, came
+    /// before this one or is this one.
+    pub(in crate::core::pools::cluster) fn is_behind(
+        &self,
+        session: Key<Session>,
+        reply: Option<u32>,
+    ) -> bool {
+        let (Some(own), Some(other)) = (self.reply, reply) else { return false };
+        self.session == session && other.wrapping_sub(own).cast_signed() <= 0
+    }
+}
+
+/// What one server was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(in crate::core::pools::cluster) number: u32,
+    /// Who was asked: a sentinel, or a server of the pool.
+    pub(in crate::core::pools::cluster) place: u16,
+    pub(in crate::core::pools::cluster) about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Who has which slot, in these words.
+    Slots(SlotQuery),
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
+    /// leads a fail-over its other answers are still about the old one.
+    Address(u16),
+    /// `SENTINEL MASTER`, of that primary.
+    Primary(u16),
+    /// `SENTINEL SLAVES`, of that primary.
+    Replicas(u16),
+    /// `INFO replication`, of itself.
+    Role,
+}
+
+impl About {
+    /// Which primary it is about.
+    pub(in crate::core::pools::cluster) fn group(self) -> Option<u16> {
+        match self {
+            About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
+            About::Slots(_) | About::Role => None,
+        }
+    }
+}
+
+/// What was asked about one pool at one time.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(in crate::core::pools::cluster) open: Vec<Question>,
+    /// Who was asked in it, whether they have answered or not.
+    pub(in crate::core::pools::cluster) asked: Vec<u16>,
+    /// When something is done about those that are silent.
+    pub(in crate::core::pools::cluster) next: Time,
+    /// When it is over, whoever is silent.
+    pub(in crate::core::pools::cluster) end: Time,
+    /// Whether a server told of slots that nobody has, so that another is asked.
+    pub(super) is_doubted: bool,
+    pub(super) told: Told,
+}
+
+/// A request that is to be sent again.
+pub(super) struct Retry {
+    pub(in crate::core::pools::cluster) at: Time,
+    pub(in crate::core::pools::cluster) from: ConnectionKey,
+    /// Positions of its pool and server, as the connection may be gone by then.
+    pub(in crate::core::pools::cluster) backend: (u16, u16),
+    /// The connection was one session's alone.
+    pub(in crate::core::pools::cluster) is_private: bool,
+    pub(in crate::core::pools::cluster) redirected: Redirected,
+    pub(in crate::core::pools::cluster) waits: Option<Waits>,
+    /// It waits for a primary: its time counts from when it is sent again.
+    pub(in crate::core::pools::cluster) is_held: bool,
+}
+
+/// What is kept of a command that waits on a private link: the connection may end.
+pub(in crate::core) struct Waits {
+    pub(in crate::core::pools::cluster) pool: u16,
+    pub(in crate::core::pools::cluster) protocol: Protocol,
+    pub(in crate::core::pools::cluster) keys: Vec<u32>,
+}
+
+/// Room for splitting one request.
+#[derive(Default)]
+pub(in crate::core) struct Scratch {
+    /// The fragment of each slot; all are none between two requests.
+    pub(in crate::core::pools::cluster) of_slot: Vec<u16>,
+    pub(in crate::core::pools::cluster) fragments: Vec<Fragment>,
+    /// Behind each key, the next of the same fragment.
+    pub(in crate::core::pools::cluster) next: Vec<u32>,
+    /// The fragment of each key.
+    pub(in crate::core::pools::cluster) of_key: Vec<u16>,
+    /// The fragments may be answered by replicas.
+    pub(in crate::core::pools::cluster) reads: bool,
+}
+
+impl Scratch {
+    pub(in crate::core::pools::cluster) fn clear(&mut self) {
+        self.of_slot.resize(SLOT_COUNT, NO_FRAGMENT);
+        for fragment in self.fragments.drain(..) {
+            self.of_slot[usize::from(fragment.slot)] = NO_FRAGMENT;
+        }
+        self.next.clear();
+        self.of_key.clear();
+    }
+
+    /// Adds the next key, of a slot and the server that has it.
+    #[inline]
+    pub(in crate::core::pools::cluster) fn add(&mut self, slot: u16, server: u16) {
+        let key = self.next.len() as u32;
+        let at = &mut self.of_slot[usize::from(slot)];
+        if *at == NO_FRAGMENT {
+            *at = self.fragments.len() as u16;
+            self.fragments.push(Fragment { slot, server, keys: 1, first: key, last: key });
+        } else {
+            let fragment = &mut self.fragments[usize::from(*at)];
+            self.next[fragment.last as usize] = key;
+            fragment.last = key;
+            fragment.keys += 1;
+        }
+        self.next.push(NO_KEY);
+        self.of_key.push(*at);
+    }
+
+    /// Gives back room beyond `kept_max` keys.
+    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+        if self.next.capacity() > kept_max {
+            self.next = Vec::new();
+            self.of_key = Vec::new();
+        }
+    }
+}
+
+/// The keys of one slot.
+pub(in crate::core::pools::cluster) struct Fragment {
+    pub(in crate::core::pools::cluster) slot: u16,
+    pub(in crate::core::pools::cluster) server: u16,
+    pub(in crate::core::pools::cluster) keys: u32,
+    pub(in crate::core::pools::cluster) first: u32,
+    pub(in crate::core::pools::cluster) last: u32,
+}
+
+/// The time of which the requests count that a share may be of. Shorter would end the
+/// repeats of a slot that moves in the middle of it; longer lets a server that comes
+/// back be met with more of them.
+pub(in crate::core::pools::cluster) const WINDOW: Duration = Duration::from_secs(10);
+
+/// So many in that time may be sent again however few requests there are.
+pub(in crate::core::pools::cluster) const LEAST: u64 = 10;
+
+/// The bound of a pool, if it has one.
+pub(super) fn budget(settings: &Discovery) -> Option<Box<Budget>> {
+    Some(Box::new(Budget::new(settings.retry_percent?, WINDOW, LEAST)))
+}

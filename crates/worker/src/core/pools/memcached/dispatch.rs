@@ -1,0 +1,138 @@
+//! A request of a client of memcached goes to its store or to its servers.
+
+use crate::core::pools::memcached::state::writes;
+use crate::core::pools::memcached::state::Call;
+use crate::core::request::Step;
+use crate::core::{Connections, Plane};
+use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
+use keyway_base::Fault;
+use keyway_memcache::{Asker, ErrorKind, Outcome, write_reply};
+use keyway_proxy::WaitFor;
+
+impl Plane {
+    /// Starts one request.
+    #[inline]
+    pub(super) fn dispatch_memcached(
+        &mut self,
+        links: &mut Connections,
+        (plan, pool): (&Plan, &PoolPlan),
+        call: &mut Call<'_>,
+    ) -> Step {
+        let request = call.request;
+        if !call.session.identity.is_free
+            && let Some(step) = self.look_at_memcached(links, call, &request.head)
+        {
+            return step;
+        }
+        self.start_memcached(links, (plan, pool), call)
+    }
+
+    /// The same with one that its client may make.
+    #[inline]
+    pub(super) fn start_memcached(
+        &mut self,
+        links: &mut Connections,
+        (plan, pool): (&Plan, &PoolPlan),
+        call: &mut Call<'_>,
+    ) -> Step {
+        if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
+            return Step::Wait;
+        }
+        self.batch += 1;
+        if let Some(step) = self.answer_memcached_locally(pool, call) {
+            return step;
+        }
+        if let PoolKind::Routed(routes) = &pool.kind {
+            return self.route_memcached(links, plan, (pool, routes), call);
+        }
+        self.dispatch_to(links, pool, call)
+    }
+
+    /// Starts a request to a store or to servers.
+    #[inline]
+    pub(super) fn dispatch_to(
+        &mut self,
+        links: &mut Connections,
+        pool: &PoolPlan,
+        call: &mut Call<'_>,
+    ) -> Step {
+        match &pool.kind {
+            PoolKind::Store(store) => self.serve_memcached((pool, store), call),
+            PoolKind::Sharded(ShardedPlan { upstream, .. }) | PoolKind::Sentinels(upstream) => {
+                self.send_to_redis(links, (pool, &upstream.servers), call)
+            }
+            PoolKind::Memcached(plan) => {
+                let servers = &plan.upstream.servers;
+                if let Some(warm_up) = &plan.warm_up {
+                    return self.warm_memcached(
+                        links,
+                        (pool, servers, warm_up),
+                        plan.dialect,
+                        call,
+                    );
+                }
+                self.send_memcached(links, (pool, servers), plan.dialect, call)
+            }
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
+                if self.awaits_map_for((call.key, call.session)) {
+                    return Step::Wait;
+                }
+                self.send_to_redis(links, (pool, &plan.upstream.servers), call)
+            }
+            // Pools that lead on are followed to their ends.
+            PoolKind::Routed(_) => self.tell_unrouted(pool, call),
+        }
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    pub(super) fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+        self.commit_shown();
+        self.holds_back_led_memcached(pool, call)
+    }
+
+    /// The same for a pool that others led it to.
+    #[cold]
+    pub(super) fn holds_back_led_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+        let verb = call.request.head.verb;
+        let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
+            if pool.pause.is_monitored() {
+                self.show_memcached((call.key, call.session), call.request, call.bytes);
+            }
+            return false;
+        };
+        self.clients.held_back.push((call.key, call.session.pool));
+        self.plan.clients.set_paused(call.session.identity.id, true);
+        call.session.waits_for = Some(WaitFor::Pause);
+        self.note_deadline(Some(until));
+        true
+    }
+
+    pub(super) fn count_memcached(&self, call: &Call<'_>) {
+        if !call.is_resumed() {
+            self.request_cells(call.session.pool, call.counted()).call();
+        }
+    }
+
+    /// Puts a reply that is known now into its place.
+    pub(super) fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
+        let place = call.reserve();
+        let asker = Asker {
+            head: &call.request.head,
+            key: if call.request.keys.is_empty() { b"" } else { call.request.key(call.bytes, 0) },
+            meta: call.request.meta.of(call.bytes),
+        };
+        call.busy.order.complete(place, &mut call.busy.output, |out| {
+            write_reply(out, &asker, outcome);
+        });
+    }
+
+    /// Answers with an error that is the client's own doing.
+    #[cold]
+    pub(super) fn deny_memcached(&mut self, call: &mut Call<'_>, text: &str) {
+        self.cells.pool(usize::from(call.session.pool)).refused.of(Fault::Denied).add(1);
+        let error = Outcome::Error { kind: ErrorKind::Client, text: text.as_bytes() };
+        self.tell_memcached(call, &error);
+    }
+}

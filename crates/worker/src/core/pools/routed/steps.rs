@@ -1,0 +1,278 @@
+//! Requests to pools of pools begin, take their steps and end.
+
+use crate::core::pools::routed::state::Wants;
+use crate::core::pools::routed::state::{Destination, HELD_MAX, Lots, ROUTED_REQUESTS_MAX, SHADOWS_HELD_MAX, UnsentSubRequest, Whose, routes_of, shadow_of};
+use crate::core::request::Step;
+use crate::core::{Core, Plane};
+use crate::{Plan, PoolKind, RoutePlan};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_command::Counted;
+use keyway_proxy::route_policy::{Part, RouteTotals, RoutedRequest, SubRequestFor};
+use keyway_proxy::{Busy, ReplyTo, Session, WaitFor};
+use keyway_topology::RoutedPool;
+use std::time::Duration;
+
+impl Plane {
+    /// Adds a routed request, to begin at the end of the turn.
+    pub(in crate::core) fn add_routed_request(
+        &mut self,
+        to: ReplyTo,
+        mut routed_request: RoutedRequest,
+    ) {
+        let level = routed_request.level;
+        self.routes.count_held(&mut routed_request);
+        let key = self.pending.begin(to, Box::new(routed_request));
+        self.routes.queues.add_due(level, key);
+    }
+
+    /// Whether another routed request may be held.
+    pub(super) fn has_room_for_routed(&self) -> bool {
+        self.routes.held < HELD_MAX && self.pending.count::<RoutedRequest>() < ROUTED_REQUESTS_MAX
+    }
+
+    /// Whether clients may go on that have waited for such room.
+    pub(super) fn has_drained(&self) -> bool {
+        let count = self.pending.count::<RoutedRequest>();
+        self.routes.held <= HELD_MAX / 2 && count <= ROUTED_REQUESTS_MAX / 2
+    }
+
+    /// Follows a request with these keys, one at least, from a pool on. Tokens are taken
+    /// on the way: what is not started then, or is not sent on, gives them back
+    /// ([`Plane::turn_back`]); what is started goes through [`Plane::note_passed`].
+    pub(in crate::core) fn destination<'k>(
+        &mut self,
+        plan: &Plan,
+        pool: u16,
+        wants: &mut Wants<'_>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+    ) -> Destination {
+        self.routes.passed.clear();
+        self.routes.copying.clear();
+        let mut at = pool;
+        while let Some(routes) = routes_of(plan, at) {
+            self.routes.passed.push(at);
+            at = match &routes.pool {
+                RoutedPool::Prefix(prefix) => {
+                    let mut children = keys.clone().map(|key| prefix.pick(key));
+                    let first = children.next().flatten();
+                    let is_one = children.all(|child| child == first);
+                    let mut all = keys.clone().map(|key| prefix.pick(key));
+                    match first {
+                        Some(child) if is_one => child,
+                        _ if all.any(|child| child.is_none()) => return Destination::NoPrefix(at),
+                        _ => return Destination::Over(at),
+                    }
+                }
+                RoutedPool::RateLimited(limited) => {
+                    let bucket = routes.bucket.as_ref();
+                    if bucket.is_some_and(|bucket| !bucket.try_take(self.clock.now)) {
+                        RouteTotals::note(&routes.totals.rate_limited);
+                        self.routes.passed.pop();
+                        return Destination::Limited(at);
+                    }
+                    limited.child
+                }
+                RoutedPool::Shadow(shadow) => {
+                    let random = self.next_random();
+                    if keys.clone().next().is_some_and(|key| shadow.takes(key, random)) {
+                        self.routes.copying.push(at);
+                    }
+                    shadow.main
+                }
+                RoutedPool::ReadWriteSplit(split) => {
+                    let is_read = wants.is_read_by(split, self.clock.now);
+                    if is_read && split.read_fallback {
+                        return Destination::Over(at);
+                    }
+                    if is_read { split.read } else { split.write }
+                }
+                RoutedPool::Failover(_) | RoutedPool::Mirror(_) | RoutedPool::MissThen(_) => {
+                    return Destination::Over(at);
+                }
+            };
+        }
+        Destination::Leaf(at)
+    }
+
+    /// A request was not started, and will come again, or it was answered here.
+    #[cold]
+    pub(in crate::core) fn turn_back(&mut self, plan: &Plan) {
+        for &pool in &self.routes.passed {
+            if let Some(bucket) = routes_of(plan, pool).and_then(|routes| routes.bucket.as_ref()) {
+                bucket.give_back();
+            }
+        }
+    }
+
+    /// A request was started: it is counted by every pool that led it, and copied.
+    pub(in crate::core) fn note_passed(
+        &mut self,
+        plan: &Plan,
+        counted: Counted,
+        whose: Whose,
+        bytes: &[u8],
+    ) {
+        for &pool in &self.routes.passed {
+            self.request_cells(pool, counted).call();
+        }
+        if !self.routes.copying.is_empty() {
+            self.copy_to_shadows(plan, whose, bytes);
+        }
+    }
+
+    #[cold]
+    pub(super) fn copy_to_shadows(&mut self, plan: &Plan, whose: Whose, bytes: &[u8]) {
+        let state = &mut self.routes;
+        state.shadows.resize(plan.pools.len(), 0);
+        for &pool in &state.copying {
+            let Some(routes) = routes_of(plan, pool) else { continue };
+            let RoutedPool::Shadow(shadow) = &routes.pool else { continue };
+            let in_flight = &mut state.shadows[usize::from(pool)];
+            let is_full = *in_flight >= shadow.in_flight_max
+                || state.shadows_held + bytes.len() > SHADOWS_HELD_MAX;
+            if is_full {
+                RouteTotals::note(&routes.totals.shadow_drops);
+                continue;
+            }
+            RouteTotals::note(&routes.totals.shadowed);
+            *in_flight += 1;
+            state.shadows_held += bytes.len();
+            state.copies.push_back(UnsentSubRequest {
+                sub_request: SubRequestFor::Shadow { pool, len: bytes.len() as u32 },
+                whose: Whose { client: shadow_of(whose.client), ..whose },
+                pool: shadow.shadow,
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+
+    /// Whether a request may begin a routed request now; if not, its session goes on later.
+    pub(in crate::core) fn may_travel(
+        &mut self,
+        routes: &RoutePlan,
+        (session, busy): (&mut Session, &Busy),
+        (is_read, is_many): (bool, bool),
+    ) -> Option<Step> {
+        // What is looked up or filled in, or an old pool is asked for first, must not
+        // overtake what its client sent before, nor be overtaken.
+        let takes_steps = routes.looks_up || routes.has_warm_up;
+        if !is_read && (takes_steps || session.reads_many) {
+            if !session.is_quiet(busy) {
+                session.fence();
+                return Some(Step::Wait);
+            }
+            session.reads_many = false;
+        }
+        // A sub-request is part of a routed request that has its room.
+        if session.sub_request.is_none() && !self.has_room_for_routed() {
+            return Some(Step::Crowded);
+        }
+        session.reads_many |= is_read && is_many;
+        if takes_steps && !is_read && routes.has_warm_up {
+            session.fence();
+        }
+        None
+    }
+}
+
+impl Plane {
+    /// Has a client wait until there is room for another routed request, or for as long as its request may
+    /// take.
+    #[cold]
+    pub(in crate::core) fn wait_among_routed_requests(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        if session.waits_for.is_some() {
+            return;
+        }
+        session.waits_for = Some(WaitFor::Routes);
+        let since = session.full_since.unwrap_or(self.clock.now);
+        let until = self.longest_timeout(session.pool).map(|timeout| since + timeout);
+        self.note_deadline(until);
+        self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+    }
+
+    /// The error for a client whose request has waited for room among routed requests as long as it may.
+    #[cold]
+    pub(in crate::core) fn crowded_too_long(&self, session: &mut Session) -> Option<String> {
+        let timeout = self.longest_timeout(session.pool)?;
+        if self.clock.now < session.full_since? + timeout {
+            return None;
+        }
+        session.note_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
+        let pool = &self.plan.pools[usize::from(session.pool)].name;
+        Some(format!(
+            "ERR too many requests of [pool.{pool}] are on their way, and there was no room within \
+             {timeout:?}; the request was not sent; try it again later"
+        ))
+    }
+
+    /// The longest `timeout` of the servers that a pool leads to; `None` if none of them has any.
+    pub(super) fn longest_timeout(&self, pool: u16) -> Option<Duration> {
+        match &self.plan.pools[usize::from(pool)].kind {
+            PoolKind::Routed(routes) => {
+                let children = routes.pool.children();
+                children.into_iter().filter_map(|child| self.longest_timeout(child)).max()
+            }
+            kind => kind.timeout(),
+        }
+    }
+}
+
+impl Core {
+    /// Clients that have waited for routed requests to end for as long as they may look again.
+    pub(crate) fn release_crowded(&mut self) {
+        if self.plane.routes.waiting.is_empty() {
+            return;
+        }
+        let Core { sessions, plane, .. } = self;
+        let now = plane.clock.now;
+        let mut waiting = std::mem::take(&mut plane.routes.waiting);
+        waiting.retain(|&(key, until)| {
+            let Some(session) = sessions.get_mut(key) else { return false };
+            if now < until {
+                plane.note_deadline(Some(until));
+                return true;
+            }
+            plane.wake(key, session);
+            false
+        });
+        plane.routes.waiting = waiting;
+    }
+
+    /// The sessions that have a client.
+    pub(crate) fn client_keys(&self) -> Vec<Key<Session>> {
+        let mut keys = self.sessions.keys();
+        keys.retain(|key| self.session(*key).is_some_and(|session| session.sub_request.is_none()));
+        keys
+    }
+
+    /// Whether there is any.
+    pub(crate) fn has_clients(&self) -> bool {
+        self.sessions.len() > self.plane.routes.sub_requests
+    }
+}
+
+impl Plane {
+    /// The parts of a request whose keys go to these pools, one way each: with the place
+    /// of each key.
+    pub(in crate::core) fn parts_by(
+        children: impl Iterator<Item = u16>,
+        make: impl Fn(u16) -> keyway_proxy::route_policy::RoutePolicy,
+    ) -> Lots {
+        let (mut parts, mut owners) = (Vec::<Part>::new(), Vec::new());
+        let mut places = std::collections::BTreeMap::new();
+        for (index, child) in children.enumerate() {
+            let part = *places.entry(child).or_insert_with(|| {
+                parts.push(Part::new(make(child), Vec::new()));
+                parts.len() as u16 - 1
+            });
+            let keys = &mut parts[usize::from(part)].keys;
+            owners.push((part, keys.len() as u32));
+            keys.push(index as u32);
+        }
+        (parts, owners)
+    }
+}

@@ -1,0 +1,554 @@
+//! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
+
+use crate::Upstream;
+use crate::core::request::{RequestContext, Step};
+use crate::core::upstream::bypass::{late_apart, late_link};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
+use keyway_base::{Fault, Key};
+use keyway_command::{Across, Handling, Verb};
+use keyway_proxy::{Digest, QueueFault, Session, Transaction, Watch, Work};
+use keyway_resp::reply;
+use keyway_route::{NO_KEY, Route, place, route_whole};
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// What of a transaction is done where its keys are.
+pub(in crate::core) enum ForKeys {
+    Exec,
+    Watch,
+}
+
+impl Plane {
+    /// Puts a command into the open transaction.
+    pub(in crate::core::pools::servers) fn queue(&mut self, asked: &mut RequestContext) {
+        let is_queued = self.try_queue(asked);
+        if let Err(text) = is_queued {
+            self.refuse_queued(asked, &text);
+        } else {
+            self.answer_locally(asked, |out| reply::simple(out, "QUEUED"));
+        }
+    }
+
+    pub(in crate::core::pools::servers) fn try_queue(
+        &mut self,
+        asked: &mut RequestContext,
+    ) -> Result<(), String> {
+        let server = self.server_in_transaction(asked)?;
+        let ring = self.ring_number(asked.session.pool);
+        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let Some(transaction) = transaction else { return Ok(()) };
+        if server.is_some_and(|server| !transaction.settle_on(server, ring)) {
+            return Err("CROSSSLOT the keys of this transaction live on several servers; give \
+                        them a common hash tag"
+                .to_owned());
+        }
+        let script = match asked.request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&asked.request.args[1]),
+            _ => None,
+        };
+        transaction.calls_functions |=
+            matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        self.keep_queued(asked, script)
+    }
+
+    /// Keeps a command for `EXEC`, with the script that it calls by its digest.
+    pub(in crate::core) fn keep_queued(
+        &mut self,
+        asked: &mut RequestContext,
+        script: Option<Digest>,
+    ) -> Result<(), String> {
+        let len_max = self.plan.limits.link_output_len_max as usize / 2;
+        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let Some(transaction) = transaction else { return Ok(()) };
+        let queued = transaction.queue(asked.request.args.buf(), script, len_max);
+        queued.map_err(|fault| match fault {
+            QueueFault::TooLong => format!(
+                "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands \
+                 wait for EXEC"
+            ),
+            QueueFault::NoBudget => format!(
+                "OOM the commands of all clients that wait for EXEC would take more than \
+                 transactions_len_max ({} bytes); run the transaction again when others have ended",
+                self.plan.transactions.len_max()
+            ),
+        })
+    }
+
+    /// The server of a command inside a transaction; `None` when any will do.
+    pub(in crate::core::pools::servers) fn server_in_transaction(
+        &mut self,
+        asked: &RequestContext,
+    ) -> Result<Option<u16>, String> {
+        let request = asked.request;
+        let name = request.command.name.replace('|', " ");
+        let watched = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        match request.handling() {
+            Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
+            Handling::Across(across) if across != Across::Run => {
+                return Err(format!(
+                    "ERR '{name}' is refused inside MULTI: it concerns all servers of the pool, and \
+                     a transaction runs on one; send it before MULTI or after EXEC"
+                ));
+            }
+            Handling::Local | Handling::Transaction | Handling::Tracking => {
+                use Verb::{Echo, Ping, Time, Unwatch, Wait};
+                return match request.command.verb {
+                    Echo | Ping | Time | Unwatch | Wait => Ok(None),
+                    _ => Err(format!(
+                        "ERR '{name}' is refused inside MULTI: Keyway answers it itself, and a \
+                         server runs the transaction; send it before MULTI or after EXEC"
+                    )),
+                };
+            }
+            Handling::PubSub => return self.server_of_published(asked, &name),
+            // A script without keys runs wherever the transaction does.
+            Handling::Across(Across::Run) if request.args.get(2) == Some(b"0") => return Ok(None),
+            _ => {}
+        }
+        let random = self.next_random() as u32;
+        let Some(Upstream { servers: pool, .. }) =
+            self.plan.pools[asked.session.pool as usize].kind.upstream()
+        else {
+            return Ok(None);
+        };
+        let Some(state) = self.pools[asked.session.pool as usize].servers() else {
+            return Ok(None);
+        };
+        let server = match route_whole(request, pool, state.ring(), random, &mut self.keys) {
+            Route::One(server) => server,
+            Route::CrossSlot { servers } => {
+                return Err(format!(
+                    "CROSSSLOT keys of this {} live on {servers} servers; inside MULTI all keys \
+                     must live on one: give them a common hash tag",
+                    name.to_ascii_uppercase()
+                ));
+            }
+            Route::KeysUnknown(fault) => return Err(request.keys_error(fault)),
+            Route::Unrouted => return Err(self.unrouted_words(asked.session.pool, request)),
+            _ if pool.servers.len() > 1 => {
+                return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
+            }
+            // It runs wherever the transaction does.
+            _ if self.cluster_state(asked.session.pool).is_some() => return Ok(None),
+            _ => 0,
+        };
+        let home = self.home_of(asked, server);
+        match watched {
+            Some(watch) if watch.home != home => {
+                Err("CROSSSLOT the watched keys live on another server; give all keys of the \
+                     transaction a common hash tag"
+                    .to_owned())
+            }
+            _ => Ok(Some(home)),
+        }
+    }
+
+    /// What all keys of a transaction have in common: their server, or what may come to
+    /// another server meanwhile.
+    pub(in crate::core::pools::servers) fn home_of(
+        &mut self,
+        asked: &RequestContext,
+        server: u16,
+    ) -> u16 {
+        let pool = asked.session.pool;
+        self.keys.clear();
+        let _ = asked.request.keys(&mut self.keys);
+        let key = self.keys.first().and_then(|&at| asked.request.args.get(at as usize));
+        key.and_then(|key| self.moving_home_of(pool, key)).unwrap_or(server)
+    }
+
+    /// Begins, ends or guards a transaction.
+    pub(in crate::core) fn transact(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+    ) -> Step {
+        match self.begin_or_drop(links, asked) {
+            None => Step::Started,
+            Some(ForKeys::Exec) => self.exec(links, asked),
+            Some(ForKeys::Watch) => self.watch(links, asked),
+        }
+    }
+
+    /// Answers what concerns the session alone, on a pool or a store; says what
+    /// is left to do where the keys are.
+    pub(in crate::core) fn begin_or_drop(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+    ) -> Option<ForKeys> {
+        let stateful = asked.session.stateful.as_ref();
+        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
+        let wrong = match (asked.request.command.verb, is_open) {
+            (Verb::Exec, true) => return Some(ForKeys::Exec),
+            (Verb::Watch, false) => return Some(ForKeys::Watch),
+            (Verb::Exec, false) => "ERR EXEC without MULTI",
+            (Verb::Discard, false) => "ERR DISCARD without MULTI",
+            (Verb::Multi, true) => "ERR MULTI calls can not be nested",
+            (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
+            (Verb::Multi, false) => {
+                let stateful = asked.session.stateful.get_or_insert_default();
+                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return None;
+            }
+            _ => {
+                self.end_transaction(links, asked.key, asked.session);
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return None;
+            }
+        };
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
+        None
+    }
+
+    /// Drops the queued commands and the watch.
+    pub(in crate::core) fn end_transaction(
+        &mut self,
+        links: &mut Connections,
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        let Some(stateful) = &mut session.stateful else { return };
+        stateful.transaction = None;
+        if let Some(watched) = stateful.watched.take() {
+            self.unwatch_keys(session.pool, *watched);
+        }
+        let Some(stateful) = &mut session.stateful else { return };
+        if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
+            self.unwatch(links, key, index);
+        }
+        session.tidy();
+    }
+
+    pub(in crate::core::pools::servers) fn watch(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if !asked.session.is_quiet(asked.busy) {
+            asked.session.fence();
+            return Step::Wait;
+        }
+        let server = match self.server_of_keys(asked) {
+            Ok(server) => server,
+            Err(Route::Unrouted)
+                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+            {
+                return Step::Wait;
+            }
+            Err(route) => {
+                self.refuse_route_of(asked, route);
+                return Step::Started;
+            }
+        };
+        let home = self.home_of(asked, server);
+        let watch = Self::current_watch(links, asked);
+        // The first ring counts: what came later may be about another.
+        let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
+        let index = match watch {
+            Some(watch) if watch.home != home => {
+                let text = "CROSSSLOT the keys watched so far live on another server; give all \
+                            keys of the transaction a common hash tag";
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+                return Step::Started;
+            }
+            Some(Watch { link: Some(index), .. }) => index,
+            // Nothing says when a watch without a reply began, and what is read
+            // from then on comes by another link.
+            None if Self::is_silent(asked.session) => {
+                let stateful = asked.session.stateful.get_or_insert_default();
+                stateful.watch = Some(Watch { home, ring, link: None });
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+            Some(Watch { link: None, .. }) => {
+                // EXEC will fail whatever happens to these keys.
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                return Step::Started;
+            }
+            None if self.holds_private(&links[self.link_of(asked.session, server)]) => {
+                return Step::Full(self.link_of(asked.session, server));
+            }
+            None => {
+                let has_own = self.own_link(asked.session, server).is_some();
+                let place = (asked.session.pool, server);
+                if !has_own && let Some(late) = late_link(links, (asked.key, asked.session), place)
+                {
+                    return Step::Full(late);
+                }
+                match self.watch_link(links, asked, server) {
+                    Some(index) => index,
+                    None => return Step::Started,
+                }
+            }
+        };
+        let stateful = asked.session.stateful.get_or_insert_default();
+        stateful.watch = Some(Watch { home, ring, link: Some(index) });
+        self.send_private(links, asked, index);
+        asked.session.fence();
+        Step::Started
+    }
+
+    /// What the session watches; nothing that a link guards which is not its own
+    /// any more.
+    pub(in crate::core::pools::servers) fn current_watch(
+        links: &Connections,
+        asked: &RequestContext,
+    ) -> Option<Watch> {
+        let watch = asked.session.stateful.as_ref()?.watch?;
+        let is_own = |it: &Connection| it.lease == Some(asked.key);
+        let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
+        Some(Watch { link, ..watch })
+    }
+
+    /// The same, and nothing that a server guards which has the keys no more: what becomes
+    /// of them elsewhere it does not see.
+    pub(in crate::core::pools::servers) fn standing_watch(
+        &self,
+        links: &Connections,
+        asked: &RequestContext,
+    ) -> Option<Watch> {
+        let watch = Self::current_watch(links, asked)?;
+        let now_at = self.server_of_home(asked.session.pool, watch.home);
+        let stands = |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].backend);
+        Some(Watch { link: watch.link.filter(stands), ..watch })
+    }
+
+    /// The link to watch keys on: the session's own, or one for a while.
+    pub(in crate::core::pools::servers) fn watch_link(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        server: u16,
+    ) -> Option<ConnectionKey> {
+        let Some(own) = self.own_link(asked.session, server) else {
+            return self.lease_for(links, asked, server);
+        };
+        if let Some(fault) = self.refused(&links[own]) {
+            self.answer_down(asked, server, fault);
+            return None;
+        }
+        Some(own)
+    }
+
+    /// Sends the queued commands between `MULTI` and `EXEC`, as one.
+    pub(in crate::core::pools::servers) fn exec(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+    ) -> Step {
+        let watch = self.standing_watch(links, asked);
+        if let Some(step) = self.answer_exec_here(links, asked, watch) {
+            return step;
+        }
+        // A client that is tracked sends all its requests by the connection that watches.
+        let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
+        if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
+            let place = (links[index].pool, links[index].backend);
+            if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+                return Step::Full(late);
+            }
+        }
+        let Some(stateful) = &asked.session.stateful else { return Step::Started };
+        let Some(transaction) = &stateful.transaction else { return Step::Started };
+        let ring = self.ring_number(asked.session.pool);
+        if transaction.is_outdated(ring) || watch.is_some_and(|watch| watch.ring != ring) {
+            return self.exec_elsewhere(links, asked, watch);
+        }
+        let Some(index) = self.link_for_exec(asked, watch) else {
+            let home = self.home_of_transaction(asked);
+            if home.is_some_and(|home| self.awaits_owner_of((asked.key, asked.session), home)) {
+                return Step::Wait;
+            }
+            self.end_transaction(links, asked.key, asked.session);
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            return Step::Started;
+        };
+        if asked.session.has_late_write
+            && let Some(late) =
+                late_apart(links, (asked.key, asked.session), (index, asked.request))
+        {
+            return Step::Full(late);
+        }
+        self.exec_on(links, asked, (index, watch.is_some()))
+    }
+
+    /// Answers an EXEC of which no server needs to know, or has it wait for the replies before
+    /// it. Returns `None` if it is to be sent.
+    fn answer_exec_here(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        watch: Option<Watch>,
+    ) -> Option<Step> {
+        let stateful = asked.session.stateful.as_ref();
+        let Some(transaction) = stateful.and_then(|stateful| stateful.transaction.as_ref()) else {
+            return Some(Step::Started);
+        };
+        if transaction.is_refused() {
+            self.end_transaction(links, asked.key, asked.session);
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Some(Step::Started);
+        }
+        match watch {
+            Some(Watch { link: None, .. }) => {
+                self.end_transaction(links, asked.key, asked.session);
+                let protocol = asked.session.identity.protocol;
+                self.answer_locally(asked, |out| protocol.null_array(out));
+                Some(Step::Started)
+            }
+            Some(_) if !asked.session.is_quiet(asked.busy) => {
+                asked.session.fence();
+                Some(Step::Wait)
+            }
+            None if transaction.queued() == 0 => {
+                self.end_transaction(links, asked.key, asked.session);
+                self.answer_locally(asked, |out| reply::array(out, 0));
+                Some(Step::Started)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends a transaction on a connection, if that takes it.
+    fn exec_on(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        (index, is_watched): (ConnectionKey, bool),
+    ) -> Step {
+        let connection = &mut links[index];
+        if self.is_full(connection) {
+            return Step::Full(index);
+        }
+        if let Some(fault) = self.refused(connection) {
+            self.end_transaction(links, asked.key, asked.session);
+            let server = links[index].backend;
+            self.answer_down(asked, server, fault);
+            return Step::Started;
+        }
+        if let Some(text) = connection.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, connection);
+            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+            self.end_transaction(links, asked.key, asked.session);
+            self.answer_locally(asked, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        self.send_transaction(links, asked, index);
+        if is_watched {
+            // The watch ended with it.
+            self.release(links, index);
+            asked.session.fence();
+        } else if self.cluster_state(asked.session.pool).is_some_and(|state| state.has_slots()) {
+            // While a slot moves, the transaction may have to be sent to another server, and what
+            // comes behind it must not be executed here before that.
+            asked.session.fence();
+        }
+        Step::Started
+    }
+
+    /// Tells apart the rings that a pool has had; where servers are found out keys are
+    /// where these say.
+    pub(in crate::core::pools::servers) fn ring_number(&self, pool: u16) -> u64 {
+        let state = &self.pools[usize::from(pool)];
+        match state.servers() {
+            Some(servers) if state.found().is_none() => servers.health_epoch(),
+            _ => 0,
+        }
+    }
+
+    /// Answers an `EXEC` of a time when other servers were in use: its keys may
+    /// live elsewhere now, where a write would be found by nobody.
+    #[cold]
+    pub(in crate::core::pools::servers) fn exec_elsewhere(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        watch: Option<Watch>,
+    ) -> Step {
+        self.end_transaction(links, asked.key, asked.session);
+        if watch.is_some() {
+            let protocol = asked.session.identity.protocol;
+            self.answer_locally(asked, |out| protocol.null_array(out));
+            return Step::Started;
+        }
+        let counted = asked.request.command.counted();
+        self.count_fault(asked.session.pool, counted, Fault::Unrouted);
+        let text = "EXECABORT Transaction discarded because a server left the pool or came back \
+                    since MULTI; nothing of it was executed, run it again";
+        self.answer_locally(asked, |out| reply::error(out, text));
+        Step::Started
+    }
+
+    pub(in crate::core::pools::servers) fn home_of_transaction(
+        &self,
+        asked: &RequestContext,
+    ) -> Option<u16> {
+        asked.session.stateful.as_ref()?.transaction.as_ref()?.home()
+    }
+
+    pub(in crate::core::pools::servers) fn link_for_exec(
+        &mut self,
+        asked: &RequestContext,
+        watch: Option<Watch>,
+    ) -> Option<ConnectionKey> {
+        let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
+        if let Some(Watch { link: Some(index), .. }) = watch {
+            return Some(index);
+        }
+        let home = transaction.home();
+        let random = self.next_random() as u32;
+        let Upstream { servers: pool, .. } =
+            self.plan.pools[asked.session.pool as usize].kind.upstream()?;
+        let state = self.pools[asked.session.pool as usize].servers()?;
+        // Without keys any server will do; always the same one.
+        let server = match home {
+            Some(home) => self.server_of_home(asked.session.pool, home),
+            None => place(pool, state.ring(), b"", random),
+        };
+        Some(self.link_of(asked.session, server?))
+    }
+
+    pub(in crate::core::pools::servers) fn send_transaction(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        index: ConnectionKey,
+    ) {
+        let stateful = asked.session.take_stateful();
+        let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
+        self.count(asked.session, asked.request);
+        self.note_write(asked.session, asked.busy);
+        self.set_reading(links, index, false);
+        let connection = &mut links[index];
+        self.prepare_link(index, connection, asked.session.identity.database);
+        if transaction.calls_functions {
+            self.give_libraries(index, connection);
+        }
+        self.give_scripts(connection, transaction.scripts());
+        let out = connection.link.request_buf();
+        out.extend_from_slice(MULTI);
+        out.extend_from_slice(transaction.requests());
+        out.extend_from_slice(EXEC);
+        let len = MULTI.len() + transaction.requests().len() + EXEC.len();
+        let mut owner = Self::owner(asked);
+        if !transaction.scripts().is_empty() {
+            owner = self.own_as_multi_step((connection, index), (asked, owner), Work::Transaction);
+        }
+        let counted = asked.request.command.counted();
+        let replies = (len, transaction.queued() + 1);
+        connection.link.enqueue_batch(owner, counted, replies, self.clock.now);
+        connection.link.set_transaction();
+        self.note_unsent(index, connection);
+    }
+
+    pub(in crate::core) fn refuse_queued(&mut self, asked: &mut RequestContext, text: &str) {
+        if let Some(stateful) = &mut asked.session.stateful {
+            stateful.refuse();
+        }
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a worker knows of each pool: the state of each kind.
+
+use crate::core::connection::Connection;
+use crate::core::connection::Connections;
+use crate::core::pools::cluster::{ClusterState, Hedging, Readers};
+use crate::{DiscoveredPlan, Plan, PoolKind, Upstream};
+use keyway_proxy::Budget;
+use keyway_proxy::ConnectionKey;
+use keyway_resp::Protocol;
+use keyway_topology::{Ring, ServerSet};
+
+/// The lane of sessions whose replies are large: they share a connection to each
+/// server, which is made when the first of them needs it.
+pub(in crate::core) const BULK: u32 = u32::MAX;
+
+/// The lane of sessions whose own connection has a large reply to bring to another: one to each
+/// server, made likewise. See `upstream::bypass`.
+pub(in crate::core) const DETOUR: u32 = u32::MAX - 1;
+
+/// The state of a pool in this worker, one variant for each kind.
+pub(in crate::core) enum PoolState {
+    /// The pool has ended here, or has not begun.
+    Ended,
+    /// The store is shared and always there.
+    Store,
+    /// The pools that it leads to see to theirs.
+    Routed,
+    Sharded(ServersState),
+    Memcached(ServersState),
+    /// Clients ask no sentinel: the worker does.
+    Sentinels(ServersState),
+    Cluster(FoundState),
+    Replicated(FoundState),
+}
+
+impl PoolState {
+    pub(in crate::core) fn new(plan: &Plan, index: usize, links: &mut Connections) -> Self {
+        if plan.retired(index as u16).is_some() {
+            return PoolState::Ended;
+        }
+        let redis = &[Protocol::Resp2, Protocol::Resp3][..];
+        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Connections| {
+            let ring = build_ring(plan, index, &upstream.servers);
+            ServersState::new((plan, index), (upstream, protocols, false), ring, links)
+        };
+        let found = |found: &DiscoveredPlan, links: &mut Connections| {
+            let cluster = ClusterState::new(&found.cluster);
+            let ring = cluster.ring();
+            FoundState {
+                readers: cluster.readers(plan, index),
+                hedging: cluster.hedging(),
+                retries: cluster.retries(),
+                cluster,
+                servers: ServersState::new(
+                    (plan, index),
+                    (&found.upstream, redis, true),
+                    ring,
+                    links,
+                ),
+            }
+        };
+        match &plan.pools[index].kind {
+            PoolKind::Store(_) => PoolState::Store,
+            PoolKind::Routed(_) => PoolState::Routed,
+            PoolKind::Sharded(plan) => PoolState::Sharded(listed(&plan.upstream, redis, links)),
+            PoolKind::Memcached(plan) => {
+                PoolState::Memcached(listed(&plan.upstream, &[Protocol::Resp2], links))
+            }
+            PoolKind::Sentinels(upstream) => PoolState::Sentinels(listed(upstream, redis, links)),
+            PoolKind::Cluster(plan) => PoolState::Cluster(found(plan, links)),
+            PoolKind::Replicated(plan) => PoolState::Replicated(found(plan, links)),
+        }
+    }
+
+    /// The connections to its servers, of kinds that have some of their own.
+    #[inline]
+    pub(in crate::core) fn servers(&self) -> Option<&ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// As [`PoolState::servers`], to be changed.
+    #[inline]
+    pub(in crate::core) fn servers_mut(&mut self) -> Option<&mut ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&mut found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// The servers that were found, of kinds that find theirs while they serve.
+    #[inline]
+    pub(in crate::core) fn found(&self) -> Option<&FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// As [`PoolState::found`], to be changed.
+    #[inline]
+    pub(in crate::core) fn found_mut(&mut self) -> Option<&mut FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// The choice of replicas for reads; `None` if no replica is read.
+    #[inline]
+    pub(in crate::core) fn readers(&self) -> Option<&Readers> {
+        self.found()?.readers.as_deref()
+    }
+
+    /// Its shared links to so many servers.
+    pub(in crate::core) fn links(
+        &self,
+        servers: usize,
+    ) -> impl Iterator<Item = ConnectionKey> + use<> {
+        let row = self.servers().map(|state| (state.first_link, servers * state.connections));
+        // Those for RESP3 wait until a client speaks it.
+        row.into_iter().flat_map(|(first, count)| (0..count).map(move |n| first.behind(n)))
+    }
+
+    /// Follows the health board: rebuilds the ring if who may be used changed.
+    /// Returns whether it did.
+    pub(in crate::core) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
+        let listed = plan.pools[index].kind.listed();
+        let Some(state) = self.servers_mut() else { return false };
+        let epoch = plan.health.pool_epoch(index);
+        if epoch == std::mem::replace(&mut state.health_epoch, epoch) {
+            return false;
+        }
+        if let Some(servers) = listed {
+            state.ring = build_ring(plan, index, servers);
+        }
+        true
+    }
+}
+
+/// The connections to servers, and where keys are.
+pub(in crate::core) struct ServersState {
+    /// Ring over the servers in use, as of `health_epoch`. Where servers are found out it is what
+    /// these have said.
+    pub(in crate::core::pools) ring: Ring,
+    pub(in crate::core::pools) health_epoch: u64,
+    /// First link of server 0; each server has `connections` in a row. Behind
+    /// those of all servers come as many again, for clients that speak RESP3.
+    pub(in crate::core::pools) first_link: ConnectionKey,
+    pub(in crate::core::pools) connections: usize,
+    /// From a link to the one for RESP3 in the same place.
+    pub(in crate::core::pools) to_resp3: usize,
+    /// First link for large values; each server has one, and one for RESP3 behind those of all.
+    pub(in crate::core::pools) first_bulk: ConnectionKey,
+    /// First link around large values; likewise.
+    pub(in crate::core::pools) first_detour: ConnectionKey,
+    /// Idle private links of each server.
+    pub(in crate::core::pools) idle: Vec<Vec<ConnectionKey>>,
+}
+
+impl ServersState {
+    /// The links to the servers of a pool, for clients that speak `protocols`. What is sent there may
+    /// be sent elsewhere if it `follows` redirections.
+    pub(in crate::core::pools) fn new(
+        (plan, index): (&Plan, usize),
+        (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
+        ring: Ring,
+        links: &mut Connections,
+    ) -> Self {
+        let count = upstream.servers.servers.len();
+        let connections = usize::from(upstream.servers.options.server_connections.max(1));
+        let connection = |backend: usize, protocol: Protocol| {
+            let id = plan.topology.backend_id(index, backend);
+            Connection::new((index as u16, backend as u16), id, protocol)
+                .following(follows)
+                .watched(plan.health.watches(id))
+        };
+        let each = || protocols.iter().flat_map(|&it| (0..count).map(move |server| (server, it)));
+        let mut own: Vec<Connection> = each()
+            .flat_map(|(server, protocol)| {
+                (0..connections).map(move |_| connection(server, protocol))
+            })
+            .collect();
+        let (shared, beside) = (own.len(), protocols.len() * count);
+        for is_detour in [false, true] {
+            own.extend(each().map(|(server, protocol)| Connection {
+                is_bulk: !is_detour,
+                is_detour,
+                ..connection(server, protocol)
+            }));
+        }
+        let first_link = links.add_row(own);
+        ServersState {
+            ring,
+            health_epoch: plan.health.pool_epoch(index),
+            first_link,
+            connections,
+            to_resp3: count * connections,
+            first_bulk: first_link.behind(shared),
+            first_detour: first_link.behind(shared + beside),
+            idle: vec![Vec::new(); count],
+        }
+    }
+
+    /// The ring, which tells the server of a key.
+    #[inline]
+    pub(in crate::core) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Takes another ring, as servers have said that keys have moved.
+    pub(in crate::core) fn set_ring(&mut self, ring: Ring) {
+        self.ring = ring;
+    }
+
+    /// The version of the health board by which it was last seen who is in use.
+    pub(in crate::core) fn health_epoch(&self) -> u64 {
+        self.health_epoch
+    }
+
+    /// The number of connections that clients share to each server, for each protocol.
+    pub(in crate::core) fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// The private links to a server that nobody has.
+    #[inline]
+    pub(in crate::core) fn idle_mut(&mut self, server: u16) -> &mut Vec<ConnectionKey> {
+        &mut self.idle[usize::from(server)]
+    }
+
+    /// The link of a server for a session of that lane that speaks `protocol`: always
+    /// the same one, so that a client's requests to one server keep their order.
+    #[inline]
+    pub(in crate::core) fn link(
+        &self,
+        server: u16,
+        lane: u32,
+        protocol: Protocol,
+    ) -> ConnectionKey {
+        if lane >= DETOUR {
+            return self.link_beside(server, lane, protocol);
+        }
+        let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
+        let index = usize::from(server) * self.connections + lane;
+        let is_resp3 = protocol == Protocol::Resp3;
+        self.first_link.behind(if is_resp3 { index + self.to_resp3 } else { index })
+    }
+
+    #[cold]
+    pub(in crate::core::pools) fn link_beside(
+        &self,
+        server: u16,
+        lane: u32,
+        protocol: Protocol,
+    ) -> ConnectionKey {
+        let servers = self.to_resp3 / self.connections;
+        let first = if lane == BULK { self.first_bulk } else { self.first_detour };
+        let index = usize::from(server);
+        first.behind(if protocol == Protocol::Resp3 { index + servers } else { index })
+    }
+
+    /// The link that finds out whether a server answers again.
+    pub(in crate::core) fn probe_link(&self, server: usize) -> ConnectionKey {
+        self.first_link.behind(server * self.connections)
+    }
+}
+
+/// The same of a pool that finds its servers while it serves.
+pub(in crate::core) struct FoundState {
+    pub(in crate::core) servers: ServersState,
+    /// The servers that are known.
+    pub(in crate::core) cluster: ClusterState,
+    /// The choice of replicas for reads; only where replicas are read.
+    pub(in crate::core) readers: Option<Box<Readers>>,
+    /// When reads are sent to a second server; only where they are.
+    pub(in crate::core) hedging: Option<Box<Hedging>>,
+    /// The bound on requests that are sent again, if there is one.
+    pub(in crate::core) retries: Option<Box<Budget>>,
+}
+
+pub(in crate::core::pools) fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
+    pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
+}

@@ -1,0 +1,313 @@
+//! Invalidations on their way to tracked clients, of this worker and of others.
+
+use super::{TARGETS_MAX, everything, push_of_keys};
+use crate::core::{Core, Plane};
+use crate::invalidations::{Client, Table, Told, What};
+use keyway_base::{Key, Slab};
+use keyway_proxy::tracking::{write_broken, write_redirected};
+use keyway_proxy::{Busy, Session};
+use keyway_resp::Protocol;
+use std::sync::Arc;
+
+impl Plane {
+    /// Notes that everything has changed, for everybody to be told at the end
+    /// of the turn, once however often it happens until then; `session` is told
+    /// at once.
+    pub(super) fn note_everything(
+        &mut self,
+        table: &Table,
+        session: &mut Session,
+        busy: &mut Busy,
+    ) {
+        table.clear();
+        let own = session.identity.id;
+        let is_told = session.tracking.is_some() && self.can_push_own(session, busy);
+        if is_told {
+            self.push_own(session, busy, &everything());
+        }
+        let by = is_told.then_some(own);
+        let flushed = self.store.tracking.flushed.entry(session.pool).or_insert(by);
+        if *flushed != by {
+            *flushed = None;
+        }
+    }
+
+    /// Tells everybody of the pools in which everything has changed, but the
+    /// one who alone has done it and knows.
+    pub(super) fn tell_everybody(&mut self) {
+        for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
+            let table = Arc::clone(self.table(pool));
+            let push = everything();
+            for place in table.everybody() {
+                if Some(place.0) != by {
+                    self.send(place, What::Changed(Arc::clone(&push)));
+                }
+            }
+        }
+    }
+
+    /// Whether a client can be told right behind the reply just composed.
+    pub(super) fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
+        let tracking = session.tracking.as_deref();
+        tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
+    }
+
+    /// Tells the client whose reply was just composed.
+    pub(super) fn push_own(&mut self, session: &Session, busy: &mut Busy, push: &Arc<[u8]>) {
+        if session.tracking.is_none() {
+            return;
+        }
+        if !self.can_push_own(session, busy) {
+            let client = session.identity.id;
+            self.store.tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
+        } else if session.identity.protocol == Protocol::Resp3 {
+            busy.output.buf().extend_from_slice(push);
+        }
+    }
+
+    /// Sends a message on its way to a client of any worker.
+    pub(super) fn send(&mut self, (client, worker): (Client, u16), what: What) {
+        let told = Told { client, what };
+        if worker == self.worker() {
+            self.store.tracking.outbox.push(told);
+        } else {
+            let own = self.worker();
+            let (wakes, number) = self.plan.invalidations.post_awaited(worker, told, own);
+            self.store.awaited.note_sent(worker, number);
+            if wakes {
+                self.plan.post_published(worker);
+            }
+        }
+    }
+
+    /// Tells those who are told of prefixes what has changed in this turn.
+    pub(super) fn broadcast(&mut self, sessions: &Slab<Session>) {
+        for (pool, changed) in std::mem::take(&mut self.store.tracking.changed) {
+            let table = Arc::clone(self.table(pool));
+            for told in table.broadcasts(&changed) {
+                let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
+                for (client, worker) in told.clients {
+                    let place = self.store.tracking.trackers.get(&client);
+                    let session = place.and_then(|place| sessions.get(*place));
+                    // Who is elsewhere has changed nothing here.
+                    let tracking = session.and_then(|session| session.tracking.as_deref());
+                    let push = if tracking.is_some_and(|tracking| tracking.noloop) {
+                        let others = told.keys.iter().filter(|(_, by)| *by != Some(client));
+                        let keys: Vec<&[u8]> = others.map(|(key, _)| *key).collect();
+                        if keys.is_empty() {
+                            continue;
+                        }
+                        push_of_keys(keys)
+                    } else {
+                        Arc::clone(&all)
+                    };
+                    self.send((client, worker), What::Changed(push));
+                }
+            }
+        }
+    }
+
+    /// Delivers a message to a client of this worker.
+    pub(super) fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
+        match &told.what {
+            What::Changed(push) => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref() else { return };
+                match tracking.redirect {
+                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
+                    None => self.append_push(key, session, false, push),
+                }
+            }
+            What::Redirected { tracker, push } => match self.target(sessions, told.client) {
+                Some((key, session)) => self.append_push(key, session, true, push),
+                // It was handed over, or has left, since.
+                None => self.tell_in_place(sessions, *tracker, told.client, push),
+            },
+            What::Broken { target } => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref_mut() else { return };
+                if tracking.redirect != Some(*target) {
+                    return;
+                }
+                tracking.is_broken = true;
+                self.plan.clients.set_tracking(told.client, session.tracking.as_deref());
+                let mut push = Vec::new();
+                write_broken(&mut push, *target);
+                self.append_push(key, session, false, &push);
+            }
+        }
+    }
+
+    /// Tells `target` in place of `tracker`.
+    pub(super) fn tell_in_place(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        tracker: Client,
+        target: Client,
+        push: &Arc<[u8]>,
+    ) {
+        let worker = self.plan.clients.get(target).map(|entry| entry.worker);
+        match worker {
+            Some(worker) if worker == self.worker() => {
+                // Not here: it is being handed over, and is told later.
+                match self.target(sessions, target) {
+                    Some((key, session)) => self.append_push(key, session, true, push),
+                    None => self.leave_for(worker, target, tracker, push),
+                }
+            }
+            Some(worker) => self.leave_for(worker, target, tracker, push),
+            None => {
+                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
+                if let Some((client, worker)) = place {
+                    let told = Told { client, what: What::Broken { target } };
+                    if worker == self.worker() {
+                        self.deliver_told(sessions, &told);
+                    } else {
+                        self.send((client, worker), told.what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves a redirected message in a worker's inbox.
+    pub(super) fn leave_for(
+        &mut self,
+        worker: u16,
+        client: Client,
+        tracker: Client,
+        push: &Arc<[u8]>,
+    ) {
+        let what = What::Redirected { tracker, push: Arc::clone(push) };
+        if self.plan.invalidations.post(worker, Told { client, what }) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    /// Notes that a client has missed something that was redirected to it, and
+    /// that is not, or not yet, a client of this worker.
+    pub(super) fn miss_elsewhere(&mut self, client: Client) {
+        // Who has left has missed nothing: who redirects to it is told so.
+        let Some(worker) = self.plan.clients.worker(client) else { return };
+        if worker == self.worker() {
+            self.store.tracking.late.insert((client, true));
+        } else if self.plan.invalidations.miss(worker, client) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    pub(super) fn tracker<'a>(
+        &self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let key = *self.store.tracking.trackers.get(&client)?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// A client of this worker that need not cache itself.
+    pub(super) fn target<'a>(
+        &mut self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let targets = &mut self.store.tracking.targets;
+        let is_it = |session: &Session| session.identity.id == client;
+        let known = targets.get(&client).copied();
+        let known = known.filter(|key| sessions.get(*key).is_some_and(is_it));
+        let found = known.or_else(|| {
+            let mut all = sessions.iter();
+            all.find(|(_, session)| is_it(session)).map(|(key, _)| key)
+        });
+        match found {
+            Some(key) if targets.len() < TARGETS_MAX => drop(targets.insert(client, key)),
+            Some(_) => targets.clear(),
+            None => drop(targets.swap_remove(&client)),
+        }
+        let key = found?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// Appends a push to what a client is sent, if the client can be told and
+    /// has room.
+    pub(super) fn append_push(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        is_redirected: bool,
+        push: &[u8],
+    ) {
+        let protocol = session.identity.protocol;
+        let is_subscriber = || session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
+        let can_be_told = protocol == Protocol::Resp3 || is_redirected && is_subscriber();
+        let is_late = self.store.tracking.late.contains(&(session.identity.id, is_redirected));
+        if !can_be_told || is_late || session.closing {
+            return;
+        }
+        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
+        let room = self.plan.limits.session_output_len_soft as usize;
+        if busy.undelivered() + push.len() > room {
+            self.store.tracking.late.insert((session.identity.id, is_redirected));
+        } else if is_redirected && push.starts_with(b">2\r\n$10") {
+            write_redirected(busy.output.buf(), protocol, push);
+        } else {
+            busy.output.buf().extend_from_slice(push);
+        }
+        self.mark_session_dirty(key, session);
+        if self.store.tracking.told.last() != Some(&key) {
+            self.store.tracking.told.push(key);
+        }
+    }
+}
+
+impl Core {
+    /// Delivers what clients of this worker are to be told of their caches.
+    #[cold]
+    pub(crate) fn deliver_invalidations(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        plane.tell_everybody();
+        plane.broadcast(sessions);
+        let mut outbox = std::mem::take(&mut plane.store.tracking.outbox);
+        outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
+        if plane.store.tracking.outbox.is_empty() {
+            plane.store.tracking.outbox = outbox;
+        }
+        if std::mem::take(&mut plane.store.tracking.has_mail) {
+            let (messages, missed) = plane.plan.invalidations.take(plane.worker());
+            plane.store.tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
+            messages.iter().for_each(|told| plane.deliver_told(sessions, told));
+            plane.store.tracking.late.extend(missed);
+        }
+    }
+
+    /// Tells the clients who have missed something, and have room now, that
+    /// everything has changed.
+    pub(in crate::core) fn tell_late(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        let room = plane.plan.limits.session_output_len_soft as usize / 2;
+        for (client, is_redirected) in std::mem::take(&mut plane.store.tracking.late) {
+            let found = match is_redirected {
+                true => plane.target(sessions, client),
+                false => plane.tracker(sessions, client),
+            };
+            let Some((key, session)) = found else {
+                if is_redirected {
+                    plane.miss_elsewhere(client);
+                }
+                continue;
+            };
+            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+            if undelivered > room {
+                plane.store.tracking.late.insert((client, is_redirected));
+                continue;
+            }
+            let push = everything();
+            match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
+                Some(target) if !is_redirected => {
+                    plane.tell_in_place(sessions, client, target, &push)
+                }
+                _ => plane.append_push(key, session, is_redirected, &push),
+            }
+        }
+    }
+}
