@@ -80,6 +80,9 @@ pub struct Mood {
     pub stalled_until: Nanos,
     /// Meanwhile slots came to others, or to it.
     pub has_overslept: bool,
+    /// What comes by then may have waited in a worker while the server slept and its slots became
+    /// others'.
+    pub backlog_until: Nanos,
     /// It answers `-LOADING` until then.
     pub loading_until: Nanos,
     /// It answers `-OOM` to writes until then.
@@ -95,10 +98,14 @@ pub struct Mood {
     pub garble_until: Nanos,
 }
 
+/// A worker keeps what a full connection does not take, and sends it within so long once the server
+/// reads again: no link keeps more than half a megabyte, and a network takes five a second.
+const BACKLOG: Nanos = 100 * MILLI;
+
 struct ServerConn {
     conn: ConnId,
     input: Vec<u8>,
-    /// How much of it came while the server slept and its slots became others'.
+    /// How much of it was sent while the server slept and its slots became others'.
     late: usize,
     output: Vec<u8>,
     database: u32,
@@ -267,6 +274,9 @@ impl Server {
             self.read(position, network);
         }
         if std::mem::take(&mut self.mood.has_overslept) {
+            self.mood.backlog_until = network.now + BACKLOG;
+        }
+        if network.now < self.mood.backlog_until {
             self.conns.iter_mut().for_each(|conn| conn.late = conn.input.len());
         }
         self.serve(network, ledger);

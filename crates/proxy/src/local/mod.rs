@@ -179,6 +179,16 @@ impl UnblockReason {
             ),
         }
     }
+
+    /// Appends the reply to a command that waits at no server. `write_timeout` appends the reply to
+    /// one whose time is up.
+    pub fn write_end(self, out: &mut Vec<u8>, write_timeout: impl FnOnce(&mut Vec<u8>)) {
+        match self.text() {
+            Some(text) => reply::error(out, text),
+            None if self == UnblockReason::Timeout => write_timeout(out),
+            None => reply::error(out, "UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        }
+    }
 }
 
 /// The Redis whose behaviour is kept: what clients compare when they ask for

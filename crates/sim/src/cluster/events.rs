@@ -281,6 +281,9 @@ impl ClusterSim {
             self.busy.insert(node);
             self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));
             let until = self.plan.ends_at + self.plan.aftermath;
+            // A server that joined shortly before stays. It may have no place until that of a server
+            // that has left is free.
+            scene.ledger.on_crowded(until + PLACE_KEPT + PLACE_EMPTY);
             for &joined in &self.joined {
                 scene.ledger.on_trouble(usize::from(joined), scene.network.now, until);
             }

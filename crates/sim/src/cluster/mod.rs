@@ -10,7 +10,7 @@ mod events;
 mod view;
 
 use crate::ledger::Ledger;
-use crate::network::{ConnectMode, MILLI, Nanos, Network, Occurrence};
+use crate::network::{ConnectMode, MILLI, Nanos, Network, Occurrence, SECOND};
 use crate::random::Random;
 use crate::server::Server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +79,14 @@ pub struct ClusterPlan {
 /// For so long a slot that has moved back does not turn again, and a slot on its way back does not
 /// arrive: longer than any request that was sent on takes to arrive.
 const TURNS_AGAIN: Nanos = 250 * MILLI;
+
+/// How long a server that has left may keep its place: what is said of it, and then
+/// its absence.
+pub(crate) const PLACE_KEPT: Nanos = 31 * SECOND;
+
+/// How long nobody else has a place behind that. A server for which there was none, as there were
+/// more servers than places, waits for it.
+pub(crate) const PLACE_EMPTY: Nanos = 61 * SECOND;
 
 /// What is to be done at a moment.
 #[derive(Clone, Debug)]

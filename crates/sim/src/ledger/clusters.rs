@@ -48,6 +48,8 @@ pub(super) struct ClusterBook {
     sent_on: BTreeMap<(usize, u16), Nanos>,
     /// The last write to each key.
     last: BTreeMap<Vec<u8>, u64>,
+    /// Until then a server with slots may have no place.
+    crowded_until: Nanos,
 }
 
 impl Ledger {
@@ -64,6 +66,7 @@ impl Ledger {
             settles,
             sent_on: BTreeMap::new(),
             last: BTreeMap::new(),
+            crowded_until: 0,
         });
     }
 
@@ -118,6 +121,16 @@ impl Ledger {
         let followed = book.followed.get(home).map(Option::as_deref);
         if followed.is_some_and(|followed| followed != Some(primary)) {
             self.on_lost_key(key);
+        }
+    }
+
+    /// There are more servers, with those that have left, than places. Workers that learn of two
+    /// newcomers together give the last place to either. The other has none until the place of a
+    /// server that has left is free, long after all faults, and the requests for its slots are
+    /// refused. Nothing else is excused by that.
+    pub fn on_crowded(&mut self, until: Nanos) {
+        if let Some(book) = &mut self.cluster {
+            book.crowded_until = book.crowded_until.max(until);
         }
     }
 
@@ -182,6 +195,9 @@ impl Ledger {
     /// `from`.
     pub fn is_forced(&self, text: &str, keys: &[Vec<u8>], from: Nanos) -> bool {
         let Some(book) = &self.cluster else { return false };
+        if text.starts_with("ERR nodes_max in [pool.") {
+            return from <= book.crowded_until;
+        }
         let kind = match () {
             () if text.contains("TRYAGAIN") => Refused::TryAgain,
             () if text.contains("CLUSTERDOWN") => Refused::Down,

@@ -1,17 +1,9 @@
 //! The cluster of a scenario, and what is known of it in the end.
 
 use super::*;
-use crate::cluster::{ClusterSim, NOBODY, SLOTS};
+use crate::cluster::{ClusterSim, NOBODY, PLACE_EMPTY, PLACE_KEPT, SLOTS};
 use keyway_topology::ClusterMap;
 use std::collections::BTreeSet;
-
-/// How long a server that has left may keep its place: what is said of it, and then
-/// its absence.
-const PLACE_KEPT: Nanos = 31 * SECOND;
-
-/// How long nobody else has a place behind that. A server that lost its own to one that joined, as
-/// they were more than `nodes_max`, waits for it.
-const PLACE_EMPTY: Nanos = 61 * SECOND;
 
 /// Makes the servers of the first pool those of a cluster.
 pub(super) fn build(

@@ -106,8 +106,9 @@ impl Server {
         network.wake_server(self.index, network.now);
     }
 
-    /// What came to a server while it slept, and was given up by then, may come after what its
-    /// client has written elsewhere. Redis would do it when it wakes, as it knows of nothing
+    /// What was sent to a server while it slept, and was given up by then, may come after what its
+    /// client has written elsewhere. It lies in the server's socket or, where that is full, in its
+    /// worker, whose client was told that it may have been executed. Redis would do it when it wakes, as it knows of nothing
     /// yet, and lose it as a replica; here slots may have come back to one that sleeps, with all
     /// that was written meanwhile. To a single connection that is late it happens in Redis too.
     pub(super) fn note_late(
@@ -262,8 +263,11 @@ impl Server {
         }
         let conn = &mut self.conns[position];
         let is_asking = conn.is_asking;
-        // It holds for one request, and for all of a transaction.
-        conn.is_asking &= conn.begun.queued.is_some() || name == b"MULTI";
+        // It holds for one request, or for a transaction up to its end. Redis' `resetClient` clears
+        // it after `EXEC` too, as the client is in no transaction then.
+        let is_end = matches!(name, b"EXEC" | b"DISCARD" | b"RESET");
+        let is_within = conn.begun.queued.is_some() && !is_end;
+        conn.is_asking &= is_within || name == b"MULTI";
         match name {
             b"ASKING" => {
                 conn.is_asking = true;

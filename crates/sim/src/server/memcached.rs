@@ -7,6 +7,13 @@ use crate::network::{Nanos, SECOND};
 use crate::value;
 use std::collections::BTreeMap;
 
+/// The beginning of the keys of locks, which a worker takes before it empties a server.
+const LOCK: &[u8] = b"keyway:emptying:";
+
+/// Within so long a worker asks again for a lock that it did not get, and empties the server once it
+/// has the lock.
+const ASKED_AGAIN: Nanos = SECOND;
+
 /// What a server of memcached has besides its clients' items.
 #[derive(Default)]
 pub(super) struct Memcached {
@@ -121,6 +128,11 @@ impl Server {
     ) {
         let Some(memcached) = &mut self.memcached else { return };
         if memcached.reserved.contains_key(key) {
+            if key.starts_with(LOCK) {
+                // The connection of the worker that has the lock may be lost. Nobody tells whether
+                // its `flush_all` is still on its way, so all wait until the lock expires.
+                ledger.on_trouble(self.index, now, now + ASKED_AGAIN);
+            }
             return reply.extend_from_slice(b"NOT_STORED\r\n");
         }
         let until = if seconds == 0 { Nanos::MAX } else { now + seconds * SECOND };

@@ -357,6 +357,15 @@ impl Plane {
         }
     }
 
+    /// Returns the code and words of that error, for a command that a transaction does not take.
+    #[cold]
+    pub(in crate::core) fn unrouted_words(&mut self, pool: u16, request: &Request) -> String {
+        let mut told = Vec::new();
+        self.write_unrouted(pool, Some(request), &mut told);
+        let told = String::from_utf8_lossy(&told);
+        told.trim_start_matches('-').trim_end().to_owned()
+    }
+
     /// Logs shards that have turned out to have no replicas since the last call, or have one now.
     fn tell_redundancy(&self, pool: u16) {
         let Some(state) = self.cluster_state(pool) else { return };

@@ -18,10 +18,11 @@ use crate::core::pools::cluster::state::Retry;
 use crate::core::pools::cluster::state::Waits;
 use crate::core::upstream::leases::asked_to_end;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
-use keyway_base::{BackendFault, Fault, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::{Args, Request, Verb};
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedJoin;
-use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection};
+use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
 use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
@@ -62,6 +63,9 @@ impl Core {
         let redirect = Redirect::parse(&one.reply).filter(|_| !is_wait);
         let runs_scripts = one.runs_scripts();
         let Some(redirect) = redirect else {
+            if self.is_ended(from, &one) {
+                return;
+            }
             let is_held = self.plane.primary_wait(pool).is_some();
             if (is_last && !is_held) || runs_scripts {
                 // A script may have said it, and would run again.
@@ -151,7 +155,34 @@ impl Core {
             return self.redirect_private(place, from, &one, false);
         }
         self.seek(from, onward);
-        self.retry_later(from, one);
+        if !self.is_ended(from, &one) {
+            self.retry_later(from, one);
+        }
+    }
+
+    /// Ends a command that blocks and that no server took, if it is to end. Returns whether it did.
+    fn is_ended(&mut self, from: ConnectionKey, one: &Redirected) -> bool {
+        let connection = &self.links[from];
+        let is_session = matches!(one.exchange.owner, Owner::Session { .. });
+        let why = asked_to_end(connection).filter(|_| is_session && connection.link.is_blocking);
+        why.into_iter().for_each(|why| self.end_refused(from, one, why));
+        why.is_some()
+    }
+
+    /// Ends the commands of a client that wait for their next try.
+    pub(in crate::core) fn end_retries_of(&mut self, key: Key<Session>, why: UnblockReason) {
+        let is_its = |retry: &mut Retry| {
+            let owner = retry.redirected.exchange.owner;
+            retry.waits.is_some()
+                && matches!(owner, Owner::Session { session, .. } if session == key)
+        };
+        let retries = &mut self.plane.cluster.retries;
+        let ended: Vec<Retry> = retries.extract_if(.., is_its).collect();
+        for retry in ended {
+            let from = self.standing_in(retry.from, retry.backend);
+            self.end_refused(from, &retry.redirected, why);
+            self.end_try(from, Some(key));
+        }
     }
 
     /// The same for what one session has sent on a link of its own.
@@ -377,6 +408,11 @@ impl Core {
         // The owner of a WAIT is not known any more once it is answered.
         let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
+        self.end_try(from, owner);
+    }
+
+    /// Takes the link back that was kept for the next try.
+    fn end_try(&mut self, from: ConnectionKey, owner: Option<Key<Session>>) {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[from];
         let is_its = owner.is_some() && connection.lease == owner;

@@ -282,13 +282,19 @@ fn a_command_that_waits_is_given_its_time_anew_wherever_it_is_sent_again() {
     }
 }
 
-/// A client whose command that blocks was refused by a replica, and whose private link was lost before
-/// the command was sent again.
-fn between_two_tries(core: &mut Core) -> Key<Session> {
+/// A client whose command that blocks was refused by a replica, and its private link.
+fn refused(core: &mut Core) -> (Key<Session>, usize) {
     let client = client(core);
     ask(core, client, "BLPOP a 0\r\n");
     let index = connect_private(core);
+    sent_on(core, index);
     core.on_backend_bytes(core.links.key_at(index), DEMOTED.as_bytes()).unwrap();
+    (client, index)
+}
+
+/// The same, and the private link was lost before the command was sent again.
+fn between_two_tries(core: &mut Core) -> Key<Session> {
+    let (client, index) = refused(core);
     core.on_private_lost(core.links.key_at(index), BackendFault::Closed);
     assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 1));
     client
@@ -306,21 +312,53 @@ fn a_client_that_leaves_between_two_tries_of_what_it_waits_in_is_noticed() {
     assert_eq!((core.leases(), core.private_links()), (0, 0));
 }
 
+/// The reply to a command that blocks and is ended for each reason while no server has it.
+const ENDS: [(UnblockReason, &str); 3] = [
+    (UnblockReason::Timeout, r"*-1\r\n"),
+    (UnblockReason::Error, "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    (UnblockReason::Stopping, "-UNBLOCKED Keyway is stopping"),
+];
+
 #[test]
-fn a_client_that_is_unblocked_between_two_tries_waits_no_longer_than_to_the_next() {
-    let mut core = core();
-    let client = between_two_tries(&mut core);
-    let id = core.session(client).unwrap().identity.id;
-    assert!(core.unblock(Unblock { id, reason: UnblockReason::Timeout }));
-    pass_to(&mut core, 200);
-    core.send_retries();
-    let index = connect_private(&mut core);
-    send(&mut core, 2);
-    core.retry_unblocks();
-    assert!(send(&mut core, 2).contains("UNBLOCK\\r\\n$1\\r\\n7\\r\\n$7\\r\\nTIMEOUT"));
-    core.on_backend_bytes(core.links.key_at(index), b"*-1\r\n").unwrap();
-    assert_eq!(output(&core, client), r"*-1\r\n");
-    assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 0));
+fn a_client_that_is_unblocked_between_two_tries_is_answered_at_once() {
+    for (reason, reply) in ENDS {
+        for is_lost in [false, true] {
+            let mut core = core();
+            let client = match is_lost {
+                true => between_two_tries(&mut core),
+                false => refused(&mut core).0,
+            };
+            let id = core.session(client).unwrap().identity.id;
+            assert!(core.unblock(Unblock { id, reason }));
+            assert!(output(&core, client).starts_with(reply), "{reason:?} {is_lost}");
+            assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 0));
+            pass_to(&mut core, 200);
+            core.send_retries();
+            send(&mut core, 2);
+            core.retry_unblocks();
+            assert_eq!((core.leases(), send(&mut core, 2)), (0, String::new()));
+            assert!(!core.session(client).unwrap().is_special());
+        }
+    }
+}
+
+/// A server may refuse a command although it was to end it: it has become a replica meanwhile.
+#[test]
+fn a_command_that_is_to_end_is_not_sent_again_once_a_server_has_refused_it() {
+    for (reason, reply) in ENDS {
+        let mut core = core();
+        let client = client(&mut core);
+        ask(&mut core, client, "BLPOP a 0\r\n");
+        let index = connect_private(&mut core);
+        let id = core.session(client).unwrap().identity.id;
+        assert!(core.unblock(Unblock { id, reason }));
+        core.on_backend_bytes(core.links.key_at(index), DEMOTED.as_bytes()).unwrap();
+        assert!(output(&core, client).starts_with(reply), "{reason:?}");
+        assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 0));
+        pass_to(&mut core, 200);
+        core.send_retries();
+        assert!(!sent_on(&mut core, index).contains("BLPOP"));
+    }
 }
 
 #[test]

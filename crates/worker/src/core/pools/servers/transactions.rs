@@ -125,9 +125,7 @@ impl Plane {
                 ));
             }
             Route::KeysUnknown(fault) => return Err(request.keys_error(fault)),
-            Route::Unrouted => {
-                return Err("ERR no server of the pool may be used now".to_owned());
-            }
+            Route::Unrouted => return Err(self.unrouted_words(asked.session.pool, request)),
             _ if pool.servers.len() > 1 => {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }

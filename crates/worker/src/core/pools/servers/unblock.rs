@@ -5,8 +5,8 @@ use crate::core::{ConnectionKey, Core};
 use keyway_base::Key;
 use keyway_command::Counted;
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_proxy::{Owner, Session};
-use keyway_resp::{Protocol, reply};
+use keyway_proxy::{Owner, Redirected, Session};
+use keyway_resp::{Kind, Protocol, reply};
 
 impl Core {
     /// Ends the blocking command of a client of this worker. Returns whether
@@ -17,12 +17,13 @@ impl Core {
         };
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        let stateful = session.stateful.as_mut();
-        if stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
+        if session.stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
             self.unblock_on_store(unblock.id, unblock.reason);
             return true;
         }
-        let Some(stateful) = stateful else { return true };
+        self.end_retries_of(key, unblock.reason);
+        let session = self.sessions.get_mut(key);
+        let Some(stateful) = session.and_then(|it| it.stateful.as_mut()) else { return true };
         if stateful.unsent > 0 {
             stateful.unsent_end = Some(unblock.reason);
         }
@@ -80,6 +81,25 @@ impl Core {
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
         connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
+    }
+
+    /// Ends a command that is to end and that a server has refused: no server can have given
+    /// anything out for it. A server would end it only after the pause before the next try, and
+    /// many servers may refuse it one after the other.
+    pub(in crate::core) fn end_refused(
+        &mut self,
+        from: ConnectionKey,
+        one: &Redirected,
+        why: UnblockReason,
+    ) {
+        let Core { sessions, links, plane } = self;
+        let session = plane.session_of(one.exchange.owner).and_then(|key| sessions.get(key));
+        let protocol = session.map_or(Protocol::default(), |session| session.identity.protocol);
+        let mut out = Vec::new();
+        why.write_end(&mut out, |out| protocol.null_array(out));
+        let kind = if why == UnblockReason::Timeout { Kind::Null } else { Kind::Error };
+        let server = (links[from].pool, links[from].backend);
+        plane.deliver_aside(sessions, server, &one.exchange, kind, &out);
     }
 
     /// Has a client that is to leave wait no longer in a blocking command.

@@ -222,10 +222,8 @@ impl Core {
     /// Ends the waiting of a client of this worker before its time.
     pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
         let Core { sessions, plane, .. } = self;
-        plane.cut_waiting(sessions, client, |waiter, out| match reason.text() {
-            Some(text) => reply::error(out, text),
-            None if reason == UnblockReason::Timeout => waiter.write_timeout(out),
-            None => reply::error(out, "UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        plane.cut_waiting(sessions, client, |waiter, out| {
+            reason.write_end(out, |out| waiter.write_timeout(out));
         });
     }
 }

@@ -45,6 +45,28 @@ fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
 }
 
 #[test]
+fn a_command_whose_key_has_no_server_is_refused_in_a_transaction_in_the_words_of_outside() {
+    let crowded = &[(0, 4095, 1), (4096, 8191, 2), (8192, 12287, 3), (12288, 16383, 4)];
+    for (owners, words) in
+        [(HOLE, "-CLUSTERDOWN Hash slot not served"), (crowded, "-ERR nodes_max in [pool.")]
+    {
+        let mut core = core();
+        let client = client(&mut core);
+        learn(&mut core, owners);
+        ask(&mut core, client, "MULTI\r\nSET a 1\r\nSPUBLISH a x\r\nEXEC\r\n");
+        let told = output(&core, client);
+        assert_eq!(told.matches(words).count(), 2, "{told}");
+        assert!(told.contains("-EXECABORT"), "{told}");
+        pass_to(&mut core, 1100);
+        ask(&mut core, client, "GET a\r\n");
+        pass_to(&mut core, 2300);
+        core.tend_clusters();
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(output(&core, client).matches(words).count(), 3, "{words}");
+    }
+}
+
+#[test]
 fn a_request_that_waits_for_a_server_waits_no_longer_when_the_worker_looks_late() {
     let mut core = core();
     let client = client(&mut core);

@@ -133,7 +133,7 @@ impl Plane {
     /// The server of a command about channels inside a transaction.
     #[cold]
     pub(in crate::core::pools::servers) fn server_of_published(
-        &self,
+        &mut self,
         asked: &RequestContext,
         name: &str,
     ) -> Result<Option<u16>, String> {
@@ -160,7 +160,7 @@ impl Plane {
         };
         let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match (server, watch) {
-            (None, _) => Err("ERR no server of the pool may be used now".to_owned()),
+            (None, _) => Err(self.unrouted_words(pool, asked.request)),
             (Some(server), Some(watch)) if watch.home != server => Err(
                 "CROSSSLOT the watched keys live on another server than the channel; give them a \
                  common hash tag"
