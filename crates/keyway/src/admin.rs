@@ -217,7 +217,7 @@ impl Process {
     }
 
     /// Notes what is told of the last seconds; about twice a second.
-    pub fn note_passing(&self, elapsed: Duration) {
+    pub fn note_streamed_reply(&self, elapsed: Duration) {
         self.observe();
         self.current().plan.facts.observe(elapsed);
     }

@@ -356,7 +356,7 @@ fn run(
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.note_passing(elapsed);
+                process.note_streamed_reply(elapsed);
                 // The sockets of a worker added now would not be among those handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);

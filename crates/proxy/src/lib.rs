@@ -49,8 +49,8 @@ pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
-    Busy, BusyPool, ClientLive, ClientState, Identity, Passes, PinDue, ReplyMode, ReplySize,
-    Session, WaitFor,
+    Busy, BusyPool, ClientLive, ClientState, Identity, PinDue, ReplyMode, ReplySize, Session,
+    StreamedReply, WaitFor,
 };
 pub use session::{
     QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch, WatchedKeys,

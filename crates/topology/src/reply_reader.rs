@@ -87,7 +87,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// Passes over one element and all within it.
+    /// StreamedReply over one element and all within it.
     pub fn skip(&mut self) -> Result<(), ViewError> {
         self.skip_many(1)
     }

@@ -72,7 +72,7 @@ fn check(link: &Link, list: &[(Owner, Time)], (unsent, now): (usize, Time)) {
     assert_eq!(link.has_drained(&options), list.len() <= 4 && unsent <= 50);
     assert_eq!(link.owes_since(), list.first().map(|(_, asked)| *asked));
     // Nothing large is under way.
-    assert!(!link.is_passing() && !link.is_at_work(&options, now.max(at(400))));
+    assert!(!link.is_streaming_reply() && !link.is_at_work(&options, now.max(at(400))));
 }
 
 proptest! {
@@ -273,10 +273,10 @@ fn a_large_reply_passes_only_where_nothing_of_it_is_looked_at() {
     link.fifo[0].replies_before = 1;
     assert_eq!(link.large_reply(50), None);
     link.fifo[0].replies_before = 0;
-    assert!(!link.is_passing());
-    assert_eq!(link.begin_passing(), (LARGE.to_vec(), 108));
-    assert!(link.is_passing() && !link.has_part() && link.has_answered());
-    assert_eq!((link.large_reply(0), link.passing_owner()), (None, Some(session(0))));
+    assert!(!link.is_streaming_reply());
+    assert_eq!(link.begin_streamed_reply(), (LARGE.to_vec(), 108));
+    assert!(link.is_streaming_reply() && !link.has_part() && link.has_answered());
+    assert_eq!((link.large_reply(0), link.streamed_owner()), (None, Some(session(0))));
 
     // Its line end alone is missing, or a byte before it.
     for (missing, is_large) in [(1, false), (2, true), (3, true)] {
@@ -332,7 +332,7 @@ fn what_moved_while_a_link_was_held_is_not_the_servers_fault() {
     ask(&mut link, session(0), PING, at(0));
     send(&mut link);
     replies(&mut link, b"$100\r\nabc", at(1));
-    link.begin_passing();
+    link.begin_streamed_reply();
     let most = Duration::from_secs(1);
     let patience = Patience { most, others_within: None, others_since: Some(at(100)) };
     assert_eq!(link.owes_since(), Some(at(1)));
@@ -359,7 +359,7 @@ fn the_workers_own_requests_and_the_clients_next_ones_wait_for_a_large_reply_wit
         ask(&mut link, behind, PING, at(0));
         send(&mut link);
         replies(&mut link, b"$100\r\nabc", at(1));
-        link.begin_passing();
+        link.begin_streamed_reply();
         let most = Duration::from_secs(1);
         let patience = Patience { most, others_within: None, others_since: None };
         let until = others_wait.then_some(at(1_100));
@@ -525,14 +525,14 @@ fn a_deadline_that_may_be_earlier_is_told_once_when_the_served_client_changes() 
     assert!(!link.take_sooner());
     ask(&mut link, session(0), PING, at(0));
     replies(&mut link, b"$100\r\nabc", at(1));
-    link.begin_passing();
+    link.begin_streamed_reply();
     assert!(link.take_sooner() && !link.take_sooner());
     // The same client is served again: nothing changes.
     let rest = [&[b'x'; 97][..], b"\r\n"].concat();
     assert!(link.pass(&rest, at(2)).expect("well ended").answered.is_some());
     ask(&mut link, session(1), PING, at(3));
     replies(&mut link, b"$100\r\nabc", at(4));
-    link.begin_passing();
+    link.begin_streamed_reply();
     assert!(!link.take_sooner());
 }
 

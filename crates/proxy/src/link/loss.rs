@@ -72,7 +72,7 @@ impl Link {
         self.input_needed = 0;
         self.framer.reset();
         self.memcached = None;
-        self.passing = None;
+        self.streamed_reply = None;
         self.send_blocked = false;
         (self.is_blocking, self.stays_when_late) = (false, false);
         self.state = LinkState::Idle;

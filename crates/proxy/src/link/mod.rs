@@ -21,10 +21,10 @@ mod greeting;
 mod loss;
 mod memcached;
 mod multi;
-mod passing;
 mod precede;
 mod redirected;
 mod repeat;
+mod streamed_reply;
 mod time;
 mod trace;
 mod translate;
@@ -34,8 +34,8 @@ pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
 pub use loss::Lost;
 pub use memcached::RecordCut;
-pub use passing::{Held, Passed, Patience};
 pub use redirected::{ASKING, Redirected, Redirection};
+pub use streamed_reply::{Held, Passed, Patience};
 pub use trace::Slow;
 pub use translate::Translation;
 
@@ -146,7 +146,7 @@ pub struct Link {
     /// When bytes of a large request were last taken.
     sent: Time,
     /// Time in which the link was not read, because its clients did not take their replies.
-    stall: passing::Stall,
+    stall: streamed_reply::Stall,
     handshake: Output,
     /// The reply with which the backend refused the handshake.
     handshake_refusal: Vec<u8>,
@@ -157,7 +157,7 @@ pub struct Link {
     /// The same for a server of memcached.
     memcached: Option<memcached::Framing>,
     /// A large reply of which a part has come, and was handed on.
-    passing: Option<Box<passing::Passing>>,
+    streamed_reply: Option<Box<streamed_reply::Streaming>>,
     /// Database that the last request in `output` runs on.
     database: Database,
     /// The error that answers the requests on their way, because the `SELECT`
@@ -233,7 +233,7 @@ impl Default for Link {
             served: None,
             is_sooner: false,
             sent: Time(0),
-            stall: passing::Stall::default(),
+            stall: streamed_reply::Stall::default(),
             handshake: Output::default(),
             handshake_refusal: Vec::new(),
             output: Output::keeping(OUTPUT_KEPT_MAX),
@@ -241,7 +241,7 @@ impl Default for Link {
             input_needed: 0,
             framer: Framer::default(),
             memcached: None,
-            passing: None,
+            streamed_reply: None,
             database: Database::Own,
             refusal: Vec::new(),
             refuses_once: false,

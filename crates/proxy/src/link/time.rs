@@ -128,7 +128,7 @@ impl Link {
     }
 
     fn is_reply_large(&self) -> bool {
-        self.is_passing() || self.input.len() >= TRANSFER_LEN
+        self.is_streaming_reply() || self.input.len() >= TRANSFER_LEN
     }
 
     /// Notes that the reply to the oldest request is a large one.
@@ -198,7 +198,7 @@ impl Link {
     fn transferring(&self) -> Option<Time> {
         let is_large = self.input.len() >= TRANSFER_LEN
             || self.output.len() >= TRANSFER_LEN
-            || self.is_passing();
+            || self.is_streaming_reply();
         is_large.then_some(self.progress)
     }
 

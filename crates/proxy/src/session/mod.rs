@@ -39,7 +39,7 @@ const OUTPUT_HELD_MAX: usize = 16 << 10;
 
 /// A large reply that goes to a client as it comes.
 #[derive(Clone, Copy, Debug)]
-pub struct Passes {
+pub struct StreamedReply {
     /// The connection that it comes by.
     pub link: ConnectionKey,
     /// Its place.
@@ -146,7 +146,7 @@ pub struct Session {
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// A reply of which a part has left, and the rest is still to come.
-    pub passing: Option<Passes>,
+    pub streamed_reply: Option<StreamedReply>,
     /// A request of which a part has come, and was sent on.
     pub streaming: Option<Box<Streaming>>,
     /// In the worker's list of sessions to parse again.
@@ -200,7 +200,7 @@ impl Session {
             is_noted: false,
             tracking: None,
             reply_size: ReplySize::default(),
-            passing: None,
+            streamed_reply: None,
             streaming: None,
             is_resuming: false,
             sub_request: None,

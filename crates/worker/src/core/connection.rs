@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     /// For sessions whose replies are large.
     pub(in crate::core) is_bulk: bool,
     /// For sessions whose own link has a large reply to bring.
-    pub(in crate::core) is_detour: bool,
+    pub(in crate::core) is_bypass: bool,
     /// A request of which a part is still to come is sent on it.
     pub(crate) is_streamed: bool,
     /// The request on it was sent as it came, if only in part yet.
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Whether it lies beside the links that sessions have for most requests.
     pub(in crate::core) fn is_beside(&self) -> bool {
-        self.is_bulk || self.is_detour
+        self.is_bulk || self.is_bypass
     }
 
     pub(in crate::core) fn new(
@@ -147,7 +147,7 @@ impl Connection {
             is_watched: false,
             is_spare: false,
             is_bulk: false,
-            is_detour: false,
+            is_bypass: false,
             is_streamed: false,
             takes_large: false,
             hedged_until: Time(0),

@@ -183,7 +183,7 @@ impl Core {
         if session.has_unwritten {
             self.plane.forget_unwritten(key);
         }
-        self.plane.end_passing(&mut self.links, (key, &session));
+        self.plane.end_streamed_reply(&mut self.links, (key, &session));
         self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
@@ -313,7 +313,7 @@ impl Core {
             }
             return None;
         }
-        if session.passing.is_some() {
+        if session.streamed_reply.is_some() {
             self.plane.read_on(&mut self.links, (key, &*session));
         }
         if session.paused

@@ -369,7 +369,7 @@ fn a_large_item_passes_in_text_alone_and_the_next_element_is_looked_at() {
             take(&mut link, &limits, &[before, b"VALUE k 0 100\r\nabc"].concat(), at(1)).is_empty()
         );
         assert_eq!(link.large_reply(50), Some(session(0)));
-        link.begin_passing();
+        link.begin_streamed_reply();
         let rest = [&[b'x'; 97][..], b"\r\nEND\r\n"].concat();
         let passed = link.pass(&rest, at(2)).expect("well ended");
         assert_eq!((passed.answered.is_some(), passed.rest), (ends, &b"END\r\n"[..]));

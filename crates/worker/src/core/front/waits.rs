@@ -63,7 +63,8 @@ impl Plane {
     /// it: they end within the timeout, as no client takes them slowly and none waits for longer.
     #[cold]
     pub(in crate::core) fn waits_in_order(&self, session: &Session) -> bool {
-        let is_plain = !session.is_special() && session.passing.is_none() && session.lane != BULK;
+        let is_plain =
+            !session.is_special() && session.streamed_reply.is_none() && session.lane != BULK;
         session.keeps_order() && is_plain && self.primary_wait(session.pool).is_none()
     }
 

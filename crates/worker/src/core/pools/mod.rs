@@ -17,4 +17,4 @@ pub(in crate::core) mod servers;
 pub(in crate::core) mod state;
 pub(in crate::core) mod store;
 
-pub(in crate::core) use state::{BULK, DETOUR, FoundState, PoolState};
+pub(in crate::core) use state::{BULK, BYPASS, FoundState, PoolState};

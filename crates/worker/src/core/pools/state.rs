@@ -15,7 +15,7 @@ pub(in crate::core) const BULK: u32 = u32::MAX;
 
 /// The lane of sessions whose own connection has a large reply to bring to another: one to each
 /// server, made likewise. See `upstream::bypass`.
-pub(in crate::core) const DETOUR: u32 = u32::MAX - 1;
+pub(in crate::core) const BYPASS: u32 = u32::MAX - 1;
 
 /// The state of a pool in this worker, one variant for each kind.
 pub(in crate::core) enum PoolState {
@@ -171,7 +171,7 @@ pub(in crate::core) struct ServersState {
     /// First link for large values; each server has one, and one for RESP3 behind those of all.
     pub(in crate::core::pools) first_bulk: ConnectionKey,
     /// First link around large values; likewise.
-    pub(in crate::core::pools) first_detour: ConnectionKey,
+    pub(in crate::core::pools) first_bypass: ConnectionKey,
     /// Idle private links of each server.
     pub(in crate::core::pools) idle: Vec<Vec<ConnectionKey>>,
 }
@@ -200,10 +200,10 @@ impl ServersState {
             })
             .collect();
         let (shared, beside) = (own.len(), protocols.len() * count);
-        for is_detour in [false, true] {
+        for is_bypass in [false, true] {
             own.extend(each().map(|(server, protocol)| Connection {
-                is_bulk: !is_detour,
-                is_detour,
+                is_bulk: !is_bypass,
+                is_bypass,
                 ..connection(server, protocol)
             }));
         }
@@ -215,7 +215,7 @@ impl ServersState {
             connections,
             to_resp3: count * connections,
             first_bulk: first_link.behind(shared),
-            first_detour: first_link.behind(shared + beside),
+            first_bypass: first_link.behind(shared + beside),
             idle: vec![Vec::new(); count],
         }
     }
@@ -256,7 +256,7 @@ impl ServersState {
         lane: u32,
         protocol: Protocol,
     ) -> ConnectionKey {
-        if lane >= DETOUR {
+        if lane >= BYPASS {
             return self.link_beside(server, lane, protocol);
         }
         let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
@@ -273,7 +273,7 @@ impl ServersState {
         protocol: Protocol,
     ) -> ConnectionKey {
         let servers = self.to_resp3 / self.connections;
-        let first = if lane == BULK { self.first_bulk } else { self.first_detour };
+        let first = if lane == BULK { self.first_bulk } else { self.first_bypass };
         let index = usize::from(server);
         first.behind(if protocol == Protocol::Resp3 { index + servers } else { index })
     }

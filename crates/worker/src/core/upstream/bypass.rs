@@ -1,5 +1,5 @@
 //! Ways around a large reply: while one comes by a connection that clients share, they send their
-//! requests by another, beside it ([`DETOUR`]), and come back when it is through.
+//! requests by another, beside it ([`BYPASS`]), and come back when it is through.
 //!
 //! A client changes over when it waits for nothing, so that its requests keep their order. What was
 //! sent before the large reply began to come waits for it: a server answers in order. A client stays
@@ -7,7 +7,7 @@
 //! next write could be executed before that one, which would then overwrite it.
 
 use crate::core::pools::routed::{above, client_behind};
-use crate::core::pools::{BULK, DETOUR};
+use crate::core::pools::{BULK, BYPASS};
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
@@ -25,7 +25,7 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
-        if !self.upstream.obstructed.is_empty() || session.lane == DETOUR {
+        if !self.upstream.blocked.is_empty() || session.lane == BYPASS {
             self.look_for_way(links, (key, session), busy);
         }
     }
@@ -38,24 +38,24 @@ impl Plane {
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
-        let is_obstructed = |it: &Connection| it.is_obstructed(len_min);
-        self.upstream.obstructed.retain(|&key| links.get(key).is_some_and(is_obstructed));
+        let is_blocked = |it: &Connection| it.is_blocked(len_min);
+        self.upstream.blocked.retain(|&key| links.get(key).is_some_and(is_blocked));
         // The rest of a request that is sent as it comes is not to wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
         if session.lane == BULK || is_at_work || session.sub_request.is_some() {
             return;
         }
-        let count = |is_detour: bool| {
+        let count = |is_bypass: bool| {
             let is_such = |connection: &Connection| {
                 let is_spoken = connection.link.protocol() == session.identity.protocol;
-                connection.pool == session.pool && connection.is_detour == is_detour && is_spoken
+                connection.pool == session.pool && connection.is_bypass == is_bypass && is_spoken
             };
-            self.upstream.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
+            self.upstream.blocked.iter().filter(|&&index| is_such(&links[index])).count()
         };
-        // Of two that are obstructed one is as good as the other.
+        // Of two that are blocked one is as good as the other.
         let lane = match session.lane {
-            DETOUR if count(true) <= count(false) && count(false) > 0 => DETOUR,
-            _ if count(false) > count(true) => DETOUR,
+            BYPASS if count(true) <= count(false) && count(false) > 0 => BYPASS,
+            _ if count(false) > count(true) => BYPASS,
             _ => key.index(),
         };
         if lane == session.lane {
@@ -95,15 +95,15 @@ impl Plane {
 
     /// Notes that a large reply comes by a link, if others use it.
     #[cold]
-    pub(in crate::core::upstream) fn note_obstructed(
+    pub(in crate::core::upstream) fn note_blocked(
         &mut self,
         index: ConnectionKey,
         connection: &Connection,
     ) {
         let is_shared = !connection.is_private && !connection.is_bulk;
-        let is_obstructed = is_shared && connection.is_obstructed(self.plan.limits.pass_len());
-        if is_obstructed && !self.upstream.obstructed.contains(&index) {
-            self.upstream.obstructed.push(index);
+        let is_blocked = is_shared && connection.is_blocked(self.plan.limits.pass_len());
+        if is_blocked && !self.upstream.blocked.contains(&index) {
+            self.upstream.blocked.push(index);
         }
     }
 }
@@ -116,16 +116,16 @@ impl Core {
     pub(in crate::core) fn clear_link(&self, index: ConnectionKey) -> ConnectionKey {
         let (connection, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
         let is_shared = !connection.is_private && !connection.is_beside();
-        if !is_shared || !connection.is_obstructed(len_min) {
+        if !is_shared || !connection.is_blocked(len_min) {
             return index;
         }
         let Some(state) = self.plane.pools[usize::from(connection.pool)].servers() else {
             return index;
         };
-        let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections() as u32);
+        let lanes = [BYPASS, BULK].into_iter().chain(0..state.connections() as u32);
         let mut others =
             lanes.map(|lane| state.link(connection.backend, lane, connection.link.protocol()));
-        others.find(|&other| !self.links[other].is_obstructed(len_min)).unwrap_or(index)
+        others.find(|&other| !self.links[other].is_blocked(len_min)).unwrap_or(index)
     }
 }
 
@@ -138,8 +138,8 @@ impl Core {
 }
 
 impl Connection {
-    fn is_obstructed(&self, len_min: usize) -> bool {
-        self.link.is_passing() || self.link.has_part_of(len_min)
+    fn is_blocked(&self, len_min: usize) -> bool {
+        self.link.is_streaming_reply() || self.link.has_part_of(len_min)
     }
 
     /// Returns whether the connection owes the reply to a write of this client that has timed out.

@@ -31,7 +31,7 @@ impl Core {
         bytes: &[u8],
         block: Option<&Block>,
     ) -> Result<(), BackendFault> {
-        let bytes = match self.links[index].link.is_passing() {
+        let bytes = match self.links[index].link.is_streaming_reply() {
             false => bytes,
             true => match self.pass_on(index, bytes, Lent::of(block, &self.plane.plan.limits))? {
                 b"" => return Ok(()),
@@ -83,7 +83,7 @@ impl Core {
             self.on_private_reply(index, heard.client_id);
         }
         if has_part {
-            self.try_passing(index);
+            self.try_streaming_reply(index);
         }
         Ok(())
     }
@@ -329,7 +329,7 @@ impl Plane {
         if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
         }
-        if session.passing.is_some_and(|passing| passing.sequence == sequence) {
+        if session.streamed_reply.is_some_and(|streamed| streamed.sequence == sequence) {
             self.end_reply(key, session);
         }
     }
@@ -364,7 +364,7 @@ impl Plane {
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
-                if session.passing.is_some() && self.cut_short(key, session, sequence) {
+                if session.streamed_reply.is_some() && self.cut_short(key, session, sequence) {
                     return self.count_fault(pool, exchange.counted, fault);
                 }
                 self.count_fault(pool, exchange.counted, fault);

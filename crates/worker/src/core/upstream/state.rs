@@ -31,10 +31,10 @@ pub(crate) struct State {
     /// The same of the circuits.
     pub(in crate::core::upstream) circuit_epoch: u64,
     /// Links that clients share by which a large reply comes: see `upstream::bypass`.
-    pub(in crate::core::upstream) obstructed: Vec<ConnectionKey>,
+    pub(in crate::core::upstream) blocked: Vec<ConnectionKey>,
     /// Links on which large requests are sent as they come.
     pub(in crate::core::upstream) streamed: Vec<ConnectionKey>,
-    pub(in crate::core) passing: StreamedReplies,
+    pub(in crate::core) streamed_replies: StreamedReplies,
     /// Large values that go into stores as they come.
     pub(in crate::core) landings: Landings,
     /// Room for the sums that gauges are of, by server.
@@ -55,9 +55,9 @@ impl State {
             connects: Vec::new(),
             health_epoch: 0,
             circuit_epoch: 0,
-            obstructed: Vec::new(),
+            blocked: Vec::new(),
             streamed: Vec::new(),
-            passing: StreamedReplies::default(),
+            streamed_replies: StreamedReplies::default(),
             landings: Landings::default(),
             gauge_sums: Vec::new(),
         }

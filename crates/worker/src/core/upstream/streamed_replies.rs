@@ -24,7 +24,7 @@ use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{write_everything, write_redirected};
-use keyway_proxy::{Held, Owner, Passes, Patience, Session};
+use keyway_proxy::{Held, Owner, Patience, Session, StreamedReply};
 use keyway_resp::{Kind, Protocol};
 use std::time::Duration;
 
@@ -62,11 +62,11 @@ impl Core {
     /// Whether a link is not to be read now, as who gets what comes takes no more.
     #[inline]
     pub(crate) fn is_held(&mut self, index: ConnectionKey) -> bool {
-        self.links[index].link.is_passing() && self.hold_passing(index)
+        self.links[index].link.is_streaming_reply() && self.hold_streamed_reply(index)
     }
 
     #[cold]
-    fn hold_passing(&mut self, index: ConnectionKey) -> bool {
+    fn hold_streamed_reply(&mut self, index: ConnectionKey) -> bool {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let window = plane.plan.limits.pass_len();
@@ -75,14 +75,14 @@ impl Core {
         };
         let patience = plane.patience(connection);
         let now = plane.clock.now;
-        let client = passing_client(connection).and_then(|client| sessions.get(client));
+        let client = streamed_client(connection).and_then(|client| sessions.get(client));
         if !client.is_some_and(is_full) {
             // The client has taken some, or is gone. The pause must end here: one that outlived
             // its reply would hold the next reply without a note in `held`, and nobody would wake
             // the link.
             if connection.link.is_held() {
                 connection.link.let_go(patience.most, now);
-                plane.upstream.passing.held.retain(|&held| held != index);
+                plane.upstream.streamed_replies.held.retain(|&held| held != index);
             }
             return false;
         }
@@ -93,8 +93,8 @@ impl Core {
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
         // A link may have been lost, and held anew, since it was noted.
-        if !plane.upstream.passing.held.contains(&index) {
-            plane.upstream.passing.held.push(index);
+        if !plane.upstream.streamed_replies.held.contains(&index) {
+            plane.upstream.streamed_replies.held.push(index);
         }
         true
     }
@@ -120,8 +120,8 @@ impl Core {
         let len = beyond_window(session, limits.pass_len(), false) as u64;
         let Some(busy) = &mut session.busy else { return };
         let counted = std::mem::replace(&mut busy.counted, len);
-        plane.upstream.passing.beyond += len.saturating_sub(counted);
-        if plane.upstream.passing.beyond > limits.released_len_max() {
+        plane.upstream.streamed_replies.beyond += len.saturating_sub(counted);
+        if plane.upstream.streamed_replies.beyond > limits.released_len_max() {
             plane.sum_beyond(sessions);
         }
     }
@@ -130,7 +130,7 @@ impl Core {
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&self.links, &mut self.sessions);
-        if !self.plane.upstream.passing.bulk.is_empty() {
+        if !self.plane.upstream.streamed_replies.bulk.is_empty() {
             self.plane.bound_beyond(&mut self.sessions);
         }
     }
@@ -139,19 +139,19 @@ impl Core {
     #[cold]
     pub(crate) fn look_at_hold(&mut self, index: ConnectionKey) {
         if !self.plane.stays_held(index, &mut self.links[index]) {
-            self.plane.upstream.passing.held.retain(|&held| held != index);
+            self.plane.upstream.streamed_replies.held.retain(|&held| held != index);
         }
     }
 
     /// The link to be read on next, of those that were held.
     #[inline]
     pub(crate) fn next_freed(&mut self) -> Option<ConnectionKey> {
-        self.plane.upstream.passing.freed.pop()
+        self.plane.upstream.streamed_replies.freed.pop()
     }
 
     /// Whether there is one.
     pub(crate) fn has_freed(&self) -> bool {
-        !self.plane.upstream.passing.freed.is_empty()
+        !self.plane.upstream.streamed_replies.freed.is_empty()
     }
 
     /// Hands on what came of a large reply. Returns what came behind it.
@@ -168,7 +168,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let server = (connection.pool, connection.backend);
-        let owner = connection.link.passing_owner();
+        let owner = connection.link.streamed_owner();
         let passed = connection.link.pass(bytes, plane.clock.now)?;
         connection.heard = plane.clock.now;
         let cells = plane.cells.pool(server.0.into()).backend(server.1.into());
@@ -176,7 +176,7 @@ impl Core {
         if let Some(Owner::Session { session: key, .. }) = owner
             && let Some(session) = sessions.get_mut(key)
         {
-            plane.append_passing(key, session, passed.part, lent);
+            plane.append_streamed(key, session, passed.part, lent);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
         let slow_client = exchange.is_slow.then(|| {
@@ -187,7 +187,7 @@ impl Core {
         if let Owner::Session { session, .. } = exchange.owner
             && let Some(session) = sessions.get_mut(session)
         {
-            session.passing = None;
+            session.streamed_reply = None;
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
@@ -212,8 +212,8 @@ impl Core {
     /// Lets the reply pass through of which a part has come, if it is a large one and
     /// nobody is to look at it.
     #[cold]
-    pub(in crate::core::upstream) fn try_passing(&mut self, index: ConnectionKey) {
-        self.begin_passing(index);
+    pub(in crate::core::upstream) fn try_streaming_reply(&mut self, index: ConnectionKey) {
+        self.begin_streamed_reply(index);
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
         if connection.link.take_sooner() {
@@ -221,28 +221,28 @@ impl Core {
         }
     }
 
-    fn begin_passing(&mut self, index: ConnectionKey) {
+    fn begin_streamed_reply(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let len_min = plane.plan.limits.pass_len();
-        plane.note_obstructed(index, connection);
+        plane.note_blocked(index, connection);
         let Some(owner) = connection.link.large_reply(len_min) else { return };
         let (key, sequence) = match owner {
             // Nobody is to have it.
-            Owner::None => return drop(connection.link.begin_passing()),
+            Owner::None => return drop(connection.link.begin_streamed_reply()),
             Owner::Session { session, sequence } => (session, sequence),
             _ => return,
         };
         let Some(session) = sessions.get_mut(key) else {
-            return drop(connection.link.begin_passing());
+            return drop(connection.link.begin_streamed_reply());
         };
         if !may_pass(session, sequence) {
             return;
         }
-        let (part, len) = connection.link.begin_passing();
+        let (part, len) = connection.link.begin_streamed_reply();
         session.reply_size.note(len);
         let stays = owes_late_write(links, (key, session));
-        session.passing = Some(Passes { link: index, sequence, cut_at: None });
+        session.streamed_reply = Some(StreamedReply { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
         session.fence();
         session.paused = true;
@@ -251,23 +251,23 @@ impl Core {
                 session.lane = BULK;
             }
             // A client that stays is looked after like the others.
-            if !plane.upstream.passing.bulk.contains(&key) {
-                plane.upstream.passing.bulk.push(key);
+            if !plane.upstream.streamed_replies.bulk.contains(&key) {
+                plane.upstream.streamed_replies.bulk.push(key);
             }
         }
-        plane.append_passing(key, session, &part, Lent::NONE);
+        plane.append_streamed(key, session, &part, Lent::NONE);
     }
 }
 
 /// Returns whether a session gets large replies, by the connections for those or, while it stays on
 /// the connections of most, by them.
 pub(in crate::core) fn gets_large_replies(session: &Session) -> bool {
-    session.lane == BULK || session.passing.is_some()
+    session.lane == BULK || session.streamed_reply.is_some()
 }
 
 /// The client that a reply passes through to, if any waits for it.
-fn passing_client(connection: &Connection) -> Option<Key<Session>> {
-    match connection.link.passing_owner() {
+fn streamed_client(connection: &Connection) -> Option<Key<Session>> {
+    match connection.link.streamed_owner() {
         Some(Owner::Session { session, .. }) => Some(session),
         _ => None,
     }
@@ -299,7 +299,9 @@ fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
 /// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
 /// it are whole, and so are told first, but one that takes nothing is not waited for.
 pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
-    let Some(cut_at) = session.passing.and_then(|passing| passing.cut_at) else { return false };
+    let Some(cut_at) = session.streamed_reply.and_then(|streamed| streamed.cut_at) else {
+        return false;
+    };
     let is_told = session.busy.as_ref().is_none_or(|busy| busy.output.is_empty());
     is_told || now.since(cut_at) >= CUT_TOLD_WITHIN
 }
@@ -307,14 +309,14 @@ pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
 impl Connection {
     /// Whether it is not read on for that session.
     fn is_held_for(&self, key: Key<Session>) -> bool {
-        let owner = self.link.passing_owner();
+        let owner = self.link.streamed_owner();
         let is_its = matches!(owner, Some(Owner::Session { session, .. }) if session == key);
         is_its && self.link.is_held()
     }
 
     /// Whether others than who gets what passes wait for room on this link.
     fn has_others(&self) -> bool {
-        let own = match self.link.passing_owner() {
+        let own = match self.link.streamed_owner() {
             Some(Owner::Session { session, .. }) => Some(session),
             _ => None,
         };
@@ -323,7 +325,7 @@ impl Connection {
 }
 
 impl Plane {
-    fn append_passing(
+    fn append_streamed(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -349,10 +351,11 @@ impl Plane {
         session: &mut Session,
         sequence: u32,
     ) -> bool {
-        let Some(passing) = session.passing.as_mut().filter(|it| it.sequence == sequence) else {
+        let Some(streamed) = session.streamed_reply.as_mut().filter(|it| it.sequence == sequence)
+        else {
             return false;
         };
-        passing.cut_at = Some(self.clock.now);
+        streamed.cut_at = Some(self.clock.now);
         session.closing = true;
         self.mark_session_dirty(key, session);
         true
@@ -366,31 +369,31 @@ impl Plane {
         links: &mut Connections,
         (key, session): (Key<Session>, &Session),
     ) {
-        let Some(passing) = session.passing else { return };
+        let Some(streamed) = session.streamed_reply else { return };
         let window = self.plan.limits.pass_len();
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
-        let Some(connection) = links.get_mut(passing.link) else { return };
+        let Some(connection) = links.get_mut(streamed.link) else { return };
         if has_room && connection.is_held_for(key) {
             let most = self.patience(connection).most;
             connection.link.let_go(most, self.clock.now);
-            self.free_link(passing.link);
+            self.free_link(streamed.link);
         }
     }
 
     /// What passes to a client that is gone goes nowhere.
     #[inline]
-    pub(in crate::core) fn end_passing(
+    pub(in crate::core) fn end_streamed_reply(
         &mut self,
         links: &mut Connections,
         (key, session): (Key<Session>, &Session),
     ) {
-        let Some(passing) = session.passing else { return };
-        self.upstream.passing.behind.retain(|(whose, _)| *whose != key);
-        let Some(connection) = links.get_mut(passing.link) else { return };
+        let Some(streamed) = session.streamed_reply else { return };
+        self.upstream.streamed_replies.behind.retain(|(whose, _)| *whose != key);
+        let Some(connection) = links.get_mut(streamed.link) else { return };
         if connection.is_held_for(key) {
             let most = self.patience(connection).most;
             connection.link.let_go(most, self.clock.now);
-            self.free_link(passing.link);
+            self.free_link(streamed.link);
         }
     }
 
@@ -402,7 +405,7 @@ impl Plane {
         protocol: Protocol,
         push: &[u8],
     ) {
-        let behind = &mut self.upstream.passing.behind;
+        let behind = &mut self.upstream.streamed_replies.behind;
         let at = behind.iter().position(|(whose, _)| *whose == key).unwrap_or_else(|| {
             behind.push((key, Vec::new()));
             behind.len() - 1
@@ -420,28 +423,29 @@ impl Plane {
     /// A reply that passed has left: what was kept behind it goes now.
     #[cold]
     pub(in crate::core) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
-        session.passing = None;
-        let Some(at) = self.upstream.passing.behind.iter().position(|(whose, _)| *whose == key)
+        session.streamed_reply = None;
+        let Some(at) =
+            self.upstream.streamed_replies.behind.iter().position(|(whose, _)| *whose == key)
         else {
             return;
         };
-        let (_, kept) = self.upstream.passing.behind.swap_remove(at);
+        let (_, kept) = self.upstream.streamed_replies.behind.swap_remove(at);
         let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         busy.output.buf().extend_from_slice(&kept);
         self.mark_session_dirty(key, session);
     }
 
     fn free_link(&mut self, index: ConnectionKey) {
-        self.upstream.passing.held.retain(|&held| held != index);
-        self.upstream.passing.freed.push(index);
+        self.upstream.streamed_replies.held.retain(|&held| held != index);
+        self.upstream.streamed_replies.freed.push(index);
     }
 
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
     pub(in crate::core::upstream) fn release_held(&mut self, links: &mut Connections) {
-        let mut held = std::mem::take(&mut self.upstream.passing.held);
+        let mut held = std::mem::take(&mut self.upstream.streamed_replies.held);
         held.retain(|&key| links.get_mut(key).is_some_and(|it| self.stays_held(key, it)));
-        self.upstream.passing.held = held;
+        self.upstream.streamed_replies.held = held;
     }
 
     /// Returns whether a link stays held. If others wait, it is looked at again when they have
@@ -455,7 +459,7 @@ impl Plane {
                 true
             }
             Held::Over => {
-                self.upstream.passing.freed.push(index);
+                self.upstream.streamed_replies.freed.push(index);
                 false
             }
             // Its connection is lost.
@@ -493,7 +497,7 @@ impl Plane {
     /// Bounds what waits for clients that do not take it, unless that was done a moment ago.
     #[cold]
     fn sum_beyond(&mut self, sessions: &mut Slab<Session>) {
-        if self.clock.now >= self.upstream.passing.next_sum {
+        if self.clock.now >= self.upstream.streamed_replies.next_sum {
             self.bound_beyond(sessions);
         }
     }
@@ -511,34 +515,34 @@ impl Plane {
             beyond_window(session, limits.pass_len(), is_early_counted) as u64
         };
         let there = |key: &Key<Session>| Some((*key, sessions.get(*key)?));
-        let mut waiting: Vec<_> = (self.upstream.passing.bulk.iter().filter_map(there))
+        let mut waiting: Vec<_> = (self.upstream.streamed_replies.bulk.iter().filter_map(there))
             .map(|(key, session)| (session.blocked_since, key, beyond(session)))
             .filter(|&(_, _, len)| len > 0)
             .collect();
-        for &key in &self.upstream.passing.bulk {
+        for &key in &self.upstream.streamed_replies.bulk {
             let session = sessions.get_mut(key);
             if let Some(busy) = session.and_then(|session| session.busy.as_mut()) {
                 busy.counted = busy.output.len().saturating_sub(limits.pass_len()) as u64;
             }
         }
-        self.upstream.passing.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
-        if self.upstream.passing.beyond <= limits.released_len_max() {
+        self.upstream.streamed_replies.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
+        if self.upstream.streamed_replies.beyond <= limits.released_len_max() {
             return;
         }
         waiting.sort_unstable_by_key(|&(since, _, _)| since);
         for (_, key, len) in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
             if is_stalled_for(session, STALLED_FOR, now)
-                && self.upstream.passing.beyond > limits.released_len_max()
+                && self.upstream.streamed_replies.beyond > limits.released_len_max()
             {
-                self.upstream.passing.beyond -= len;
+                self.upstream.streamed_replies.beyond -= len;
                 session.is_cut = true;
                 self.mark_session_dirty(key, session);
             }
         }
-        if self.upstream.passing.beyond > limits.released_len_max() {
+        if self.upstream.streamed_replies.beyond > limits.released_len_max() {
             // Every client has taken something of late.
-            self.upstream.passing.next_sum = now + SUMMED_EVERY;
+            self.upstream.streamed_replies.next_sum = now + SUMMED_EVERY;
         }
     }
 
@@ -549,16 +553,16 @@ impl Plane {
         sessions: &mut Slab<Session>,
     ) {
         let small = self.plan.limits.pass_len() / 8;
-        let mut bulk = std::mem::take(&mut self.upstream.passing.bulk);
+        let mut bulk = std::mem::take(&mut self.upstream.streamed_replies.bulk);
         bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
-            if session.passing.is_some_and(|passing| passing.cut_at.is_some()) {
+            if session.streamed_reply.is_some_and(|streamed| streamed.cut_at.is_some()) {
                 // It may have had time enough.
                 self.mark_session_dirty(key, session);
                 return true;
             }
             let is_quiet = session.busy.as_ref().is_none_or(|busy| session.is_quiet(busy));
-            if is_quiet && session.passing.is_some() {
+            if is_quiet && session.streamed_reply.is_some() {
                 // Of one whose end the framer has found.
                 self.end_reply(key, session);
             }
@@ -570,7 +574,7 @@ impl Plane {
             }
             true
         });
-        self.upstream.passing.bulk = bulk;
+        self.upstream.streamed_replies.bulk = bulk;
     }
 }
 

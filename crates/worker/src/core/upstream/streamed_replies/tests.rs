@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::pools::{BULK, DETOUR};
+use crate::core::pools::{BULK, BYPASS};
 use crate::core::tests::{client, connected_core, connected_core_with, output, pass_to};
 use keyway_command::Counted;
 use keyway_net::Socket;
@@ -36,12 +36,12 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     let second = client(&mut core);
     let third = client(&mut core);
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.upstream.passing.held, [core.links.key_at(0)]);
+    assert_eq!(core.plane.upstream.streamed_replies.held, [core.links.key_at(0)]);
     assert_eq!(core.links[0].link.in_flight(), 2);
     pass_to(&mut core, 8000);
     core.tend_large();
     assert_eq!((core.next_freed(), core.next_freed()), (Some(core.links.key_at(0)), None));
-    assert!(core.plane.upstream.passing.held.is_empty());
+    assert!(core.plane.upstream.streamed_replies.held.is_empty());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
             pass_to(&mut core, freed_at);
         }
         assert_eq!(core.next_freed(), Some(core.links.key_at(0)), "{case}");
-        assert!(core.plane.upstream.passing.held.is_empty());
+        assert!(core.plane.upstream.streamed_replies.held.is_empty());
     }
 }
 
@@ -125,18 +125,18 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     let len = core.links[0].link.unsent_len();
     core.links[0].link.advance(len);
     let whole_len = begin_large(&mut core);
-    assert!(core.session(client).unwrap().passing.is_some());
+    assert!(core.session(client).unwrap().streamed_reply.is_some());
     let told = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n";
     core.plane.keep_behind(client, Protocol::Resp3, told);
     for _ in 0..BEHIND_LEN_MAX / 20 {
         core.plane.keep_behind(client, Protocol::Resp3, told);
-        assert!(core.plane.upstream.passing.behind[0].1.len() <= BEHIND_LEN_MAX);
+        assert!(core.plane.upstream.streamed_replies.behind[0].1.len() <= BEHIND_LEN_MAX);
     }
     let mut end = vec![b'x'; 48];
     end.extend_from_slice(b"\r\n");
     core.on_backend_bytes(core.links.key_at(0), &end).unwrap();
-    assert!(core.session(client).unwrap().passing.is_none());
-    assert!(core.plane.upstream.passing.behind.is_empty());
+    assert!(core.session(client).unwrap().streamed_reply.is_none());
+    assert!(core.plane.upstream.streamed_replies.behind.is_empty());
     let busy = core.session(client).unwrap().busy.as_ref().unwrap();
     let (reply, behind) = busy.output.unsent().split_at(whole_len);
     assert!(reply.starts_with(b"$") && reply.ends_with(b"x\r\n"));
@@ -180,12 +180,12 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     begin_large(&mut core);
 
     core.on_client_bytes(at_rest, b"GET a\r\nGET b\r\n");
-    let detour = with_unsent(&core);
-    assert!(matches!(detour[..], [index] if core.links[index].is_detour), "{detour:?}");
-    assert_eq!(core.links[detour[0]].link.in_flight(), 2);
+    let bypass = with_unsent(&core);
+    assert!(matches!(bypass[..], [index] if core.links[index].is_bypass), "{bypass:?}");
+    assert_eq!(core.links[bypass[0]].link.in_flight(), 2);
     // Who waits for a reply keeps its place, so that its requests keep their order.
     core.on_client_bytes(waiting, b"GET c\r\n");
-    assert_eq!(core.links[detour[0]].link.in_flight(), 2);
+    assert_eq!(core.links[bypass[0]].link.in_flight(), 2);
     assert_eq!(core.links[0].link.in_flight(), 2);
 
     let mut end = vec![b'x'; 48];
@@ -198,7 +198,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     let new = client(&mut core);
     core.on_client_bytes(new, b"GET e\r\n");
     assert_eq!((core.links[0].link.in_flight(), with_unsent(&core).len()), (1, 2));
-    assert!(core.plane.upstream.obstructed.is_empty());
+    assert!(core.plane.upstream.blocked.is_empty());
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_reply_behind_one_that_was_read_on_holds_the_link_no_longer_than_any() {
     core.on_backend_bytes(core.links.key_at(0), &[&[b'x'; 48][..], b"\r\n"].concat()).unwrap();
     core.tend_large();
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.upstream.passing.held, [core.links.key_at(0)]);
+    assert_eq!(core.plane.upstream.streamed_replies.held, [core.links.key_at(0)]);
     pass_to(&mut core, 8000);
     core.tend_large();
     assert_eq!(core.next_freed(), Some(core.links.key_at(0)));
@@ -252,11 +252,11 @@ fn a_client_whose_write_has_timed_out_goes_around_nothing_until_that_is_answered
         assert!(output(&core, writer).contains("did not answer in time"));
 
         core.on_client_bytes(other, b"SET b 1\r\n");
-        let detour = with_unsent(&core);
-        assert!(matches!(detour[..], [index] if core.links[index].is_detour), "{detour:?}");
+        let bypass = with_unsent(&core);
+        assert!(matches!(bypass[..], [index] if core.links[index].is_bypass), "{bypass:?}");
         core.on_client_bytes(writer, b"SET a 2\r\n");
-        let detour = &core.links[detour[0]];
-        assert_eq!(detour.link.in_flight(), if is_write { 1 } else { 2 });
+        let bypass = &core.links[bypass[0]];
+        assert_eq!(bypass.link.in_flight(), if is_write { 1 } else { 2 });
         assert_eq!(core.links[0].link.in_flight(), if is_write { 3 } else { 2 });
     }
 }
@@ -266,11 +266,11 @@ fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs()
     let mut core = connected_core();
     let Some(state) = core.plane.pools[0].servers() else { panic!("a pool with servers") };
     let beside = |lane| state.link(0, lane, keyway_resp::Protocol::Resp2);
-    let (detour, bulk) = (beside(DETOUR), beside(BULK));
+    let (bypass, bulk) = (beside(BYPASS), beside(BULK));
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
     for (index, lane, next) in
-        [(0, 0, detour), (detour.index(), DETOUR, bulk), (bulk.index(), BULK, core.links.key_at(0))]
+        [(0, 0, bypass), (bypass.index(), BYPASS, bulk), (bulk.index(), BULK, core.links.key_at(0))]
     {
         if index > 0 {
             core.on_connecting(core.links.key_at(index));
@@ -304,6 +304,8 @@ fn a_client_that_stays_on_its_connection_is_looked_after_while_it_gets_a_large_r
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
     core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
     let session = core.session(client).unwrap();
-    assert!(session.passing.is_some() && session.lane != BULK && gets_large_replies(session));
-    assert_eq!(core.plane.upstream.passing.bulk, [client]);
+    assert!(
+        session.streamed_reply.is_some() && session.lane != BULK && gets_large_replies(session)
+    );
+    assert_eq!(core.plane.upstream.streamed_replies.bulk, [client]);
 }

@@ -184,7 +184,7 @@ impl Plane {
         let protocol = session.identity.protocol;
         let is_subscriber = session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
         if !session.closing && (protocol == Protocol::Resp3 || is_subscriber) {
-            if session.passing.is_some() {
+            if session.streamed_reply.is_some() {
                 self.keep_behind(key, protocol, push);
                 return true;
             }

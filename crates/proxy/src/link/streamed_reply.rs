@@ -1,7 +1,7 @@
 //! Large replies, which pass through to who waits for them as they come.
 //!
 //! ```text
-//!   begin_passing        pass, pass, …            its last byte
+//!   begin_streamed_reply        pass, pass, …            its last byte
 //!  ───────────────► bytes go on, none stay ───────────────────► answered
 //! ```
 //! What a framer said is still to come of a reply belongs to it for certain, so
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A reply that passes through.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct Streaming {
     /// Bytes of it that are certain.
     len: usize,
     /// Bytes still to come for certain.
@@ -97,8 +97,8 @@ pub struct Passed<'b> {
 impl Link {
     /// Whether a reply passes through.
     #[inline]
-    pub fn is_passing(&self) -> bool {
-        self.passing.is_some()
+    pub fn is_streaming_reply(&self) -> bool {
+        self.streamed_reply.is_some()
     }
 
     /// Whether a part of a reply is kept.
@@ -122,7 +122,7 @@ impl Link {
             None => !self.translates && matches!(self.input.first(), Some(b'$' | b'=')),
         };
         let is_clear = self.refusal.is_empty() && !self.refuses_once;
-        let is_ready = self.state == LinkState::Ready && self.passing.is_none();
+        let is_ready = self.state == LinkState::Ready && self.streamed_reply.is_none();
         if !(is_large && is_plain && is_clear && is_ready && !self.is_blocking) {
             return None;
         }
@@ -133,7 +133,7 @@ impl Link {
 
     /// Lets the reply pass through that [`Link::large_reply`] told of. Returns what is
     /// here of it, and its length as far as that is known.
-    pub fn begin_passing(&mut self) -> (Vec<u8>, usize) {
+    pub fn begin_streamed_reply(&mut self) -> (Vec<u8>, usize) {
         let input = std::mem::take(&mut self.input);
         let len = std::mem::take(&mut self.input_needed);
         self.framer.reset();
@@ -149,7 +149,7 @@ impl Link {
             framing.restart();
         }
         let left = len - input.len();
-        self.passing = Some(Box::new(Passing { len, left, ends, is_released: false }));
+        self.streamed_reply = Some(Box::new(Streaming { len, left, ends, is_released: false }));
         self.note_large_reply();
         (input, len)
     }
@@ -159,23 +159,23 @@ impl Link {
     /// # Errors
     /// When the reply does not end as it should: lose the connection.
     pub fn pass<'b>(&mut self, bytes: &'b [u8], now: Time) -> Result<Passed<'b>, BackendFault> {
-        let Some(passing) = &mut self.passing else {
+        let Some(streamed) = &mut self.streamed_reply else {
             return Ok(Passed { part: &[], rest: bytes, answered: None });
         };
         self.progress = now;
         self.moved = now;
-        let (part, rest) = bytes.split_at(bytes.len().min(passing.left));
-        let end_before = passing.left.min(2);
-        passing.left -= part.len();
-        let end_left = passing.left.min(2);
+        let (part, rest) = bytes.split_at(bytes.len().min(streamed.left));
+        let end_before = streamed.left.min(2);
+        streamed.left -= part.len();
+        let end_left = streamed.left.min(2);
         if part[part.len() - (end_before - end_left)..] != b"\r\n"[2 - end_before..2 - end_left] {
             return Err(BackendFault::Protocol);
         }
-        if passing.left > 0 {
+        if streamed.left > 0 {
             return Ok(Passed { part, rest, answered: None });
         }
-        let (ends, len) = (passing.ends, passing.len);
-        self.passing = None;
+        let (ends, len) = (streamed.ends, streamed.len);
+        self.streamed_reply = None;
         let mut answered = None;
         if ends {
             let exchange = self.take_answered()?;
@@ -205,14 +205,14 @@ impl Link {
     }
 
     /// Who waits for the reply that passes through.
-    pub fn passing_owner(&self) -> Option<Owner> {
-        self.passing.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
+    pub fn streamed_owner(&self) -> Option<Owner> {
+        self.streamed_reply.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
     }
 
     /// Stops reading the reply that passes through, unless others have waited for long enough. The
     /// little time that is forgiven between two replies is not worth another pause.
     pub fn hold(&mut self, patience: Patience, now: Time) -> Held {
-        if self.passing.as_ref().is_none_or(|passing| passing.is_released) {
+        if self.streamed_reply.as_ref().is_none_or(|streamed| streamed.is_released) {
             return Held::None;
         }
         let is_new = self.stall.since.is_none();
@@ -226,8 +226,8 @@ impl Link {
     }
 
     fn release(&mut self, patience: Patience, now: Time) -> Held {
-        if let Some(passing) = &mut self.passing {
-            passing.is_released = true;
+        if let Some(streamed) = &mut self.streamed_reply {
+            streamed.is_released = true;
         }
         self.stall.end(Some((now, patience.most)));
         Held::Over
@@ -235,7 +235,7 @@ impl Link {
 
     /// Whether the reply that passes through is not read on.
     pub fn is_held(&self) -> bool {
-        self.passing.is_some() && self.stall.since.is_some()
+        self.streamed_reply.is_some() && self.stall.since.is_some()
     }
 
     /// Notes that the reply that passes through is read on. The time until then is
@@ -272,7 +272,7 @@ impl Link {
         if !self.is_held() {
             return Held::None;
         }
-        if self.passing_owner() == Some(Owner::None) {
+        if self.streamed_owner() == Some(Owner::None) {
             // The request was given up, so no client takes the reply: nothing else would read it.
             return self.release(patience, now);
         }
@@ -346,7 +346,7 @@ mod tests {
                 let mut link = asked(2);
                 assert!(hear(&mut link, &all[..first]).is_empty());
                 assert!(link.large_reply(200).is_none() && link.large_reply(100).is_some());
-                let (mut got, len) = link.begin_passing();
+                let (mut got, len) = link.begin_streamed_reply();
                 assert_eq!((len, link.input_len(), link.in_flight()), (reply_len, 0, 2));
                 let (mut later, mut answered) = (Vec::new(), 0);
                 for piece in [&all[first..first + second], &all[first + second..]] {
@@ -357,7 +357,7 @@ mod tests {
                 }
                 assert_eq!(got, &all[..reply_len]);
                 assert_eq!((answered, later), (1, vec![b"+OK\r\n".to_vec()]));
-                assert!(!link.is_passing() && link.in_flight() == 0);
+                assert!(!link.is_streaming_reply() && link.in_flight() == 0);
             }
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         for (end, cut) in [(&b"x\n"[..], 0), (b"\rx", 0), (b"x\n", 1), (b"\rx", 1)] {
             let mut link = asked(1);
             assert!(hear(&mut link, b"$100\r\nabc").is_empty());
-            link.begin_passing();
+            link.begin_streamed_reply();
             let mut bytes = vec![b'a'; 97];
             bytes.extend_from_slice(end);
             let (first, second) = bytes.split_at(bytes.len() - cut);
@@ -411,7 +411,7 @@ mod tests {
     fn held() -> Link {
         let mut link = asked(1);
         hear(&mut link, b"$1000\r\nabc");
-        link.begin_passing();
+        link.begin_streamed_reply();
         assert!(is_on(link.hold(ALONE, at(10))) && link.is_held());
         link
     }
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(expired, 0);
         link.handle_timeout(&options(), at(6200), |_| expired += 1).unwrap();
         assert_eq!(expired, 3);
-        assert_eq!(link.passing_owner(), Some(Owner::None));
+        assert_eq!(link.streamed_owner(), Some(Owner::None));
     }
 
     #[test]
@@ -513,7 +513,7 @@ mod tests {
         let (mut now, mut held_for) = (10, 0);
         for _ in 1..=20 {
             hear(&mut link, b"$1000\r\nabc");
-            link.begin_passing();
+            link.begin_streamed_reply();
             while is_on(link.hold(ALONE, at(now))) {
                 (now, held_for) = (now + 1, held_for + 1);
             }
@@ -524,7 +524,7 @@ mod tests {
         assert_eq!(held_for, 100);
         // The time in which the link is read makes up for the stall.
         hear(&mut link, b"$1000\r\nabc");
-        link.begin_passing();
+        link.begin_streamed_reply();
         ask(&mut link, Key::from_bits(101), at(now + 400));
         let holds = [400, 440, 451].map(|later| is_on(link.hold(ALONE, at(now + later))));
         assert_eq!(holds, [true, true, false]);
