@@ -165,7 +165,7 @@ impl<I: Io> Worker<I> {
         if self.core.has_operations_due() {
             self.core.continue_operations();
         }
-        if self.core.plane.routes.has_work() {
+        if self.core.plane.routes.has_steps() {
             self.core.continue_routes();
         }
         if self.core.plane.servers.pubsub.has_work() {
@@ -228,23 +228,10 @@ impl<I: Io> Worker<I> {
 
     fn wait(&self) -> Option<Duration> {
         let plane = &self.core.plane;
-        let work = !plane.clients.resuming.is_empty()
+        let work = plane.has_work()
             || !self.rereads.is_empty()
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
-            || plane.servers.pubsub.has_work()
-            || plane.store.tracking.has_work()
-            || plane.store.blocking.has_work()
-            || plane.observe.monitoring.has_work()
-            || plane.routes.has_work()
-            || plane.servers.tracking.has_work()
-            || !plane.clients.dirty.is_empty()
-            || !plane.upstream.dirty_links.is_empty()
-            || !plane.upstream.connects.is_empty()
-            || !plane.upstream.discards.is_empty()
-            || self.core.has_operations_due()
-            || self.core.has_heard_of_clusters()
-            || self.core.has_freed()
             || self.lingering.has_work()
             || self.tick_again;
         if work {
@@ -518,12 +505,8 @@ impl<I: Io> Worker<I> {
                 }
             }
         }
-        // Who found this mailbox full has told nothing.
-        self.core.plane.servers.pubsub.has_mail = true;
-        self.core.plane.store.tracking.has_mail = true;
-        self.core.plane.store.blocking.has_mail = true;
-        self.core.plane.observe.monitoring.has_mail = true;
-        self.core.plane.servers.tracking.has_mail = true;
+        // A worker that found this mailbox full has told nothing.
+        self.core.plane.on_mail();
     }
 }
 

@@ -21,6 +21,7 @@ mod observe;
 mod pending;
 mod pools;
 mod request;
+mod rooms;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;

@@ -45,7 +45,7 @@ impl Core {
     /// Whether an operation waits for [`Core::continue_operations`].
     #[inline]
     pub(crate) fn has_operations_due(&self) -> bool {
-        !self.plane.pending.due.is_empty()
+        self.plane.pending.has_due()
     }
 }
 

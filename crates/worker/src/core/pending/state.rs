@@ -27,6 +27,12 @@ impl State {
         self.due.push(due);
     }
 
+    /// Whether a next step is due.
+    #[inline]
+    pub(in crate::core) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Number of next steps that are due, and of conclusions that are to be drawn.
     pub(in crate::core) fn due(&self) -> usize {
         self.due.len() + self.conclusions.len()

@@ -143,6 +143,12 @@ pub(in crate::core) struct StreamedReplies {
 }
 
 impl StreamedReplies {
+    /// Whether a connection that was held is to be read on.
+    #[inline]
+    pub(in crate::core) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
     /// Number of links and sessions with a large reply under way.
     pub(in crate::core) fn len(&self) -> usize {
         self.held.len() + self.freed.len() + self.bulk.len() + self.behind.len()

@@ -149,11 +149,6 @@ impl Core {
         self.plane.upstream.streamed_replies.freed.pop()
     }
 
-    /// Whether there is one.
-    pub(crate) fn has_freed(&self) -> bool {
-        !self.plane.upstream.streamed_replies.freed.is_empty()
-    }
-
     /// Hands on what came of a large reply. Returns what came behind it.
     ///
     /// # Errors

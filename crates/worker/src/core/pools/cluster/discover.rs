@@ -56,11 +56,7 @@ impl Core {
     /// Whether views wait to be looked at.
     #[inline]
     pub(crate) fn has_heard_of_clusters(&self) -> bool {
-        let cluster = &self.plane.cluster;
-        !cluster.heard.is_empty()
-            || !cluster.unanswered.is_empty()
-            || !cluster.told_about.is_empty()
-            || cluster.named.has_missed()
+        self.plane.cluster.has_heard()
     }
 
     /// Goes by what servers have said since.

@@ -83,6 +83,15 @@ pub(in crate::core) struct State {
 }
 
 impl State {
+    /// Whether views wait to be looked at.
+    #[inline]
+    pub(in crate::core) fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
+            || !self.unanswered.is_empty()
+            || !self.told_about.is_empty()
+            || self.named.has_missed()
+    }
+
     pub(in crate::core) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
             plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()

@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Whether [`Core::continue_routes`] has something to do.
-    pub(crate) fn has_work(&self) -> bool {
+    pub(crate) fn has_steps(&self) -> bool {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 

@@ -64,7 +64,7 @@ impl Core {
     #[cold]
     pub(crate) fn continue_routes(&mut self) {
         self.resume_sub_requests();
-        while self.plane.routes.has_work() {
+        while self.plane.routes.has_steps() {
             while let Some(path) = self.plane.routes.queues.freed.pop() {
                 while let Some(queued) = self.plane.routes.queues.next_behind(path) {
                     self.put(queued);

@@ -201,7 +201,7 @@ impl World {
         core.resume_sessions(&mut Vec::new());
         let stuck = pass_to(core, self.now);
         core.send_retries();
-        if core.plane.routes.has_work() {
+        if core.plane.routes.has_steps() {
             core.continue_routes();
         }
         for (index, _) in stuck {
@@ -408,7 +408,7 @@ fn play(seed: u64, is_hasty: bool) {
     }
     let routes = &world.core.plane.routes;
     let on_their_way = world.core.plane.pending.operations() + routes.sub_requests();
-    assert_eq!((on_their_way, routes.held, routes.has_work()), (0, 0, false), "seed {seed}");
+    assert_eq!((on_their_way, routes.held, routes.has_steps()), (0, 0, false), "seed {seed}");
     assert_eq!(routes.queues.len(), 0, "seed {seed}");
     let busy = |connection: &Connection| connection.link.in_flight() > 0;
     assert!(!world.core.links.iter().any(busy), "seed {seed}");

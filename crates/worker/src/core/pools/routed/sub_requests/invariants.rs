@@ -36,7 +36,7 @@ fn core(leading: RoutedPool) -> Core {
 fn turn(core: &mut Core, millis: u64) {
     pass_to(core, millis);
     core.resume_sessions(&mut Vec::new());
-    if core.plane.routes.has_work() {
+    if core.plane.routes.has_steps() {
         core.continue_routes();
     }
 }
