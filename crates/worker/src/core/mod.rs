@@ -311,6 +311,8 @@ impl Core {
         if at_rest {
             if let Some(busy) = session.busy.take() {
                 self.plane.clients.busy_pool.give(busy);
+                // Other buffers count its replies anew.
+                self.plane.forget_order(key);
             }
             return None;
         }

@@ -15,7 +15,7 @@ use crate::core::pools::cluster::state::Onward;
 use crate::core::pools::cluster::state::SentOn;
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::{ConnectionKey, Core, Plane};
-use keyway_base::Slab;
+use keyway_base::{Key, Slab};
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::Endpoint;
 
@@ -91,6 +91,15 @@ impl Plane {
             if (latest.session, latest.reply) == (session, Some(reply)) {
                 (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));
             }
+        }
+    }
+
+    /// A client has had all its replies. The places of its next ones are other numbers, by which an
+    /// earlier request would seem to be behind a later one.
+    #[inline]
+    pub(in crate::core) fn forget_order(&mut self, client: Key<Session>) {
+        if !self.cluster.sent_on.latest.is_empty() {
+            self.cluster.sent_on.forget_answered(client);
         }
     }
 

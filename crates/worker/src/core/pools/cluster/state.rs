@@ -381,6 +381,15 @@ impl SentOnOrder {
         }
     }
 
+    /// Forgets the requests of a client that has had all its replies.
+    pub(super) fn forget_answered(&mut self, client: Key<Session>) {
+        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        let answered = |(&key, it): (&_, &SentOn)| it.reply.is_some().then_some(key);
+        while let Some(key) = self.latest.range(of_client.clone()).find_map(answered) {
+            self.latest.remove(&key);
+        }
+    }
+
     /// Number of requests that are remembered.
     pub(super) fn len(&self) -> usize {
         self.latest.len()

@@ -41,6 +41,30 @@ fn a_request_follows_the_earlier_one_of_its_client_through_two_moves_of_their_sl
     }
 }
 
+/// A session at rest gives its buffers back, and those of another session count the next replies.
+#[test]
+fn a_request_follows_the_earlier_one_also_after_its_client_was_at_rest() {
+    let mut core = core_of_three();
+    let client = client(&mut core);
+    ask(&mut core, client, "PING\r\nPING\r\nPING\r\nPING\r\nSET a 0\r\n");
+    send(&mut core, 2);
+    hear(&mut core, 2, TO_1);
+    send(&mut core, 1);
+    hear(&mut core, 1, "+OK\r\n");
+    let output = &mut core.sessions.get_mut(client).unwrap().busy.as_mut().unwrap().output;
+    let len = output.len();
+    output.advance(len);
+    assert!(core.after_flush(client).is_none());
+    assert!(core.session(client).unwrap().busy.is_none(), "it is at rest");
+    core.plane.clients.busy_pool.trim();
+    learn(&mut core, &[(0, 8191, 1), (8192, 16382, 2), (16383, 16383, 3)]);
+    ask(&mut core, client, "SET a 1\r\nSET a 2\r\n");
+    send(&mut core, 2);
+    hear(&mut core, 2, &[TO_1, TO_3].concat());
+    assert_eq!(send(&mut core, 3), "", "the earlier one is still at 1");
+    assert_eq!(send(&mut core, 1).matches(r"\na\r").count(), 2);
+}
+
 #[test]
 fn a_request_goes_where_it_is_sent_once_the_earlier_one_is_answered() {
     let mut core = core_of_three();
