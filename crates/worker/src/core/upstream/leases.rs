@@ -49,7 +49,10 @@ impl Plane {
         };
         if let Some(place) = idle.iter().rposition(is_fit) {
             let index = idle.swap_remove(place);
-            links[index].lease = Some(session);
+            let connection = &mut links[index];
+            connection.lease = Some(session);
+            // Its last request may have been a large one whose time was up.
+            (connection.link.blocks_until, connection.link.stays_when_late) = (None, false);
             return Some(index);
         }
         if !self.has_private(1) {
@@ -325,6 +328,7 @@ impl Plane {
             self.upstream.discards.push(index);
         } else if was_blocking && !connection.link.is_blocking {
             // The server owes a reply that nobody needs.
+            connection.takes_large = false;
             self.end_lease(sessions, index, connection);
             self.give_back(index, connection);
         }

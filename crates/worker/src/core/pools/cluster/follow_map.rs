@@ -173,7 +173,9 @@ impl Core {
     pub fn next_left(&mut self) -> Option<ConnectionKey> {
         let Core { links, plane, .. } = self;
         let leaving = &mut plane.cluster.leaving;
-        leaving.retain(|&(index, generation)| links[index].generation == generation);
+        leaving.retain(|&(key, generation)| {
+            links.get(key).is_some_and(|connection| connection.generation == generation)
+        });
         let at = leaving.iter().position(|&(index, _)| {
             let connection = &links[index];
             connection.link.live() == 0 || connection.link.state() != LinkState::Ready

@@ -202,6 +202,12 @@ fn a_write_waits_for_a_large_one_that_has_timed_out() {
     core.resume_sessions(&mut Vec::new());
     assert!(!sent(&mut core, 0).is_empty(), "once the large one was executed");
     assert_eq!((core.leases(), core.private_links()), (0, 1));
+    assert!(!core.links[PRIVATE].takes_large, "it does not count among large requests any more");
+    // Whoever has the connection next is given up as usual.
+    core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n").unwrap();
+    core.resume_sessions(&mut Vec::new());
+    core.on_client_bytes(client, b"WATCH k\r\n");
+    assert!(!core.links[PRIVATE].link.stays_when_late && core.leases() == 1);
 }
 
 #[test]

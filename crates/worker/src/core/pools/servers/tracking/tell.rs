@@ -8,11 +8,11 @@ use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
 
 impl Core {
-    /// A link that is to end because another did, if it has not by itself: its
-    /// place may be another's.
+    /// A connection that is to end because another did, if it has not by itself.
     pub(crate) fn next_loss(&mut self) -> Option<(ConnectionKey, BackendFault)> {
         while let Some((index, generation, fault)) = self.plane.servers.tracking.losses.pop() {
-            if self.links[index].generation == generation {
+            let connection = self.links.get(index);
+            if connection.is_some_and(|connection| connection.generation == generation) {
                 return Some((index, fault));
             }
         }
