@@ -371,8 +371,8 @@ pub fn any_memcached_meta(random: &mut Random, is_recent: bool) -> String {
         0..3 => (
             "mg",
             vec![
-                "v", "f", "t", "s", "k", "h", "l", "c", "u", "q", "O1", "T50", "N100", "R150",
-                "R50",
+                // No time to live is so near to these that a second more or less decides.
+                "v", "f", "t", "s", "k", "h", "l", "c", "u", "q", "O1", "T50", "N100", "R150", "R20",
             ],
         ),
         3..5 => (
