@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     /// The connection was lost or could not be made, and none stands since: requests wait for
     /// it, in a pool with `wait_for_primary`.
     pub(in crate::core) is_lost: bool,
-    /// In `Plane::connects`.
+    /// Listed in `upstream.connects`.
     pub(in crate::core) is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
     pub(in crate::core) rejoining: Option<RejoinClaim>,
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// The last attempt to connect failed for want of something on this side,
     /// which tells nothing of the server.
     pub(in crate::core) is_starved: bool,
-    /// Before when no connection is made but for a request.
+    /// Earliest time to reconnect, unless a request needs the connection.
     pub(in crate::core) next_try: Time,
     /// The server is unknown, and is to be asked when the connection stands.
     pub(in crate::core) is_to_knock: bool,
@@ -249,7 +249,7 @@ impl Connections {
                 Some(taken) => first += taken + 1,
             }
         }
-        // Those that are free at the end begin the row.
+        // Free positions at the end begin the row.
         let at_end = self.all.iter().rev().take_while(|connection| connection.is_spare).count();
         self.all.len() - at_end
     }

@@ -13,7 +13,7 @@ pub(in crate::core) struct RequestContext<'a, 'r> {
     pub(in crate::core) request: &'a Request<'r>,
 }
 
-/// What became of a request.
+/// The outcome of an attempt to start a request.
 pub(in crate::core) enum Step {
     /// It is on its way or answered.
     Started,

@@ -4,9 +4,9 @@
 use super::pools::{cluster, memcached, routed, servers, store};
 use super::{Plane, clients, observe, pending, upstream};
 
-/// What a turn asks of each room.
+/// The questions that a turn asks each room.
 pub(in crate::core) trait Room {
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether the room has something to do before the worker sleeps.
     fn has_work(&self) -> bool;
 
     /// Other workers may have left something for this one.
@@ -29,7 +29,7 @@ macro_rules! rooms {
 }
 
 impl Plane {
-    /// Whether a room has something to do before the worker sleeps.
+    /// Returns whether a room has something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         rooms!(self, has_work, ||)
@@ -90,7 +90,7 @@ impl Room for servers::State {
 }
 
 impl Room for memcached::State {
-    /// What it has to do it does as replies come, and by the clock.
+    /// Replies and the clock start all its work.
     #[inline]
     fn has_work(&self) -> bool {
         false

@@ -49,7 +49,7 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    /// Whether there is something to do without anything happening.
+    /// Returns whether the next turn has something to do although nothing happens.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         !self.unread.is_empty()

@@ -12,7 +12,7 @@ use keyway_base::{Key, Time};
 use keyway_proxy::{Busy, Session, WaitFor};
 use std::sync::Arc;
 
-/// What a codec did with the first of the bytes that it was given.
+/// The outcome of a codec's look at the first bytes of a client.
 pub(in crate::core) enum Taken {
     /// It started a request of so many bytes.
     Request(usize),

@@ -128,7 +128,8 @@ impl Plane {
         asked.max(self.clock.now.before(timeout - reserved(timeout)))
     }
 
-    /// What a request that could not be started is refused with, if its time to find room is over.
+    /// Returns the reason to refuse a request that could not be started, if its time to find room
+    /// is over.
     /// If not, the worker looks at the session again by then.
     #[cold]
     pub(in crate::core) fn late(

@@ -1,7 +1,6 @@
 //! What is refused without asking a server, how requests went, and what the log says of
 //! circuits and outliers.
 
-use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::release_all;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, Core, Plane};
@@ -188,7 +187,7 @@ impl Plane {
         {
             let mut failed = Failed::default();
             lost.for_each(|exchange| failed.add(exchange));
-            self.note_failed(connection, failed, failure_reason(fault));
+            self.note_failed(connection, failed, fault.into());
         }
     }
 

@@ -1,7 +1,6 @@
 use crate::Upstream;
 use crate::core::connection::next_generation;
 use crate::core::pools::servers::given::Given;
-use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
@@ -184,10 +183,10 @@ impl Core {
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
             plane.doubt_cluster(connection);
             let began = plane.began(connection, worked);
-            plane.note_failure(connection, failure_reason(fault), began);
+            plane.note_failure(connection, fault.into(), began);
         }
         if connection.rejoining.is_some() {
-            plane.on_rejoin_failed(connection, failure_reason(fault));
+            plane.on_rejoin_failed(connection, fault.into());
         }
         release_waiting(sessions, plane, connection);
         let socket = connection.socket.take();

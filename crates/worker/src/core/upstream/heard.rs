@@ -1,5 +1,5 @@
-//! What the replies on one connection tell: each goes to the request it belongs to, and what they
-//! say of the server is put together.
+//! Replies on one connection: each goes to its request, and the signs of the server's health in
+//! them are put together.
 
 use super::locked::is_locked;
 use super::reply::Lent;
@@ -13,7 +13,7 @@ use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
 use keyway_resp::Kind;
 use keyway_topology::FailureReason;
 
-/// What was heard on a connection in one go.
+/// The sum of the replies that came on a connection in one go.
 pub(in crate::core::upstream) struct Heard<'b> {
     connection: ConnectionKey,
     /// Positions of the connection's pool and server.
@@ -22,17 +22,17 @@ pub(in crate::core::upstream) struct Heard<'b> {
     lent: Lent<'b>,
     is_blocking: bool,
     lease: Option<Key<Session>>,
-    /// What a blocking command that was ended is answered.
+    /// The answer to a blocking command that was ended.
     ended_with: Option<&'static str>,
-    /// What the last reply said of the server's health: that it is well, or a reason why it is
-    /// not, with the time at which its request began.
+    /// The last sign of the server's health: `None` if it is well, or why it is not, with the time
+    /// at which the request began.
     said: Option<Option<(FailureReason, Time)>>,
     /// Replies that tell something of the server.
     answered: usize,
     not_ready: Failed,
     /// The server refused to be emptied before it takes requests again.
     was_flush_refused: bool,
-    /// Whether the question of whether the server is there was answered, and not refused.
+    /// The answer to a probe: `true` if the server did not refuse it.
     probe: Option<bool>,
     /// The server forbids `PING`.
     denies_ping: bool,
@@ -80,7 +80,7 @@ impl<'b> Heard<'b> {
         (kind, reply): (Kind, &[u8]),
     ) {
         let reason = if kind == Kind::Error { error_reason(reply) } else { None };
-        // What runs for a client may say so too: it tells nothing of the server.
+        // A client's script may say so too, which tells nothing of the server.
         let is_doubtful = reason.is_some() && exchange.is_of_scripts();
         let reason = reason.filter(|_| !is_doubtful);
         if !is_own_question(exchange.owner, reason) && exchange.owner != Owner::None {
@@ -92,7 +92,7 @@ impl<'b> Heard<'b> {
         if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
             self.not_ready.add(exchange);
         }
-        // What blocks waits as it was asked to.
+        // A blocking command is slow on purpose.
         let is_internal = matches!(exchange.owner, Owner::Internal(_));
         if exchange.is_slow && !self.is_blocking && !is_internal {
             let place = plane.place_of(sessions, exchange.owner);
@@ -194,7 +194,7 @@ impl Plane {
         if self.has_heard_generation() {
             self.on_generation_heard(index, connection);
         }
-        // Who refuses a PING in words of its own can be reached.
+        // A server that refuses PING in words of its own can be reached.
         let is_refused = heard.probe == Some(false);
         if is_refused && connection.rejoining.is_none() && heard.said.is_none() {
             if heard.denies_ping {

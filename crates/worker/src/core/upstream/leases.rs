@@ -375,11 +375,7 @@ impl Core {
         }
         if is_failure && !is_blameless {
             let began = plane.began(connection, worked);
-            plane.note_failure(
-                connection,
-                crate::core::upstream::probes::failure_reason(fault),
-                began,
-            );
+            plane.note_failure(connection, fault.into(), began);
         }
         plane.end_lease(sessions, index, connection);
         release_all(sessions, plane, connection);

@@ -2,7 +2,7 @@
 
 use crate::Upstream;
 use crate::core::{Connection, Core, Plane};
-use keyway_base::{BackendFault, Time};
+use keyway_base::Time;
 use keyway_command::Counted;
 use keyway_memcache::Verb;
 use keyway_proxy::{Internal, LinkState, Owner};
@@ -251,18 +251,4 @@ fn owes_health(connection: &Connection) -> bool {
     [Internal::Probe, Internal::Flush, Internal::Return]
         .into_iter()
         .any(|it| connection.link.owes(it))
-}
-
-pub(in crate::core) fn failure_reason(fault: BackendFault) -> FailureReason {
-    match fault {
-        BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
-            FailureReason::Connect
-        }
-        BackendFault::Timeout => FailureReason::Timeout,
-        BackendFault::Closed => FailureReason::Closed,
-        BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
-        BackendFault::Handshake => FailureReason::Handshake,
-        BackendFault::Ejected => FailureReason::Operator,
-        BackendFault::NotReady => FailureReason::Loading,
-    }
 }

@@ -360,11 +360,7 @@ impl Core {
         }
         if is_failure && tells_of_server(fault) {
             let began = plane.began(connection, worked);
-            plane.note_failure(
-                connection,
-                crate::core::upstream::probes::failure_reason(fault),
-                began,
-            );
+            plane.note_failure(connection, fault.into(), began);
         }
         release_all(sessions, plane, connection);
         let socket = connection.socket.take();
