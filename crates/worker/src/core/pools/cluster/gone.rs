@@ -264,10 +264,15 @@ impl Plane {
 }
 
 impl Core {
-    /// The worker drains: nobody waits for a primary any more.
+    /// The worker drains: nobody waits for a primary any more, and what was put aside is sent
+    /// again now, for the last time.
     #[cold]
     pub fn end_waits_for_primaries(&mut self) {
-        self.plane.cluster.is_draining = true;
+        let now = self.plane.clock.now;
+        let cluster = &mut self.plane.cluster;
+        cluster.is_draining = true;
+        cluster.retries_due = now;
+        cluster.retries.iter_mut().for_each(|retry| retry.at = now);
         for connection in self.links.iter_mut().filter(|connection| connection.is_lost) {
             connection.link.hold_unsent(None);
         }

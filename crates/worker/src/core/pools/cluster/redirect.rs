@@ -294,7 +294,9 @@ impl Core {
         // All the pauses so far and this one are less than twice this one. What waits on a link
         // of its own is given its time anew.
         let is_late = !links[from].is_private && at.since(one.exchange.asked()) >= timeout;
-        let is_last = one.exchange.redirections >= shared.settings().redirections_max;
+        // A worker that drains may end before the pause does.
+        let is_last = one.exchange.redirections >= shared.settings().redirections_max
+            || plane.cluster.is_draining;
         let mut is_in_time = pause * 2 <= timeout && !is_late && !is_last;
         let held = plane.sent_again_until(pool, &one);
         if let Some((until, next)) = held {
@@ -394,8 +396,9 @@ impl Core {
             state.shared.settings().redirections_max
         });
         one.exchange.redirections = one.exchange.redirections.saturating_add(1);
-        let is_last = one.exchange.redirections >= redirections_max
-            && self.plane.primary_wait(pool).is_none();
+        let is_last = (one.exchange.redirections >= redirections_max
+            && self.plane.primary_wait(pool).is_none())
+            || self.plane.cluster.is_draining;
         match is_private || is_last {
             true => self.give_up_private(from, &one),
             false => self.retry_later(from, one),
