@@ -13,7 +13,7 @@ use crate::items::Hasher;
 use crate::shards::{EvictionPolicy, QuotaConfig, Quotas, Shard, Upkeep};
 use keyway_base::KeyspaceEvents;
 use keyway_command::Verb;
-use keyway_memory::{Guard, Heap, Holder, Lock, Memory};
+use keyway_memory::{Guard, Heap, Lock, Memory};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -315,7 +315,7 @@ impl Store {
     pub(crate) fn shard(&self, index: usize) -> Guard<'_, Shard> {
         let lock = &self.shards[index].0;
         #[cfg(debug_assertions)]
-        assert!(!Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
+        assert!(!keyway_memory::Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
         lock.lock()
     }
 
