@@ -315,7 +315,10 @@ impl Store {
     pub(crate) fn shard(&self, index: usize) -> Guard<'_, Shard> {
         let lock = &self.shards[index].0;
         #[cfg(debug_assertions)]
-        assert!(!keyway_memory::Holder::is_holding() || lock.is_held(), "a transaction holds all it needs");
+        assert!(
+            !keyway_memory::Holder::is_holding() || lock.is_held(),
+            "a transaction holds all it needs"
+        );
         lock.lock()
     }
 
