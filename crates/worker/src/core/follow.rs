@@ -144,7 +144,7 @@ impl Core {
             return Some(left);
         }
         for (index, connection) in self.links.with_keys() {
-            if connection.pool == pool && !connection.is_free && !is_at_end(connection) {
+            if connection.server_id.pool == pool && !connection.is_free && !is_at_end(connection) {
                 match gives_up || connection.link.live() == 0 {
                     true => left.links.push(index),
                     false => is_used = true,

@@ -17,7 +17,7 @@ use keyway_proxy::{
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, ServerSet};
+use keyway_topology::{Distribution, ServerId, ServerSet};
 use std::time::Duration;
 
 impl Plane {
@@ -327,7 +327,7 @@ impl Plane {
         }
         self.count(session, request);
         if let Some(fault) = self.refused(connection) {
-            let backend = self.describe_backend(connection.pool, connection.backend);
+            let backend = self.describe_backend(connection.server_id);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
             self.note_served(session.pool, request.command.counted());
@@ -370,15 +370,17 @@ impl Plane {
             self.wake_link(index, connection);
         }
         let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         else {
             return;
         };
         // A client counts databases from the pool's own.
         let database = options.database + database;
         connection.link.select(database, options, self.clock.now);
-        let backend =
-            self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let backend = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         backend.requests.add(1);
     }
 
@@ -393,7 +395,7 @@ impl Plane {
             self.note_patience(connection);
         }
         if let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));
@@ -615,23 +617,23 @@ impl Plane {
     /// A backend's name and address, for an error text, and with which words it
     /// refuses connections, if it does.
     #[cold]
-    pub(in crate::core) fn describe_backend(&self, index: u16, backend: u16) -> String {
-        let kind = &self.plan.pools[index as usize].kind;
+    pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
+        let kind = &self.plan.pools[usize::from(server.pool)].kind;
         if kind.upstream().is_none() {
             return "store".to_owned();
         }
-        let label = kind.label(usize::from(backend));
-        let address = kind.address(usize::from(backend));
+        let label = kind.label(usize::from(server.server));
+        let address = kind.address(usize::from(server.server));
         let address = address.map_or_else(|| label.clone(), |address| address.to_string());
-        let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+        let id = self.plan.topology.id_of(server);
         let name = if label == address { address } else { format!("{label} ({address})") };
         if let Some(waited) = self.cluster.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
         let trouble = self.upstream.failures.get(id);
-        let pool = &self.plan.pools[index as usize].name;
+        let pool = &self.plan.pools[usize::from(server.pool)].name;
         if trouble.refusal.is_none()
-            && let Some(said) = self.foreign_words((index, backend))
+            && let Some(said) = self.foreign_words(server)
         {
             return format!("{name} ({said})");
         }
@@ -644,7 +646,7 @@ impl Plane {
                 format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
             }
             (None, Some(fault)) => {
-                format!("{name} ({})", self.tls_words((index, backend), fault))
+                format!("{name} ({})", self.tls_words(server, fault))
             }
             (None, None) => name,
         }

@@ -110,7 +110,7 @@ impl Plane {
             Late::Full(link, fault) => (link, fault),
         };
         session.note_fault(fault);
-        let backend = self.describe_backend(links[link].pool, links[link].backend);
+        let backend = self.describe_backend(links[link].server_id);
         match self.last_verb {
             // Its commands are dropped, as nothing of them was sent.
             Some(Verb::Exec) => self.end_transaction(links, key, session),

@@ -113,9 +113,10 @@ impl Plane {
     ) {
         for connection in links.iter_mut() {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
-            let since = self.counts_from(connection.pool, since);
+            let since = self.counts_from(connection.server_id.pool, since);
             if connection.link.backdate_last(is_its, (since, self.clock.now)) {
-                let timeout = self.plan.pools[usize::from(connection.pool)].kind.timeout();
+                let timeout =
+                    self.plan.pools[usize::from(connection.server_id.pool)].kind.timeout();
                 self.note_deadline(timeout.map(|timeout| since + timeout));
             }
         }
@@ -166,7 +167,7 @@ impl Plane {
         connection: &mut Connection,
         session: &Session,
     ) -> Option<Fault> {
-        let options = self.link_options(connection.pool);
+        let options = self.link_options(connection.server_id.pool);
         let due =
             session.full_since.zip(options.timeout).map(|(since, timeout)| since + timeout)?;
         let due = match connection.link.at_work_until(options).filter(|_| connection.role.is_some())
@@ -181,7 +182,10 @@ impl Plane {
             self.note_waiting_behind(connection);
             return None;
         }
-        let cells = self.cells.pool(connection.pool.into()).backend(connection.backend.into());
+        let cells = self
+            .cells
+            .pool(connection.server_id.pool.into())
+            .backend(connection.server_id.server.into());
         cells.errors.of(BackendFault::Timeout).add(1);
         Some(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No })
     }

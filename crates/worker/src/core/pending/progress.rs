@@ -8,6 +8,7 @@ use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Operation, OperationKind, ReplyTo, Session};
 use keyway_resp::Kind;
+use keyway_topology::ServerId;
 
 impl Core {
     /// Takes the next steps of the operations that have one; once a turn, before the links' output
@@ -105,7 +106,7 @@ impl Plane {
     pub(in crate::core) fn on_operation_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        server: (u16, u16),
+        server: ServerId,
         (key, part): (Key<Operation>, u32),
         fault: Fault,
     ) {

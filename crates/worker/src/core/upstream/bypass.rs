@@ -12,6 +12,7 @@ use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
+use keyway_topology::ServerId;
 
 /// Stands for the number of replies of a connection that is not known yet.
 const NOT_KNOWN: u64 = u64::MAX;
@@ -48,7 +49,9 @@ impl Plane {
         let count = |is_bypass: bool| {
             let is_such = |connection: &Connection| {
                 let is_spoken = connection.link.protocol() == session.identity.protocol;
-                connection.pool == session.pool && connection.is_bypass == is_bypass && is_spoken
+                connection.server_id.pool == session.pool
+                    && connection.is_bypass == is_bypass
+                    && is_spoken
             };
             self.upstream.blocked.iter().filter(|&&index| is_such(&links[index])).count()
         };
@@ -119,12 +122,12 @@ impl Core {
         if !is_shared || !connection.is_blocked(len_min) {
             return index;
         }
-        let Some(state) = self.plane.pools[usize::from(connection.pool)].servers() else {
+        let Some(state) = self.plane.pools[usize::from(connection.server_id.pool)].servers() else {
             return index;
         };
         let lanes = [BYPASS, BULK].into_iter().chain(0..state.connections() as u32);
-        let mut others =
-            lanes.map(|lane| state.link(connection.backend, lane, connection.link.protocol()));
+        let mut others = lanes
+            .map(|lane| state.link(connection.server_id.server, lane, connection.link.protocol()));
         others.find(|&other| !self.links[other].is_blocked(len_min)).unwrap_or(index)
     }
 }
@@ -192,14 +195,13 @@ pub(in crate::core) fn owes_late_write(
 pub(in crate::core) fn late_link(
     links: &Connections,
     (key, session): (Key<Session>, &mut Session),
-    server: (u16, u16),
+    server: ServerId,
 ) -> Option<ConnectionKey> {
     if !owes_late_write(links, (key, session)) {
         return None;
     }
     let client = whose(key, session);
-    let is_its =
-        |(_, it): &(_, &Connection)| (it.pool, it.backend) == server && it.is_late_for(client);
+    let is_its = |(_, it): &(_, &Connection)| it.server_id == server && it.is_late_for(client);
     links.with_keys().find(is_its).map(|(key, _)| key)
 }
 
@@ -217,9 +219,9 @@ pub(in crate::core) fn late_apart(
         return None;
     }
     let client = whose(key, session);
-    let server = (links[at].pool, links[at].backend);
+    let server = links[at].server_id;
     let is_its = |&(index, it): &(ConnectionKey, &Connection)| {
-        index != at && (it.pool, it.backend) == server && it.is_late_for(client)
+        index != at && it.server_id == server && it.is_late_for(client)
     };
     links.with_keys().find(is_its).map(|(index, _)| index)
 }

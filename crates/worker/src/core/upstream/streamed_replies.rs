@@ -162,11 +162,11 @@ impl Core {
     ) -> Result<&'b [u8], BackendFault> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let server = (connection.pool, connection.backend);
+        let server = connection.server_id;
         let owner = connection.link.streamed_owner();
         let passed = connection.link.pass(bytes, plane.clock.now)?;
         connection.heard = plane.clock.now;
-        let cells = plane.cells.pool(server.0.into()).backend(server.1.into());
+        let cells = plane.cells.pool(server.pool.into()).backend(server.server.into());
         cells.received_bytes.add(passed.part.len() as u64);
         if let Some(Owner::Session { session: key, .. }) = owner
             && let Some(session) = sessions.get_mut(key)
@@ -189,7 +189,7 @@ impl Core {
             plane.await_written(sessions, client.1);
         }
         if let Some(big) = connection.link.take_big() {
-            plane.note_big_reply(server.0, big);
+            plane.note_big_reply(server.pool, big);
         }
         if exchange.owner != Owner::None {
             plane.note_success(connection);
@@ -212,7 +212,9 @@ impl Core {
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
         if connection.link.take_sooner() {
-            plane.note_deadline(connection.link.deadline(plane.link_options(connection.pool)));
+            plane.note_deadline(
+                connection.link.deadline(plane.link_options(connection.server_id.pool)),
+            );
         }
     }
 
@@ -476,7 +478,7 @@ impl Plane {
     fn patience(&self, connection: &Connection) -> Patience {
         let most =
             if connection.is_bulk || connection.is_private { BULK_HELD_MAX } else { HELD_MAX };
-        let timeout = self.link_options(connection.pool).timeout;
+        let timeout = self.link_options(connection.server_id.pool).timeout;
         let most = timeout.map_or(most, |timeout| most.min(timeout / 2));
         let room_since = || {
             let due = connection.waiting_due.zip(timeout);

@@ -26,7 +26,7 @@ use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
-use keyway_topology::Distribution;
+use keyway_topology::{Distribution, ServerId};
 use std::time::Duration;
 
 /// Most arguments behind the value, such as `EX 10`.
@@ -105,7 +105,7 @@ impl Plane {
         else {
             return Begun::No;
         };
-        if !self.has_room_for_large(links, (session.pool, server)) {
+        if !self.has_room_for_large(links, ServerId { pool: session.pool, server }) {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
@@ -153,11 +153,10 @@ impl Plane {
     }
 
     /// Whether another large request may be sent to a server as it comes.
-    fn has_room_for_large(&mut self, links: &Connections, server: (u16, u16)) -> bool {
+    fn has_room_for_large(&mut self, links: &Connections, server: ServerId) -> bool {
         let takes_large = |it: &Connection| it.takes_large && !it.is_free;
         self.upstream.streamed.retain(|&key| links.get(key).is_some_and(takes_large));
-        let is_there =
-            |&&index: &&ConnectionKey| (links[index].pool, links[index].backend) == server;
+        let is_there = |&&index: &&ConnectionKey| links[index].server_id == server;
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
@@ -166,7 +165,9 @@ impl Plane {
         let has_window = !connection.is_streamed
             || connection.link.unsent_len() <= self.plan.limits.pass_len() / 2;
         let is_gone = (connection.is_lost | connection.is_watched) && self.is_gone(connection);
-        has_window && !is_gone && connection.link.has_drained(self.link_options(connection.pool))
+        has_window
+            && !is_gone
+            && connection.link.has_drained(self.link_options(connection.server_id.pool))
     }
 
     /// Takes more of a request that is sent as it comes. Returns what came behind it.
@@ -280,7 +281,7 @@ impl Plane {
             connection.link.note_progress(self.clock.now);
         }
         connection.link.extend_last(part);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
         self.mark_link_dirty(index, connection);
         if connection.link.unsent_len() >= self.plan.limits.pass_len()
             && session.waits_for.is_none()

@@ -126,7 +126,7 @@ impl Plane {
     ) -> bool {
         match late {
             Late::Full(link, fault) => {
-                let backend = self.describe_backend(links[link].pool, links[link].backend);
+                let backend = self.describe_backend(links[link].server_id);
                 self.tell_failure(call, fault, &backend);
                 true
             }

@@ -9,6 +9,7 @@ use keyway_command::{Across, Handling, Verb};
 use keyway_proxy::{Digest, QueueFault, Session, Transaction, Watch, Work};
 use keyway_resp::reply;
 use keyway_route::{NO_KEY, Route, place, route_whole};
+use keyway_topology::ServerId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -273,8 +274,9 @@ impl Plane {
             }
             None => {
                 let has_own = self.own_link(asked.session, server).is_some();
-                let place = (asked.session.pool, server);
-                if !has_own && let Some(late) = late_link(links, (asked.key, asked.session), place)
+                let server_id = ServerId { pool: asked.session.pool, server };
+                if !has_own
+                    && let Some(late) = late_link(links, (asked.key, asked.session), server_id)
                 {
                     return Step::Full(late);
                 }
@@ -312,7 +314,8 @@ impl Plane {
     ) -> Option<Watch> {
         let watch = Self::current_watch(links, asked)?;
         let now_at = self.server_of_home(asked.session.pool, watch.home);
-        let stands = |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].backend);
+        let stands =
+            |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].server_id.server);
         Some(Watch { link: watch.link.filter(stands), ..watch })
     }
 
@@ -346,8 +349,8 @@ impl Plane {
         // A client that is tracked sends all its requests by the connection that watches.
         let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
-            let place = (links[index].pool, links[index].backend);
-            if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+            let server_id = links[index].server_id;
+            if let Some(late) = late_link(links, (asked.key, asked.session), server_id) {
                 return Step::Full(late);
             }
         }
@@ -426,13 +429,15 @@ impl Plane {
         }
         if let Some(fault) = self.refused(connection) {
             self.end_transaction(links, asked.key, asked.session);
-            let server = links[index].backend;
+            let server = links[index].server_id.server;
             self.answer_down(asked, server, fault);
             return Step::Started;
         }
         if let Some(text) = connection.link.refuse_transaction(self.clock.now) {
             self.mark_link_dirty(index, connection);
-            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+            self.note_deadline(
+                connection.link.deadline(self.link_options(connection.server_id.pool)),
+            );
             self.end_transaction(links, asked.key, asked.session);
             self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;
