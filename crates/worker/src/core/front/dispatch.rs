@@ -3,8 +3,8 @@ use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
@@ -29,7 +29,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         frame: &[u8],
         ranges: &[ByteRange],
@@ -51,7 +51,7 @@ impl Plane {
         };
         if !session.identity.is_free
             && !session.identity.passes(&request)
-            && let Some(step) = self.look_at(links, (key, session), busy, &request)
+            && let Some(step) = self.look_at(links, ClientMut { key, session }, busy, &request)
         {
             return step;
         }
@@ -60,7 +60,7 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, ClientMut { key, session }, &request) {
             return Step::Wait;
         }
         self.batch += 1;
@@ -95,7 +95,11 @@ impl Plane {
     ) -> Step {
         // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
-            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(
+                pool,
+                ClientMut { key: asked.key, session: asked.session },
+                asked.request,
+            );
         if is_held {
             return Step::Wait;
         }
@@ -235,7 +239,7 @@ impl Plane {
                 self.answer_without_server(session, busy, pool, request);
                 Step::Started
             }
-            Route::Unrouted if self.awaits_owner((key, session), request) => Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 Step::Started
@@ -276,11 +280,11 @@ impl Plane {
     pub(in crate::core::front) fn holds_back(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         self.commit_shown();
-        self.holds_back_led(pool, (key, session), request)
+        self.holds_back_led(pool, ClientMut { key, session }, request)
     }
 
     /// The same for a pool that others led it to.
@@ -288,7 +292,7 @@ impl Plane {
     pub(in crate::core) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
@@ -300,7 +304,7 @@ impl Plane {
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {
-            self.show_request((key, session), request);
+            self.show_request(ClientRef { key, session }, request);
         }
         until.is_some()
     }
@@ -317,7 +321,7 @@ impl Plane {
         index: ConnectionKey,
     ) -> Step {
         if session.has_late_write
-            && let Some(late) = late_apart(links, (key, session), (index, request))
+            && let Some(late) = late_apart(links, ClientMut { key, session }, (index, request))
         {
             return Step::Full(late);
         }

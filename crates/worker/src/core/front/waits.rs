@@ -2,7 +2,7 @@
 //! their time is over.
 
 use crate::core::pools::BULK;
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, ClientRef, Step};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_proxy::{Owner, Session};
@@ -73,7 +73,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn settle_wait(
         &self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         is_over: bool,
         has_waited: bool,
     ) {
@@ -97,7 +97,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn waited_since(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) -> Option<Time> {
         self.end_wait_for_server(key).into_iter().chain(waited_for_room(session)).min()
     }
@@ -136,7 +136,7 @@ impl Plane {
     pub(in crate::core) fn late(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         step: &Step,
         next: &mut NextRequest,
     ) -> Option<Late> {
@@ -148,7 +148,9 @@ impl Plane {
                 }
                 Late::Crowded(self.crowded_too_long(session)?)
             }
-            Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => return None,
+            Step::Full(link) if self.waits_for_primary(links, link, ClientMut { key, session }) => {
+                return None;
+            }
             Step::Full(link) => {
                 self.note_no_room(&links[link], session, next);
                 Late::Full(link, self.lateness(&mut links[link], session)?)

@@ -10,8 +10,8 @@ use super::Due;
 use crate::Upstream;
 use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
@@ -194,8 +194,8 @@ impl Plane {
         (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session, multi_step.server);
-        let waits =
-            session.has_late_write && late_apart(links, (key, session), (index, request)).is_some();
+        let waits = session.has_late_write
+            && late_apart(links, ClientMut { key, session }, (index, request)).is_some();
         let connection = &mut links[index];
         let has_room =
             !waits && connection.link.has_room(self.link_options(connection.server_id.pool));
@@ -206,7 +206,7 @@ impl Plane {
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        let to = self.reply_to_request((key, session), busy, request);
+        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
         multi_step.database = session.identity.database;
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;

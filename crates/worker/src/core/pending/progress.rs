@@ -3,6 +3,7 @@
 use crate::core::pending::operations::Due;
 use crate::core::pending::operations::OfKind;
 use crate::core::pools::servers::given::Given;
+use crate::core::request::ClientMut;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
@@ -55,7 +56,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn reply_to_request(
         &self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         request: &Request,
     ) -> ReplyTo {

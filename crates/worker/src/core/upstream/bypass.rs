@@ -8,6 +8,7 @@
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, BYPASS};
+use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
@@ -23,11 +24,11 @@ impl Plane {
     pub(in crate::core) fn choose_lane(
         &mut self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &Busy,
     ) {
         if !self.upstream.blocked.is_empty() || session.lane == BYPASS {
-            self.look_for_way(links, (key, session), busy);
+            self.look_for_way(links, ClientMut { key, session }, busy);
         }
     }
 
@@ -35,7 +36,7 @@ impl Plane {
     fn look_for_way(
         &mut self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
@@ -64,7 +65,7 @@ impl Plane {
         if lane == session.lane {
             return;
         }
-        if owes_late_write(links, (key, session)) {
+        if owes_late_write(links, ClientMut { key, session }) {
             return;
         }
         match session.is_quiet(busy) && session.sub_requests == 0 {
@@ -136,7 +137,9 @@ impl Core {
     /// Returns whether requests of a client may go by other connections from now on.
     pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, links, .. } = self;
-        sessions.get_mut(key).is_some_and(|session| may_change_links(links, (key, session)))
+        sessions
+            .get_mut(key)
+            .is_some_and(|session| may_change_links(links, ClientMut { key, session }))
     }
 }
 
@@ -181,7 +184,7 @@ fn whose(key: Key<Session>, session: &Session) -> Key<Session> {
 #[cold]
 pub(in crate::core) fn owes_late_write(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
 ) -> bool {
     let client = whose(key, session);
     session.has_late_write &= links.iter().any(|connection| connection.is_late_for(client));
@@ -194,10 +197,10 @@ pub(in crate::core) fn owes_late_write(
 #[cold]
 pub(in crate::core) fn late_link(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
     server: ServerId,
 ) -> Option<ConnectionKey> {
-    if !owes_late_write(links, (key, session)) {
+    if !owes_late_write(links, ClientMut { key, session }) {
         return None;
     }
     let client = whose(key, session);
@@ -212,10 +215,12 @@ pub(in crate::core) fn late_link(
 #[cold]
 pub(in crate::core) fn late_apart(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
     (at, request): (ConnectionKey, &Request),
 ) -> Option<ConnectionKey> {
-    if !owes_late_write(links, (key, session)) || !request.command.counted().class().may_write() {
+    if !owes_late_write(links, ClientMut { key, session })
+        || !request.command.counted().class().may_write()
+    {
         return None;
     }
     let client = whose(key, session);
@@ -232,9 +237,9 @@ pub(in crate::core) fn late_apart(
 #[cold]
 pub(in crate::core::upstream) fn may_change_links(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
 ) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
     let is_over = is_quiet && session.unheard == 0 && session.sub_requests == 0;
-    is_over && !owes_late_write(links, (key, session))
+    is_over && !owes_late_write(links, ClientMut { key, session })
 }

@@ -18,6 +18,7 @@
 
 use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
+use crate::core::request::{ClientMut, ClientRef};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
 use crate::core::upstream::state::Failed;
@@ -238,7 +239,7 @@ impl Core {
         }
         let (part, len) = connection.link.begin_streamed_reply();
         session.reply_size.note(len);
-        let stays = owes_late_write(links, (key, session));
+        let stays = owes_late_write(links, ClientMut { key, session });
         session.streamed_reply = Some(StreamedReply { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
         session.fence();
@@ -364,7 +365,7 @@ impl Plane {
     pub(in crate::core) fn read_on(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) {
         let Some(streamed) = session.streamed_reply else { return };
         let window = self.plan.limits.pass_len();
@@ -382,7 +383,7 @@ impl Plane {
     pub(in crate::core) fn end_streamed_reply(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) {
         let Some(streamed) = session.streamed_reply else { return };
         self.upstream.streamed_replies.behind.retain(|(whose, _)| *whose != key);
@@ -565,7 +566,7 @@ impl Plane {
             }
             let is_over = is_quiet && !session.is_special();
             let is_small = session.reply_size.largest() < small;
-            if is_over && is_small && !owes_late_write(links, (key, session)) {
+            if is_over && is_small && !owes_late_write(links, ClientMut { key, session }) {
                 session.lane = key.index();
                 return false;
             }

@@ -16,7 +16,7 @@
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
-use crate::core::request::RequestContext;
+use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
@@ -71,12 +71,18 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
         if let Some(store) = pool.kind.store() {
-            return self.begin_landing(pool, store, (key, session, busy), (bytes, end), args);
+            return self.begin_landing(
+                pool,
+                store,
+                BusyClient { key, session, busy },
+                (bytes, end),
+                args,
+            );
         }
         let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
@@ -113,11 +119,11 @@ impl Plane {
             return Begun::Wait;
         }
         let shared = self.link_of(session, server);
-        if self.waits_for_primary(links, shared, (key, session)) {
+        if self.waits_for_primary(links, shared, ClientMut { key, session }) {
             return Begun::Wait;
         }
         // The late write would be executed behind this request, which goes by another connection.
-        if owes_late_write(links, (key, session)) {
+        if owes_late_write(links, ClientMut { key, session }) {
             return Begun::No;
         }
         let mut asked = RequestContext { key, session, busy, request: &request };
@@ -175,7 +181,7 @@ impl Plane {
     pub(in crate::core) fn stream_on<'b>(
         &mut self,
         links: &mut Connections,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         bytes: &'b [u8],
     ) -> &'b [u8] {
         let Some(mut streaming) = session.streaming.take() else { return bytes };
@@ -194,9 +200,9 @@ impl Plane {
             }
         } else {
             if streaming.left == 0 && streaming.tail.is_empty() {
-                self.cut_off_paused(links, (key, session), &mut streaming);
+                self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
             }
-            self.send_part(links, (key, session), &mut streaming, part);
+            self.send_part(links, ClientMut { key, session }, &mut streaming, part);
         }
         if streaming.left > 0 {
             session.streaming = Some(streaming);
@@ -216,8 +222,13 @@ impl Plane {
                     if lands {
                         streaming.tail = tail[..len].to_vec();
                     } else {
-                        self.cut_off_paused(links, (key, session), &mut streaming);
-                        self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
+                        self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
+                        self.send_part(
+                            links,
+                            ClientMut { key, session },
+                            &mut streaming,
+                            &tail[head_len..len],
+                        );
                     }
                 }
                 Tail::Partial(at_least) => {
@@ -234,7 +245,7 @@ impl Plane {
             }
         }
         if lands {
-            self.land(links, (key, session, busy), *streaming);
+            self.land(links, BusyClient { key, session, busy }, *streaming);
             return rest;
         }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
@@ -268,7 +279,7 @@ impl Plane {
     fn send_part(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         streaming: &mut Streaming,
         part: &[u8],
     ) {
@@ -297,7 +308,7 @@ impl Plane {
     fn cut_off_paused(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         streaming: &mut Streaming,
     ) {
         let pause = &self.plan.pools[usize::from(session.pool)].pause;

@@ -3,14 +3,13 @@
 use crate::Upstream;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
-use crate::core::request::RequestContext;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::pool_kind::address_of;
-use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
-use keyway_proxy::{LinkState, Session};
+use keyway_proxy::LinkState;
 use keyway_resp::Protocol;
 use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT, ServerId};
 use std::sync::Arc;
@@ -277,21 +276,22 @@ impl Plane {
         let state = self.cluster_state(asked.session.pool);
         state.is_some_and(|state| !state.map.is_known())
             && asked.request.handling() != Handling::Local
-            && self.wait_for_map((asked.key, asked.session))
+            && self.wait_for_map(asked.client())
     }
 
     /// The same for any request of a session.
     #[inline]
     pub(in crate::core) fn awaits_map_for(
         &mut self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
         let state = self.cluster_state(session.pool);
-        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
+        state.is_some_and(|state| !state.map.is_known())
+            && self.wait_for_map(ClientMut { key, session })
     }
 
     #[cold]
-    pub(super) fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+    pub(super) fn wait_for_map(&mut self, ClientMut { key, session }: ClientMut<'_>) -> bool {
         let Some(state) = self.cluster_state(session.pool) else { return false };
         if !state.shared.may_be_known_soon(self.clock.now)
             && self.primary_wait(session.pool).is_none()
@@ -299,11 +299,11 @@ impl Plane {
             return false;
         }
         // This client waits no longer than any request may take.
-        let until = self.waits_until((key, session.pool));
+        let until = self.waits_until(key, session.pool);
         if until <= self.clock.now || self.cluster.waited.is_some() {
             return false;
         }
-        self.note_waiting((key, session), until);
+        self.note_waiting(ClientMut { key, session }, until);
         true
     }
 

@@ -13,6 +13,7 @@
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use crate::core::pools::cluster::state::ASIDE_KEPT;
+use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::WaitFor;
@@ -123,7 +124,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         index: ConnectionKey,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
         let connection = &mut links[index];
         let is_unmet = self.is_unmet(connection);
@@ -135,7 +136,7 @@ impl Plane {
             connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        let until = self.waits_until((key, connection.server_id.pool));
+        let until = self.waits_until(key, connection.server_id.pool);
         if session.waits_for.is_none() {
             session.waits_for = Some(WaitFor::Connection);
             connection.waiting.push(key);

@@ -455,7 +455,7 @@ impl Plane {
     pub(super) fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
         for at in 0..call.request.keys.len() {
             let slot = self.slot_of(call.session.pool, call.request.key(call.bytes, at));
-            if slot.is_some_and(|slot| self.awaits_owner_of((call.key, call.session), slot)) {
+            if slot.is_some_and(|slot| self.awaits_owner_of(call.client(), slot)) {
                 return Step::Wait;
             }
         }

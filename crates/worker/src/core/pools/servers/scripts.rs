@@ -10,8 +10,8 @@
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
 use crate::core::pools::servers::given::Loads;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -145,7 +145,9 @@ impl Plane {
         };
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
-            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => {
+                return Step::Wait;
+            }
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 return Step::Started;

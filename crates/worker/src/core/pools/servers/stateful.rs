@@ -87,7 +87,7 @@ impl Plane {
             return Step::Full(shared);
         }
         let server_id = ServerId { pool: asked.session.pool, server };
-        if let Some(late) = late_link(links, (asked.key, asked.session), server_id) {
+        if let Some(late) = late_link(links, asked.client(), server_id) {
             return Step::Full(late);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };

@@ -1,7 +1,7 @@
 //! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
 
 use crate::Upstream;
-use crate::core::request::{RequestContext, Step};
+use crate::core::request::{ClientMut, RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};
@@ -235,7 +235,10 @@ impl Plane {
         let server = match self.server_of_keys(asked) {
             Ok(server) => server,
             Err(Route::Unrouted)
-                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+                if self.awaits_owner(
+                    ClientMut { key: asked.key, session: asked.session },
+                    asked.request,
+                ) =>
             {
                 return Step::Wait;
             }
@@ -275,9 +278,7 @@ impl Plane {
             None => {
                 let has_own = self.own_link(asked.session, server).is_some();
                 let server_id = ServerId { pool: asked.session.pool, server };
-                if !has_own
-                    && let Some(late) = late_link(links, (asked.key, asked.session), server_id)
-                {
+                if !has_own && let Some(late) = late_link(links, asked.client(), server_id) {
                     return Step::Full(late);
                 }
                 match self.watch_link(links, asked, server) {
@@ -350,7 +351,7 @@ impl Plane {
         let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
             let server_id = links[index].server_id;
-            if let Some(late) = late_link(links, (asked.key, asked.session), server_id) {
+            if let Some(late) = late_link(links, asked.client(), server_id) {
                 return Step::Full(late);
             }
         }
@@ -362,7 +363,7 @@ impl Plane {
         }
         let Some(index) = self.link_for_exec(asked, watch) else {
             let home = self.home_of_transaction(asked);
-            if home.is_some_and(|home| self.awaits_owner_of((asked.key, asked.session), home)) {
+            if home.is_some_and(|home| self.awaits_owner_of(asked.client(), home)) {
                 return Step::Wait;
             }
             self.end_transaction(links, asked.key, asked.session);
@@ -370,8 +371,11 @@ impl Plane {
             return Step::Started;
         };
         if asked.session.has_late_write
-            && let Some(late) =
-                late_apart(links, (asked.key, asked.session), (index, asked.request))
+            && let Some(late) = late_apart(
+                links,
+                ClientMut { key: asked.key, session: asked.session },
+                (index, asked.request),
+            )
         {
             return Step::Full(late);
         }
