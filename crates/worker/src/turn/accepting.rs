@@ -227,6 +227,6 @@ impl<I: Io> Worker<I> {
         self.plan.clients.insert(id, entry);
         let is_secured = place.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
         place.entrance.tally.note_in(is_secured);
-        self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
+        self.install(Adopted { socket, pool: place.pool, listener, identity });
     }
 }
