@@ -499,7 +499,7 @@ impl Api for Process {
                 connections.clients.push(ClientStatus {
                     id,
                     address: entry.addr.to_string(),
-                    listener: entry.laddr.clone(),
+                    listener: entry.laddr.to_string(),
                     // Workers may be at a version already that is not told of here yet.
                     pool: current
                         .plan
@@ -508,7 +508,7 @@ impl Api for Process {
                         .map(|pool| pool.name.clone())
                         .unwrap_or_default(),
                     user: entry.user.to_string(),
-                    name: entry.name.clone(),
+                    name: entry.name().to_owned(),
                     since_unix_seconds: entry.connected_unix,
                     worker: entry.worker,
                 });

@@ -101,6 +101,11 @@ impl Identity {
         self.user.as_ref().map_or("default", |user| user.name())
     }
 
+    /// Returns the same without a copy, where its user is known.
+    pub fn shared_user_name(&self) -> Arc<str> {
+        self.user.as_ref().map_or_else(|| "default".into(), |user| Arc::clone(user.name()))
+    }
+
     /// It has written: until then at least it reads where it writes.
     #[inline]
     pub fn pin(&mut self, until: Time) {

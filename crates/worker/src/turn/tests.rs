@@ -4,7 +4,6 @@ use keyway_base::Clock;
 use keyway_net::{Accept, Address, ListenerIndex, Recv, Send};
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
-use keyway_resp::Protocol;
 use keyway_users::{User, Users};
 
 /// Sockets on which nothing ever comes; mail is at hand once.
@@ -59,21 +58,8 @@ fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
     let (plan, cells) = crate::core::tests::plan_with(|_| ());
     let mailbox = Mailbox::new(4).unwrap();
     let mailer = mailbox.mailer();
-    let entry = |id: u64| ClientEntry {
-        addr: Arc::default(),
-        laddr: String::new(),
-        worker: 1,
-        pool: 0,
-        connected_unix: id,
-        user: "default".into(),
-        name: String::new(),
-        lib_name: String::new(),
-        lib_ver: String::new(),
-        database: 0,
-        protocol: Protocol::Resp2,
-        live: Arc::default(),
-        tracking: None,
-    };
+    let entry =
+        |id: u64| ClientEntry::new(&Identity::new(id, true, Time(0)), Arc::default(), 1, 0, id);
     [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
     let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);
     // Nobody has the client when all workers are told.
