@@ -38,7 +38,7 @@ use keyway_base::{Fault, Limits, Time};
 const OUTPUT_HELD_MAX: usize = 16 << 10;
 
 /// A large reply that goes to a client as it comes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct StreamedReply {
     /// The connection that it comes by.
     pub link: ConnectionKey,
@@ -146,7 +146,7 @@ pub struct Session {
     /// How large its replies are.
     pub reply_size: ReplySize,
     /// A reply of which a part has left, and the rest is still to come.
-    pub streamed_reply: Option<StreamedReply>,
+    pub streamed_reply: Option<Box<StreamedReply>>,
     /// A request of which a part has come, and was sent on.
     pub streaming: Option<Box<Streaming>>,
     /// In the worker's list of sessions to parse again.
