@@ -49,6 +49,9 @@ struct Client {
     has_ended: bool,
 }
 
+/// One for each client, idle ones as well.
+const _: () = assert!(size_of::<Option<Client>>() <= 16, "a client takes more than 16 bytes");
+
 /// One worker: a [`Core`] and its sockets.
 pub struct Worker<I: Io> {
     io: I,
