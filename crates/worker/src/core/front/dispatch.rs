@@ -3,11 +3,12 @@ use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
+use crate::core::request::PoolInPlan;
 use crate::core::request::Step;
 use crate::core::request::{ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
+use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{Args, Handling, Refusal, Request, Verb};
 use keyway_proxy::WaitFor;
@@ -28,7 +29,7 @@ impl Plane {
     pub(in crate::core) fn dispatch(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         frame: &[u8],

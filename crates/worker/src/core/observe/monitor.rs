@@ -10,6 +10,7 @@ use crate::core::observe::state::Watcher;
 use crate::core::request::Step;
 use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
+use crate::plan::PoolWorker;
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
@@ -44,7 +45,7 @@ impl Plane {
             let pool = asked.session.pool;
             self.observe.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
             let pause = &self.plan.pools[usize::from(pool)].pause;
-            self.plan.monitors.add((pool, self.worker()), pause);
+            self.plan.monitors.add(PoolWorker { pool, worker: self.worker() }, pause);
         }
         Step::Started
     }
@@ -55,7 +56,7 @@ impl Plane {
         session.is_monitor = false;
         self.observe.monitoring.watchers.retain(|watcher| watcher.session != key);
         let pause = &self.plan.pools[usize::from(session.pool)].pause;
-        self.plan.monitors.remove((session.pool, self.worker()), pause);
+        self.plan.monitors.remove(PoolWorker { pool: session.pool, worker: self.worker() }, pause);
     }
 
     /// Makes the line of a request that is about to start.

@@ -11,6 +11,7 @@ use crate::core::pools::cluster::{ClusterState, Waits};
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
+use keyway_proxy::OperationPart;
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
@@ -154,7 +155,12 @@ impl Plane {
                 // It fails, whatever this one says.
                 Ok(index) if is_over => self.release(links, *index),
                 Ok(index) => {
-                    self.send_wait(&mut links[*index], *index, asked, (operation, fragment));
+                    self.send_wait(
+                        &mut links[*index],
+                        *index,
+                        asked,
+                        OperationPart { operation, part: u32::from(fragment) },
+                    );
                     blocked_on.push(*index);
                 }
                 Err(fault) => {
@@ -199,7 +205,7 @@ impl Plane {
         connection: &mut Connection,
         index: ConnectionKey,
         asked: &RequestContext,
-        (operation, fragment): (Key<Operation>, u16),
+        OperationPart { operation, part }: OperationPart,
     ) {
         let until = self.answered_by(asked);
         connection.link.is_blocking = true;
@@ -213,7 +219,7 @@ impl Plane {
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
-        let owner = Owner::Operation { operation, part: fragment.into() };
+        let owner = Owner::Operation { operation, part };
         let counted = asked.request.command.counted();
         connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, connection);

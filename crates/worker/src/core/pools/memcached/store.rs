@@ -1,16 +1,15 @@
 //! Requests to the embedded store.
 
-use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::store::serve::insert_lent;
+use crate::core::pools::store::state::StorePool;
 use crate::core::request::{ClientMut, Step};
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
 use keyway_store::{Footprint, MemcachedContext, Refused, Store, Transfer};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Returns whether the reply to a storage request says that the value was stored. For a quiet
 /// request an empty reply says so.
@@ -29,7 +28,7 @@ impl Plane {
     #[inline]
     pub(super) fn serve_memcached(
         &mut self,
-        (pool, store): (&PoolPlan, &Arc<Store>),
+        StorePool { pool, store }: StorePool<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         self.count_memcached(call);

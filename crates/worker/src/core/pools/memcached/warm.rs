@@ -10,6 +10,7 @@ use super::pool::dialect_for;
 use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Warm;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
@@ -60,7 +61,7 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, sharded, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
+        (pool, servers, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -69,11 +70,11 @@ impl Plane {
         }
         let warmth = warmth_of(call.head());
         if warmth == Warmth::None || !warm_up.is_active(self.clock.now) {
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         if warmth == Warmth::Read {
-            if self.stays((sharded, warm_up), call) {
-                return self.send_memcached(links, (pool, sharded), to, call);
+            if self.stays((servers, warm_up), call) {
+                return self.send_memcached(links, PoolServers { pool, servers }, to, call);
             }
             // Too many wait already: it is sent alone, when it can be the next.
             if self.pending.count::<WarmUpRead>() >= WARM_UP_READS_MAX
@@ -83,12 +84,12 @@ impl Plane {
                 return Step::Wait;
             }
             call.warm = Some(Warm::Watched);
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         let Some((item_copies, is_strict)) =
-            self.item_copies_of_write((sharded, warm_up), warmth, call)
+            self.item_copies_of_write((servers, warm_up), warmth, call)
         else {
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         };
         // What the client sent before comes first, and what it sends later last.
         if !call.session.is_quiet(call.busy) {
@@ -491,7 +492,7 @@ impl Plane {
     ) {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(to_client.pool)];
-        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
+        let Some((servers, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
         match warm_up_read.refusal() {
             Some((backend, fault)) => {
                 let text = self.describe_backend(ServerId { pool: warm_up.from, server: backend });
@@ -500,7 +501,7 @@ impl Plane {
             }
             None => {
                 let Terms { new, .. } = warm_up.terms;
-                let step = self.send_memcached(links, (pool, sharded), new, call);
+                let step = self.send_memcached(links, PoolServers { pool, servers }, new, call);
                 debug_assert!(matches!(step, Step::Started), "it has its place");
             }
         }

@@ -13,6 +13,7 @@ use crate::core::Plane;
 use crate::core::pools::store::script_commands::{control, write_list, write_stats};
 use crate::core::pools::store::script_host::ScriptHost;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::tracking::Settlement;
 use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
@@ -71,7 +72,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn script_on_store(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
+        StorePool { pool, store }: StorePool<'_>,
         asked: &mut RequestContext,
     ) -> Step {
         let work = match is_timed(&pool.slow_log, asked.request) {

@@ -2,6 +2,7 @@
 
 use crate::PoolPlan;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::transactions::tells_of_all;
 use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
@@ -31,7 +32,7 @@ impl Plane {
         let command = asked.request.command;
         let may_wait = command.condition == Some(Condition::NotBlocking);
         if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
-            return self.serve_apart(links, (pool, store), asked);
+            return self.serve_apart(links, StorePool { pool, store }, asked);
         }
         let beside = match store.has_script() {
             false => None,
@@ -46,7 +47,7 @@ impl Plane {
                 None => return Step::Started,
             },
         };
-        self.execute((pool, store), asked, beside);
+        self.execute(StorePool { pool, store }, asked, beside);
         Step::Started
     }
 
@@ -55,7 +56,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     fn execute(
         &mut self,
-        (pool, store): (&PoolPlan, &Arc<Store>),
+        StorePool { pool, store }: StorePool<'_>,
         asked: &mut RequestContext,
         beside: Option<Held>,
     ) {
@@ -114,7 +115,7 @@ impl Plane {
     fn serve_apart(
         &mut self,
         links: &mut Connections,
-        (pool, store): (&PoolPlan, &Arc<Store>),
+        StorePool { pool, store }: StorePool<'_>,
         asked: &mut RequestContext,
     ) -> Step {
         let verb = asked.request.command.verb;
@@ -124,9 +125,11 @@ impl Plane {
             }
             Handling::Tracking => self.track_on_store(store, asked),
             Handling::Block => self.block_on_store(store, asked),
-            Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
+            Handling::Transaction => {
+                self.transact_on_store(links, StorePool { pool, store }, asked)
+            }
             _ if verb == Verb::Monitor => self.start_monitor(asked),
-            _ if store_scripts(verb) => self.script_on_store((pool, store), asked),
+            _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, asked),
             _ => {
                 // It looks at every shard, one after the other.
                 if !tells_of_all(verb) || self.passes_script(store, asked) {

@@ -11,12 +11,11 @@
 //! A command that the store cannot run, or for which there is no room, is
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
-use crate::PoolPlan;
 use crate::core::pools::servers::transactions::ForKeys;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
+use crate::core::request::{RequestContext, Step};
 use crate::core::{Connections, Plane};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
@@ -80,12 +79,12 @@ impl Plane {
     pub(in crate::core) fn transact_on_store(
         &mut self,
         links: &mut Connections,
-        (pool, store): (&PoolPlan, &Store),
+        StorePool { pool, store }: StorePool<'_>,
         asked: &mut RequestContext,
     ) -> Step {
         match self.begin_or_drop(links, asked) {
             None => {}
-            Some(ForKeys::Exec) => self.exec_on_store((pool, store), asked),
+            Some(ForKeys::Exec) => self.exec_on_store(StorePool { pool, store }, asked),
             Some(ForKeys::Watch) => self.watch_on_store(store, asked),
         }
         Step::Started
@@ -130,14 +129,23 @@ impl Plane {
     }
 
     /// Executes the queued commands as one, unless a watched key has changed.
-    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut RequestContext) {
+    fn exec_on_store(
+        &mut self,
+        StorePool { pool, store }: StorePool<'_>,
+        asked: &mut RequestContext,
+    ) {
         let Some(stateful) = asked.session.stateful.as_mut() else { return };
         let Some(transaction) = stateful.transaction.take() else { return };
         let watched = stateful.watched.take();
         asked.session.tidy();
         let executed = match transaction.is_refused() {
             true => Err(" previous errors.".to_owned()),
-            false => self.execute_queued((pool, store), asked, &transaction, watched.as_deref()),
+            false => self.execute_queued(
+                StorePool { pool, store },
+                asked,
+                &transaction,
+                watched.as_deref(),
+            ),
         };
         if let Some(watched) = watched {
             self.unwatch_keys(asked.session.pool, *watched);
@@ -165,7 +173,7 @@ impl Plane {
     /// Does so; or says why not, in the end of an error's text.
     fn execute_queued(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
+        StorePool { pool, store }: StorePool<'_>,
         asked: &mut RequestContext,
         transaction: &Transaction,
         watched: Option<&WatchedKeys>,
@@ -199,7 +207,7 @@ impl Plane {
         }
         reply::array(&mut executed.replies, usize::from(transaction.queued()));
         each_request(transaction.requests(), &limits, |request| {
-            self.run_queued((pool, store), &held, asked, request, &mut executed);
+            self.run_queued(StorePool { pool, store }, &held, asked, request, &mut executed);
         });
         Ok(executed)
     }
@@ -207,7 +215,7 @@ impl Plane {
     /// Executes one command of a transaction.
     fn run_queued(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
+        StorePool { pool, store }: StorePool<'_>,
         held: &Held<'_>,
         asked: &mut RequestContext,
         request: &Request,

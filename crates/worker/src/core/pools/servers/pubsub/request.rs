@@ -3,6 +3,7 @@ use crate::PoolKind;
 use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
+use crate::plan::PoolWorker;
 use keyway_base::Key;
 use keyway_command::{Join, Request, Verb};
 use keyway_proxy::pubsub::{
@@ -296,7 +297,10 @@ impl Plane {
         changed.sort_unstable();
         changed.dedup();
         let change = if subscribes { 1 } else { -1 };
-        self.plan.channels.change((pool, self.worker()), kind, changed, change).is_ok()
+        self.plan
+            .channels
+            .change(PoolWorker { pool, worker: self.worker() }, kind, changed, change)
+            .is_ok()
     }
 
     /// Begins the subscriptions of a request.
@@ -386,7 +390,7 @@ impl Plane {
             for name in subscriptions.names(kind) {
                 self.remove_name(pool, kind, name, key);
                 if self.is_store(pool) {
-                    self.plan.channels.forget((pool, worker), kind, name);
+                    self.plan.channels.forget(PoolWorker { pool, worker }, kind, name);
                 }
             }
         }
