@@ -142,9 +142,9 @@ impl Plane {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
-        let place = busy.order.reserve();
+        let reply_index = busy.order.reserve();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
+        busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
         session.closing = true;
         session.broken = true;
     }

@@ -193,8 +193,8 @@ impl Plane {
         fault: RequestFault,
     ) {
         let cells = self.cells.pool(usize::from(session.pool));
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, |out| fault.write(&request.head, out));
+        let reply_index = busy.order.reserve();
+        busy.order.complete(reply_index, &mut busy.output, |out| fault.write(&request.head, out));
         if fault.closes() {
             cells.refused.of(Fault::Client).add(1);
             session.closing = true;

@@ -132,13 +132,13 @@ impl Plane {
 
     /// Puts a reply that is known now into its place.
     pub(super) fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
-        let place = call.reserve();
+        let reply_index = call.reserve();
         let asker = Asker {
             head: &call.request.head,
             key: if call.request.keys.is_empty() { b"" } else { call.request.key(call.bytes, 0) },
             meta: call.request.meta.of(call.bytes),
         };
-        call.busy.order.complete(place, &mut call.busy.output, |out| {
+        call.busy.order.complete(reply_index, &mut call.busy.output, |out| {
             write_reply(out, &asker, outcome);
         });
     }

@@ -490,11 +490,13 @@ impl Plane {
     #[cold]
     pub(super) fn tell_failure(&mut self, call: &mut Call<'_>, fault: Fault, backend: &str) {
         call.session.note_fault(fault);
-        let place = call.reserve();
+        let reply_index = call.reserve();
         let asker = call.asker();
         let mut told = Vec::new();
         write_failure(&mut told, &asker, fault, backend);
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
     /// Answers a request whose last part has come.

@@ -83,8 +83,9 @@ impl Plane {
     ) -> Result<Put, Untranslatable> {
         // That of the whole request: a part with one key is answered by a list as well.
         let keys_all = call.request.keys.len();
-        let way = RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
-        if way.is_script() {
+        let command =
+            RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
+        if command.is_script() {
             self.give_item_script(connection);
         }
         let terms = Terms {
@@ -93,7 +94,7 @@ impl Plane {
         };
         let out = connection.link.request_buf();
         let start = out.len();
-        let (question, expect) = way.write(out, call.head(), keys, (value, terms));
+        let (question, expect) = command.write(out, call.head(), keys, (value, terms));
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
     }
 

@@ -23,7 +23,7 @@ use keyway_memcache::{
     write_end, write_reply,
 };
 use keyway_proxy::memcached::{
-    Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
+    Aim, ItemCopy, MemcachedJoin, Terms, WarmUpPool, WarmUpRead, Warmth, warmth_of,
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_topology::{ServerId, ServerSet};
@@ -318,13 +318,13 @@ impl Plane {
                 self.memcached.copying.begun += 1;
                 item_copy.is_begun = true;
             }
-            while let Some(place) = item_copy.place() {
-                let link = match place {
-                    Place::Old => self.memcached_link(
+            while let Some(next_pool) = item_copy.next_pool() {
+                let link = match next_pool {
+                    WarmUpPool::Old => self.memcached_link(
                         ServerId { pool: warm_up.from, server: item_copy.from },
                         session.index(),
                     ),
-                    Place::New => self
+                    WarmUpPool::New => self
                         .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
                 };
                 let owner = Owner::Operation { operation: key, part: index as u32 };
@@ -536,8 +536,10 @@ impl Plane {
             write_reply(&mut told, &asker, &Outcome::Stat { name, value });
         }
         write_end(&mut told, call.head());
-        let place = call.reserve();
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        let reply_index = call.reserve();
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
         Step::Started
     }
 }

@@ -22,23 +22,23 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         store: &Arc<Store>,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if asked.session.is_special()
-            && let Some(step) = self.serve_special(links, store, asked)
+        if incoming.session.is_special()
+            && let Some(step) = self.serve_special(links, store, incoming)
         {
             return step;
         }
-        let command = asked.request.command;
+        let command = incoming.request.command;
         let may_wait = command.condition == Some(Condition::NotBlocking);
-        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
-            return self.serve_apart(links, StorePool { pool, store }, asked);
+        if !store_serves(command.verb) || (may_wait && incoming.request.blocks()) {
+            return self.serve_apart(links, StorePool { pool, store }, incoming);
         }
         let beside = match store.has_script() {
             false => None,
             // It is asked for whole.
             true if self.store.streamed_set.is_some() => return Step::Wait,
-            true => match self.hold_beside_script(store, asked) {
+            true => match self.hold_beside_script(store, incoming) {
                 Some(held) => {
                     // Waiting for a script is nobody's work.
                     self.look(&pool.slow_log);
@@ -47,7 +47,7 @@ impl Plane {
                 None => return Step::Started,
             },
         };
-        self.execute(StorePool { pool, store }, asked, beside);
+        self.execute(StorePool { pool, store }, incoming, beside);
         Step::Started
     }
 
@@ -57,17 +57,17 @@ impl Plane {
     fn execute(
         &mut self,
         StorePool { pool, store }: StorePool<'_>,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         beside: Option<Held>,
     ) {
-        let command = asked.request.command;
+        let command = incoming.request.command;
         let may_be_slow =
-            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, asked.request);
+            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, incoming.request);
         let mut work = match may_be_slow {
-            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+            true => self.begin_work(&pool.slow_log, incoming.session, incoming.busy),
             false => None,
         };
-        let RequestContext { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = incoming;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
@@ -116,24 +116,29 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         StorePool { pool, store }: StorePool<'_>,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let verb = asked.request.command.verb;
-        match asked.request.handling() {
+        let verb = incoming.request.command.verb;
+        match incoming.request.handling() {
             Handling::PubSub => {
-                self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
+                self.pubsub(links, incoming.key, incoming.session, incoming.busy, incoming.request)
             }
-            Handling::Tracking => self.track_on_store(store, asked),
-            Handling::Block => self.block_on_store(store, asked),
+            Handling::Tracking => self.track_on_store(store, incoming),
+            Handling::Block => self.block_on_store(store, incoming),
             Handling::Transaction => {
-                self.transact_on_store(links, StorePool { pool, store }, asked)
+                self.transact_on_store(links, StorePool { pool, store }, incoming)
             }
-            _ if verb == Verb::Monitor => self.start_monitor(asked),
-            _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, asked),
+            _ if verb == Verb::Monitor => self.start_monitor(incoming),
+            _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
                 // It looks at every shard, one after the other.
-                if !tells_of_all(verb) || self.passes_script(store, asked) {
-                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                if !tells_of_all(verb) || self.passes_script(store, incoming) {
+                    self.answer_without_server(
+                        incoming.session,
+                        incoming.busy,
+                        pool,
+                        incoming.request,
+                    );
                 }
                 Step::Started
             }

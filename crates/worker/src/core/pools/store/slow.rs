@@ -57,7 +57,7 @@ impl Plane {
         }
         // A reply to who has no client is on its way to another pool.
         let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
-        Some(Work { reply: is_heard.then(|| busy.order.next_place()) })
+        Some(Work { reply: is_heard.then(|| busy.order.next_index()) })
     }
 
     /// What a request began with that is timed for its reply, which is the last one now, if that
@@ -75,7 +75,7 @@ impl Plane {
             return None;
         }
         let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
-        let reply = is_heard.then(|| busy.order.next_place().wrapping_sub(1));
+        let reply = is_heard.then(|| busy.order.next_index().wrapping_sub(1));
         Some(Work { reply })
     }
 

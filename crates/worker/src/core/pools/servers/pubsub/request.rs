@@ -137,10 +137,10 @@ impl Plane {
     #[cold]
     pub(in crate::core::pools::servers) fn server_of_published(
         &mut self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         name: &str,
     ) -> Result<Option<u16>, String> {
-        let kind = match asked.request.command.verb {
+        let kind = match incoming.request.command.verb {
             Verb::Publish => SubscriptionKind::Channel,
             Verb::Spublish => SubscriptionKind::Shard,
             _ => {
@@ -150,8 +150,8 @@ impl Plane {
                 ));
             }
         };
-        let pool = asked.session.pool;
-        let channel = &asked.request.args[1];
+        let pool = incoming.session.pool;
+        let channel = &incoming.request.args[1];
         let server = self.server_of_channel(pool, kind, channel);
         let server = match (server, self.moving_home_of(pool, channel)) {
             // A cluster tells of them at all of its servers.
@@ -161,9 +161,9 @@ impl Plane {
             (Some(_), Some(home)) => Some(home),
             (server, _) => server,
         };
-        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watch = incoming.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match (server, watch) {
-            (None, _) => Err(self.unrouted_words(pool, asked.request)),
+            (None, _) => Err(self.unrouted_words(pool, incoming.request)),
             (Some(server), Some(watch)) if watch.home != server => Err(
                 "CROSSSLOT the watched keys live on another server than the channel; give them a \
                  common hash tag"
