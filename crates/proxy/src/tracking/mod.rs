@@ -44,7 +44,7 @@ pub struct Tracking {
     /// come yet.
     pub caching: bool,
     /// The links of a client of a sharded pool.
-    pub way: Option<Box<TrackedLinks>>,
+    pub links: Option<Box<TrackedLinks>>,
     /// What it is to be told once earlier replies have left.
     pub held: Held,
 }
