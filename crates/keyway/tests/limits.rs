@@ -1,4 +1,4 @@
-//! What the process may cost: memory at rest, per connection, and after work.
+//! The memory that the process takes: at rest, per connection, and after work.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn start(servers: &[RedisServer]) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(pools))
 }
 
-/// Whether the suite is run by epoll, and not by io_uring.
+/// Returns whether the suite is run with epoll, and not with io_uring.
 fn by_epoll() -> bool {
     #[allow(clippy::disallowed_methods, reason = "which driver the suite is run by")]
     std::env::var("KEYWAY_IO").map_or(true, |driver| driver == "epoll")
@@ -27,7 +27,8 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
     let servers = RedisServer::start_many(4);
     let keyway = start(&servers);
     let pid = keyway.process().pid();
-    // Beside it a release has some 8 MB of its program and of libraries there, this build 14.
+    // Besides, a release build has some 8 MB of its program and of libraries in memory, this build
+    // 14.
     let held = anonymous_bytes(pid);
     assert!(held < 4 * MB, "{} KB held after start", held >> 10);
     let at_start = resident_bytes(pid);
@@ -37,7 +38,7 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
         ["-p", &port, "-q", "-c", "50", "-P", "75", "-n", "300000", "-d", "100", "-t", "set,get"];
     let load = run_tool("redis-benchmark", &arguments, b"", Duration::from_secs(60));
     assert!(load.status.success(), "{}", load.text);
-    // By io_uring, the buffers that the kernel receives into were not touched before.
+    // With io_uring, the buffers that the kernel receives into were not touched before.
     let room = if by_epoll() { 2 * MB } else { 3 * MB };
     let mut after = 0;
     wait_until("memory is back within 2 MB", Duration::from_secs(20), || {
@@ -50,12 +51,12 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
     });
 }
 
-/// 10,000 connections, each used once and then idle: 0.9 KB each on the store and 1.0 KB on a pool
-/// of servers, and room for what differs from machine to machine.
+/// 10,000 connections are used once and then idle. Each takes 0.9 KB on the store and 1.0 KB on a
+/// pool of servers, plus a margin for different machines.
 #[test]
 fn an_idle_connection_costs_about_a_kilobyte() {
     let _watch = watchdog(Duration::from_secs(120), "idle connections");
-    // Both ends are ours to hold: the limit must allow each process that many.
+    // This process holds both ends, so the limit must allow each process that many.
     let count = (raise_descriptor_limit().saturating_sub(500)).min(10_000);
     println!("{count} connections");
     assert!(count >= 1000, "too few file descriptors to measure anything: see ulimit -Hn");
@@ -80,10 +81,10 @@ fn an_idle_connection_costs_about_a_kilobyte() {
         }
         let each = resident_bytes(pid).saturating_sub(before) / count as u64;
         println!("{each} bytes each");
-        // Among few of them what a process takes once counts for more.
+        // With few connections, memory that a process takes only once counts for more.
         let bound = if count >= 5000 { 1200 } else { 2048 };
-        // By io_uring, up to 1 MB of buffers that the kernel receives into is touched, the more the
-        // busier the machine is.
+        // With io_uring, up to 1 MB of buffers that the kernel receives into is touched, the more
+        // the busier the machine is.
         let bound = if by_epoll() { bound } else { bound + MB / count as u64 };
         assert!(each < bound, "{each} bytes for an idle connection");
         drop(clients);
