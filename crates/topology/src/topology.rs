@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use crate::{Pool, Server};
+use crate::{Pool, Server, ServerId};
 
 /// The version of a [`Topology`]. It grows with every topology that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,6 +8,7 @@ pub struct Epoch(pub u64);
 
 /// Identifies one backend of one [`Topology`]. Only a topology makes ids. A server listed in two
 /// pools is two backends.
+///
 /// The low 24 bits are the backend's index in the list of all servers of all pools, from 0. The
 /// high 8 bits are the generation of the topology in which its pool began. A later topology refuses
 /// the id of a pool that it does not keep, also if another server has the index. An id that
@@ -48,6 +49,13 @@ pub struct Backend<'a> {
     pub server_index: usize,
     /// The server.
     pub server: &'a Server,
+}
+
+impl Backend<'_> {
+    /// The name of the server by its position.
+    pub fn server_id(&self) -> ServerId {
+        ServerId { pool: self.pool_index as u16, server: self.server_index as u16 }
+    }
 }
 
 /// All pools, immutable and with an epoch. A reload replaces the topology as a whole.
@@ -153,6 +161,12 @@ impl Topology {
     pub fn backend_id(&self, pool_index: usize, server_index: usize) -> BackendId {
         debug_assert!(server_index < self.pools[pool_index].servers().len());
         self.first_backends[pool_index].nth(server_index)
+    }
+
+    /// As [`Topology::backend_id`], for a server that is named by one value.
+    #[inline]
+    pub fn id_of(&self, server: ServerId) -> BackendId {
+        self.backend_id(usize::from(server.pool), usize::from(server.server))
     }
 
     /// Returns the ids of a pool's servers, in order.
