@@ -52,7 +52,7 @@ pub struct Backend<'a> {
 }
 
 impl Backend<'_> {
-    /// The name of the server by its position.
+    /// Returns the id of the server by its position.
     pub fn server_id(&self) -> ServerId {
         ServerId { pool: self.pool_index as u16, server: self.server_index as u16 }
     }
@@ -163,7 +163,8 @@ impl Topology {
         self.first_backends[pool_index].nth(server_index)
     }
 
-    /// As [`Topology::backend_id`], for a server that is named by one value.
+    /// Returns the id of a backend, like [`Topology::backend_id`], for a server that is identified
+    /// by one value.
     #[inline]
     pub fn id_of(&self, server: ServerId) -> BackendId {
         self.backend_id(usize::from(server.pool), usize::from(server.server))
