@@ -501,7 +501,7 @@ impl Api for Process {
                 connections.clients.push(ClientStatus {
                     id,
                     address: entry.addr.to_string(),
-                    listener: entry.laddr.clone(),
+                    listener: entry.laddr.to_string(),
                     // Workers may already use a version that is not noted here yet.
                     pool: current
                         .plan
@@ -510,7 +510,7 @@ impl Api for Process {
                         .map(|pool| pool.name.clone())
                         .unwrap_or_default(),
                     user: entry.user.to_string(),
-                    name: entry.name.clone(),
+                    name: entry.name().to_owned(),
                     since_unix_seconds: entry.connected_unix,
                     worker: entry.worker,
                 });

@@ -38,7 +38,7 @@ pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
         let others = (0..).map_while(|place| cluster.address(place).map(|it| (place, it)));
         for (place, (host, port)) in others {
             let address = format!("{host}:{port}");
-            if address == listener.name || cluster.address(1).is_none() {
+            if address == *listener.name || cluster.address(1).is_none() {
                 continue;
             }
             let peer = Peer { host: host.to_owned(), port, connection: None };

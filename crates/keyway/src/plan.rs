@@ -291,7 +291,7 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
             Some((old, _)) if is_ended => old.pool,
             _ => settings.pool_index as u16,
         },
-        name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
+        name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()).into(),
         users,
         cluster,
         entrance,
@@ -400,8 +400,9 @@ fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], regist
         |listener| !plan.listeners[listener].is_ended,
         |pool| !is_retired(pool),
     );
-    let of =
-        |listener: &&ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
+    let of = |listener: &&ListenerPlan| {
+        (listener.name.to_string(), Arc::clone(&listener.entrance.tally))
+    };
     let tallies: Vec<_> = listeners.iter().map(of).collect();
     registry.watch_front(move || FrontFigures {
         listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
@@ -412,7 +413,7 @@ fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], regist
 /// Makes metrics count failed logins by listener.
 fn watch_logins(registry: &Registry, listeners: &[&ListenerPlan]) {
     let all: Vec<_> =
-        listeners.iter().map(|one| (one.name.clone(), Arc::clone(&one.users))).collect();
+        listeners.iter().map(|one| (one.name.to_string(), Arc::clone(&one.users))).collect();
     registry.watch_logins(move || {
         let figures = all.iter().map(|(name, users)| LoginFigures {
             listener: name.clone(),

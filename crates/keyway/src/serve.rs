@@ -92,7 +92,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let process = Arc::new(process);
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
-    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
+    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.to_string()).collect();
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;

@@ -456,7 +456,7 @@ mod tests {
         let mut workers = without_workers();
         let name = workers.plan.listeners[0].name.clone();
         // It is bound without SO_REUSEPORT, so no other socket gets the port.
-        let taken = std::net::TcpListener::bind(&name).expect("the port is free again");
+        let taken = std::net::TcpListener::bind(&*name).expect("the port is free again");
         let outcomes: Vec<_> =
             (0..BUSY_SAMPLES).map(|_| workers.sample(SAMPLE_EVERY).is_err()).collect();
         assert_eq!(outcomes, [false, false, true]);

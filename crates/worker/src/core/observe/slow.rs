@@ -85,7 +85,9 @@ impl Plane {
     /// Address and name of a client, as far as it is there.
     pub(in crate::core) fn client_names(&self, client: Option<u64>) -> (String, String) {
         let entry = client.and_then(|id| self.plan.clients.get(id));
-        entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name))
+        entry.map_or_else(Default::default, |entry| {
+            (entry.addr.to_string(), entry.name().to_owned())
+        })
     }
 
     /// Adds an entry to the log of its pool, and completes it once the reply, which is here since

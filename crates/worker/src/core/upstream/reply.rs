@@ -330,7 +330,7 @@ impl Plane {
         if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
         }
-        if session.streamed_reply.is_some_and(|streamed| streamed.sequence == sequence) {
+        if session.streamed_reply.as_ref().is_some_and(|streamed| streamed.sequence == sequence) {
             self.end_reply(key, session);
         }
     }

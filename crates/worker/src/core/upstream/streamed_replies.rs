@@ -240,7 +240,8 @@ impl Core {
         let (part, len) = connection.link.begin_streamed_reply();
         session.reply_size.note(len);
         let stays = owes_late_write(links, ClientMut { key, session });
-        session.streamed_reply = Some(StreamedReply { link: index, sequence, cut_at: None });
+        let streamed = StreamedReply { link: index, sequence, cut_at: None };
+        session.streamed_reply = Some(Box::new(streamed));
         // What it may begin next could have something to say in between.
         session.fence();
         session.paused = true;
@@ -297,7 +298,7 @@ fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
 /// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
 /// it are whole, and so are told first, but one that takes nothing is not waited for.
 pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
-    let Some(cut_at) = session.streamed_reply.and_then(|streamed| streamed.cut_at) else {
+    let Some(cut_at) = session.streamed_reply.as_ref().and_then(|streamed| streamed.cut_at) else {
         return false;
     };
     let is_told = session.busy.as_ref().is_none_or(|busy| busy.output.is_empty());
@@ -367,7 +368,7 @@ impl Plane {
         links: &mut Connections,
         ClientRef { key, session }: ClientRef<'_>,
     ) {
-        let Some(streamed) = session.streamed_reply else { return };
+        let Some(streamed) = &session.streamed_reply else { return };
         let window = self.plan.limits.pass_len();
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
         let Some(connection) = links.get_mut(streamed.link) else { return };
@@ -385,7 +386,7 @@ impl Plane {
         links: &mut Connections,
         ClientRef { key, session }: ClientRef<'_>,
     ) {
-        let Some(streamed) = session.streamed_reply else { return };
+        let Some(streamed) = &session.streamed_reply else { return };
         self.upstream.streamed_replies.behind.retain(|(whose, _)| *whose != key);
         let Some(connection) = links.get_mut(streamed.link) else { return };
         if connection.is_held_for(key) {
@@ -554,7 +555,7 @@ impl Plane {
         let mut bulk = std::mem::take(&mut self.upstream.streamed_replies.bulk);
         bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
-            if session.streamed_reply.is_some_and(|streamed| streamed.cut_at.is_some()) {
+            if session.streamed_reply.as_ref().is_some_and(|streamed| streamed.cut_at.is_some()) {
                 // It may have had time enough.
                 self.mark_session_dirty(key, session);
                 return true;
