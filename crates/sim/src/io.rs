@@ -48,10 +48,6 @@ impl SimIo {
     /// Creates the driver of one worker.
     ///
     /// # Errors
-    ///
-    /// Returns an error if the process has no file descriptor left for the mailbox.
-    ///
-    /// # Errors
     /// Returns an error if the process has no file descriptor left for the mailbox.
     pub fn new(
         world: Rc<RefCell<World>>,

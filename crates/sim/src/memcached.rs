@@ -30,11 +30,7 @@ fn block(buf: &[u8], at: usize, len: usize) -> Parsed<Vec<u8>> {
 /// while it is incomplete.
 ///
 /// # Errors
-///
 /// Returns what is wrong with it.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn parse_request(buf: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     let Some((text, next)) = line(buf, 0) else { return Ok(None) };
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
@@ -89,11 +85,7 @@ pub fn write_item(out: &mut Vec<u8>, key: &[u8], value: &[u8], number: Option<u6
 /// values. Returns it with the offset of the next reply, or `None` while it is incomplete.
 ///
 /// # Errors
-///
 /// Returns an error if it does not follow the protocol, or is about other keys.
-///
-/// # Errors
-/// What is not memcached about it, or about other keys.
 pub fn parse_reply(buf: &[u8], mut at: usize, keys: &[Vec<u8>], is_many: bool) -> Parsed<Value> {
     let mut items: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {

@@ -97,11 +97,7 @@ impl KeyModel {
     /// Checks what was read from a copy, which may be behind.
     ///
     /// # Errors
-    ///
     /// Returns how it contradicts what is known.
-    ///
-    /// # Errors
-    /// How it contradicts what is known.
     pub fn check_copy(&self, read: Option<&[u8]>) -> Result<(), String> {
         let Some(bytes) = read else { return Ok(()) };
         let write = value::check(&self.name, bytes)?;
@@ -114,11 +110,7 @@ impl KeyModel {
     /// Checks what was read.
     ///
     /// # Errors
-    ///
     /// Returns how it contradicts what is known.
-    ///
-    /// # Errors
-    /// How it contradicts what is known.
     pub fn check(&self, ledger: &Ledger, pool: usize, read: Option<&[u8]>) -> Result<(), String> {
         let content = match read {
             None => None,
@@ -187,11 +179,7 @@ impl CounterModel {
     /// Checks the reply to an increment that was asked under `asked`.
     ///
     /// # Errors
-    ///
     /// Returns how it contradicts what is known.
-    ///
-    /// # Errors
-    /// How it contradicts what is known.
     pub fn check(
         &mut self,
         ledger: &Ledger,

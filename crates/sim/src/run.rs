@@ -160,11 +160,7 @@ pub struct Sim {
 /// has had other runs may evict at other times than in a process of its own.
 ///
 /// # Errors
-///
 /// Returns the first violation of a law.
-///
-/// # Errors
-/// The first violation of a law.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
     let mut sim = Sim::new(seed, options);
     match sim.run() {
@@ -236,11 +232,7 @@ impl Sim {
     /// Runs to the end.
     ///
     /// # Errors
-    ///
     /// Returns the first violation.
-    ///
-    /// # Errors
-    /// The first violation.
     pub fn run(&mut self) -> Result<Report, String> {
         if let Some(at) = self.scenario.drain_at {
             self.run_until(|sim, now| now >= at || sim.is_quiet(now))?;
@@ -267,11 +259,7 @@ impl Sim {
     /// Continues until this many replies were checked.
     ///
     /// # Errors
-    ///
     /// Returns the first violation.
-    ///
-    /// # Errors
-    /// The first violation.
     pub fn run_replies(&mut self, replies: u64) -> Result<(), String> {
         self.run_until(|sim, _| sim.world.borrow().ledger.replies >= replies)
     }

@@ -15,7 +15,6 @@ pub fn compose(key: &[u8], write: u64, len: usize) -> Vec<u8> {
 /// Returns the number of the write from which a value came.
 ///
 /// # Errors
-///
 /// Returns what is wrong with the value.
 pub fn check(key: &[u8], value: &[u8]) -> Result<u64, String> {
     let fault =

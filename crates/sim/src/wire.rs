@@ -75,11 +75,7 @@ fn number(text: &[u8]) -> Result<i64, String> {
 /// incomplete.
 ///
 /// # Errors
-///
 /// Returns an error if it is not RESP.
-///
-/// # Errors
-/// What is not RESP about it.
 pub fn parse_value(buf: &[u8], at: usize) -> Parsed<Value> {
     let Some(&first) = buf.get(at) else { return Ok(None) };
     let Some((text, next)) = line(buf, at + 1) else { return Ok(None) };
@@ -159,11 +155,7 @@ pub fn write_resp3(out: &mut Vec<u8>, value: &Value) {
 /// Reads one request, an array of bulks, at `at`, like [`parse_value`].
 ///
 /// # Errors
-///
 /// Returns an error if it is not a request. A proxy must never send that.
-///
-/// # Errors
-/// What is not a request about it: a proxy must never send that.
 pub fn parse_request(buf: &[u8], at: usize) -> Parsed<Vec<Vec<u8>>> {
     match parse_value(buf, at)? {
         None => Ok(None),

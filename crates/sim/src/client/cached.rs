@@ -253,11 +253,7 @@ impl Client {
     /// Checks that no cached value was changed long before `until`.
     ///
     /// # Errors
-    ///
     /// Returns what has changed.
-    ///
-    /// # Errors
-    /// What has.
     pub(super) fn check_cache(&self, ledger: &Ledger, until: Nanos) -> Result<(), String> {
         let own = self.cache.is_noloop.then_some(self.index);
         self.cache

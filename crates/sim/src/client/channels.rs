@@ -253,11 +253,7 @@ impl Client {
     /// Handles what the proxy sent: a push, or the next reply. Replies are converted to RESP2.
     ///
     /// # Errors
-    ///
     /// Returns what is wrong with it.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub(super) fn hear(
         &mut self,
         value: Value,
@@ -458,11 +454,7 @@ impl Client {
     /// have.
     ///
     /// # Errors
-    ///
     /// Returns what it did not receive.
-    ///
-    /// # Errors
-    /// What it was not told.
     pub fn check_told_all(&self, ledger: &Ledger, now: Nanos) -> Result<(), String> {
         if !self.is_connected() {
             return Ok(());

@@ -10,9 +10,6 @@ const STALLED_MIN: Nanos = 490 * MILLI;
 ///
 /// The system reports room to a worker when a third of a full buffer is free. Until then, as far as
 /// the worker knows, the client takes nothing.
-///
-/// The system tells a worker of room when a third of a full buffer is free. Until then a client
-/// takes nothing as far as the worker can know.
 #[derive(Default)]
 pub(super) struct Unread {
     /// The start of the current span. A span ends when a third of the buffer was read in it.

@@ -375,13 +375,8 @@ pub(super) fn excusing_since(text: &str, asked_at: Nanos) -> Nanos {
 /// Returns what an error reply says about the fate of its request.
 ///
 /// # Errors
-///
 /// Returns an error if the text is none of the errors that a fault may cause, or names a key of
 /// another request.
-///
-/// # Errors
-/// Returns an error if it is none of the errors a fault may lead to, or tells of another request's
-/// key.
 pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.contains(" failed on ") && text.contains(" of the keys)") {
         return Ok(Fate::Maybe);

@@ -210,11 +210,7 @@ impl Ledger {
     /// Notes that a client received a message through its subscription to `name`.
     ///
     /// # Errors
-    ///
     /// Returns what is wrong about that.
-    ///
-    /// # Errors
-    /// What is wrong about that.
     pub fn on_told(
         &mut self,
         (kind, name): (ChannelKind, &[u8]),
@@ -249,11 +245,7 @@ impl Ledger {
     /// that it must have received.
     ///
     /// # Errors
-    ///
     /// Returns which message was missed.
-    ///
-    /// # Errors
-    /// Which message was missed.
     pub fn check_subscription(
         &self,
         pool: usize,

@@ -73,11 +73,7 @@ impl Ledger {
     /// changes of which it may not know yet.
     ///
     /// # Errors
-    ///
     /// Returns the change of which it should know.
-    ///
-    /// # Errors
-    /// Which change it should know of.
     pub fn check_copy(
         &self,
         pool: usize,

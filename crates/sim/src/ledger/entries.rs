@@ -54,11 +54,7 @@ impl Ledger {
     /// was told.
     ///
     /// # Errors
-    ///
     /// Returns an error if another entry has that id.
-    ///
-    /// # Errors
-    /// Returns an error if another has that id.
     pub fn on_entry_told(
         &mut self,
         pool: usize,
@@ -88,11 +84,7 @@ impl Ledger {
     /// Notes that a client was given entries as a consumer.
     ///
     /// # Errors
-    ///
     /// Returns an error if one of them was given before.
-    ///
-    /// # Errors
-    /// Returns an error if one of them was given to somebody before.
     pub fn on_entries_given(
         &mut self,
         pool: usize,

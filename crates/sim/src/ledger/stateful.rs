@@ -85,12 +85,8 @@ impl Ledger {
     /// Notes that a client was given an element.
     ///
     /// # Errors
-    ///
     /// Returns an error if the element was not taken out of one of these lists, or was given
     /// before.
-    ///
-    /// # Errors
-    /// Returns an error if it was not taken out of one of these lists, or given before.
     pub fn on_delivered(
         &mut self,
         pool: usize,
@@ -124,11 +120,7 @@ impl Ledger {
     /// value.
     ///
     /// # Errors
-    ///
     /// Returns an error if another client has raised it to that value.
-    ///
-    /// # Errors
-    /// Returns an error if somebody else has raised it to that.
     pub fn on_raised(&mut self, pool: usize, name: &[u8], value: i64) -> Result<(), String> {
         // A counter that was evicted starts again.
         let is_store = self.pools[pool].is_none() && !self.may_all_go(pool);

@@ -2,9 +2,6 @@
 //!
 //! A server that was ejected by hand stays ejected over reloads, by its address, for as long as its
 //! pool has it, until it is restored. It gets no requests meanwhile.
-//!
-//! A server that was ejected by hand stays so over reloads by its address, as long as its pool has
-//! it, until it is restored. Meanwhile it is asked nothing.
 
 use super::*;
 use crate::network::MILLI;

@@ -8,15 +8,6 @@
 //!
 //! Pools whose replies are checked change as well, in settings that no client notices. Their
 //! clients then move to the next pool, and must get no error and no reply out of order.
-//!
-//! Beside the pools whose replies are checked there are others, the *neighbours*. They come, go,
-//! change and move with every reload, and their servers flap all the time. So a number of a pool
-//! or a server is another's again and again. State that is kept by such a number for too long
-//! shows as a panic, or as an error of a pool to which nothing has happened. In the end the
-//! neighbours go, and nothing of them may be left.
-//!
-//! Pools whose replies are checked change as well, in settings that no client notices. Their
-//! clients go to the next pool then, and may get no error and no reply out of order.
 
 use super::holds::Holds;
 use super::setup::{CLASSES, pool_plan};
