@@ -153,8 +153,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Reads a length that is not the length of a string. A string encoding is read as a length
-    /// below 64 here, as in Redis.
+    /// Reads a length. A string encoding is read as a length below 64 here, as in Redis.
     ///
     /// # Errors
     /// Returns [`Stop`]. The position is then undefined.
