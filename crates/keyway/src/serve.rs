@@ -304,8 +304,8 @@ fn warn_of_cut_off(plan: &Plan) {
         tracing::warn!(
             clients,
             requests,
-            "drain_timeout was over: clients were cut off that had not got every reply; requests \
-             counts those without one, which may have been executed"
+            "drain_timeout was over: clients were closed while requests were in flight; requests \
+             counts these, which got an error and may have been executed"
         );
     }
 }

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Client, Flood, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend,
-    Signal, TempDir, Value, encode, free_address, handshake_reply, http_get, keyway_binary,
-    run_keyway, skipped, wait_for, wait_until, watchdog,
+    Action, Client, Flood, Keyway, KeywayConfig, Pool, Process, RedisServer, ReplyFault,
+    ScriptedBackend, Signal, TempDir, Value, encode, free_address, handshake_reply, http_get,
+    keyway_binary, run_keyway, skipped, wait_for, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -357,13 +357,25 @@ fn sigterm_ends_in_bounded_time_even_with_a_backend_that_never_answers() {
     for client in &mut clients {
         client.send(&[encode(&["GET", "a"]), encode(&["GET", "b"])].concat());
     }
+    let mut waits = keyway.client(0);
+    waits.send(&[encode(&["BLPOP", "q", "0"]), encode(&["GET", "c"])].concat());
     let _at_rest = keyway.client(0);
-    wait_until("the requests are at the backend", SOON, || backend.requests() >= 4);
+    wait_until("the requests are at the backend", SOON, || backend.requests() >= 5);
     let (status, log) = keyway.stop(Duration::from_secs(60));
     assert_eq!(status.code(), Some(0), "{log}");
     let told = log.lines().find(|line| line.contains("WARN") && line.contains("drain_timeout"));
     let line = told.unwrap_or_else(|| panic!("what was cut off is told:\n{log}"));
-    assert!(line.contains("clients=2 requests=4"), "{line}");
+    assert!(line.contains("clients=3 requests=5"), "{line}");
+    // Nobody is left without a reply, nor those behind a request that waits.
+    for client in &mut clients {
+        for _ in 0..2 {
+            assert!(client.reply().error_text().contains("over; the request may have been"));
+        }
+        assert!(matches!(client.try_reply(), Err(ReplyFault::Closed)));
+    }
+    assert!(waits.reply().error_text().contains("over; the request may have been executed"));
+    assert!(waits.reply().error_text().contains("over; the request was not executed"));
+    assert!(matches!(waits.try_reply(), Err(ReplyFault::Closed)));
 }
 
 /// A load balancer checks only now and then: until it has, its clients are served.
