@@ -1,24 +1,25 @@
 //! How a process comes up and goes down.
 
+mod announce;
 mod draining;
 mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
-use crate::cli::{LogFormat, counted};
+use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{driver, log, memory, peers, plan};
+use crate::{driver, log, peers, plan};
+use announce::announce;
 use anyhow::{Context, Result, anyhow};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, IoDriver, ListenAddr, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, IoDriver, ListenAddr};
 use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
-use keyway_topology::PrimarySource;
-use keyway_worker::{Plan, PoolKind};
+use keyway_worker::Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
@@ -63,17 +64,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
-    let (sockets, files) = plan::bind(&config, before).map_err(|errors| {
-        let errors = errors.join("\nkeyway: ");
-        // The message names the option that was typed, and no key of a file that is not there.
-        match started.file {
-            Some(_) => anyhow!("{errors}"),
-            None => anyhow!(
-                "{}",
-                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
-            ),
-        }
-    })?;
+    let (sockets, files) = bind(&config, started, before)?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
@@ -125,49 +116,91 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
     let kept = upgrades.abort(&woken);
     process.set_draining();
-    let mut status = ExitCode::SUCCESS;
-    match ending {
-        Ending::Stop(then, signal) => {
-            let order = Order { then, signal };
-            // Where another process listens already, nobody is refused.
-            let notice = match kept.is_empty() {
-                true => live.config.server.drain_notice,
-                false => Duration::ZERO,
-            };
-            let order = give_notice(&mut workers, (&process, &woken), notice, order);
-            if drain(workers, &live, &woken, order) == AfterDrain::Wait {
-                wait_for_end(&woken);
-            }
-            // Nobody waits for an answer from here any more.
-            drop(woken);
-            drop(admin);
-            remove_unix_sockets(&live, &kept);
-            if let (Some(file), true) = (pid_file, kept.is_empty()) {
-                file.remove();
-            }
-        }
-        Ending::Replaced(successor) => {
-            workers.leave(upgrade::grace(&live));
-            let closing = close_beside(admin);
-            // Waits while the manager does not read, with clients served meanwhile.
-            upgrade::tell_of_successor(successor.pid);
-            if serve_the_rest(workers, &live, &successor, &woken).is_err() {
-                status = ExitCode::FAILURE;
-                // Otherwise it is the other process's, or will be in a moment.
-                if let Some(file) = pid_file {
-                    file.remove();
-                }
-            }
-            // Nobody waits for an answer from here any more.
-            drop(woken);
-            if let Some(thread) = closing {
-                let _ = thread.join();
-            }
-        }
-    }
+    let serving = Serving { workers, live, process, woken, admin, pid_file };
+    let status = match ending {
+        Ending::Stop(then, signal) => serving.stop(Order { then, signal }, &kept),
+        Ending::Replaced(successor) => serving.leave_to(&successor),
+    };
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Listens on every address of the configuration.
+///
+/// # Errors
+/// Each address on which nobody can listen. The message names the option that was typed, and no key
+/// of a file that is not there.
+fn bind(
+    config: &Config,
+    started: &Started<'_>,
+    before: &mut TakeOver,
+) -> Result<(Vec<Vec<Listener>>, plan::NewSocketFiles)> {
+    plan::bind(config, before).map_err(|errors| {
+        let errors = errors.join("\nkeyway: ");
+        match started.file {
+            Some(_) => anyhow!("{errors}"),
+            None => anyhow!(
+                "{}",
+                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
+            ),
+        }
+    })
+}
+
+/// A process that serves, as far as its end is concerned.
+struct Serving {
+    workers: Workers,
+    live: Live,
+    process: Arc<Process>,
+    woken: Receiver<Wake>,
+    admin: Option<AdminHandle>,
+    pid_file: Option<PidFile>,
+}
+
+impl Serving {
+    /// Drains the workers and ends. Another process listens on the sockets `kept`.
+    fn stop(mut self, order: Order, kept: &[u16]) -> ExitCode {
+        // Where another process listens already, nobody is refused.
+        let notice = match kept.is_empty() {
+            true => self.live.config.server.drain_notice,
+            false => Duration::ZERO,
+        };
+        let order = give_notice(&mut self.workers, (&self.process, &self.woken), notice, order);
+        if drain(self.workers, &self.live, &self.woken, order) == AfterDrain::Wait {
+            wait_for_end(&self.woken);
+        }
+        // Nobody waits for an answer from here any more.
+        drop(self.woken);
+        drop(self.admin);
+        remove_unix_sockets(&self.live, kept);
+        if let (Some(file), true) = (self.pid_file, kept.is_empty()) {
+            file.remove();
+        }
+        ExitCode::SUCCESS
+    }
+
+    /// Serves the clients that are left, while the process in its place has those that come.
+    fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.workers.leave(upgrade::grace(&self.live));
+        let closing = close_beside(self.admin);
+        // Waits while the manager does not read, with clients served meanwhile.
+        upgrade::tell_of_successor(successor.pid);
+        let mut status = ExitCode::SUCCESS;
+        if serve_the_rest(self.workers, &self.live, successor, &self.woken).is_err() {
+            status = ExitCode::FAILURE;
+            // Otherwise it is the other process's, or will be in a moment.
+            if let Some(file) = self.pid_file {
+                file.remove();
+            }
+        }
+        // Nobody waits for an answer from here any more.
+        drop(self.woken);
+        if let Some(thread) = closing {
+            let _ = thread.join();
+        }
+        status
+    }
 }
 
 /// How many workers there are before the first client is served. Beside a process that serves they
@@ -522,14 +555,6 @@ fn remove_unix_sockets(live: &Live, kept: &[u16]) {
     }
 }
 
-/// Descriptors that a worker has beside those of its listeners and links, and the process beside
-/// those of its workers (docs/operations.md).
-const DESCRIPTORS_OF_WORKER: usize = 4;
-const DESCRIPTORS_OF_PROCESS: u64 = 16;
-
-/// Fewer clients than nearly everybody has room for: a limit that was forgotten.
-const FEW_CLIENTS: u64 = 4000;
-
 /// Lets the process have as many descriptors as it may: a client is one.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -539,136 +564,5 @@ pub fn raise_descriptor_limit() {
         // Refused only where the limit is fixed; then the bound is met later
         // and said so.
         let _ = setrlimit(Resource::Nofile, limit);
-    }
-}
-
-/// Says what was started and what to type next. A field has one type in every
-/// line that has it, and sizes are numbers of bytes: what is for people is in
-/// the message.
-fn announce(
-    config: &Config,
-    plan: &Plan,
-    names: &[String],
-    (count, count_max): (usize, usize),
-    admin: Option<&AdminHandle>,
-    file: Option<&Path>,
-) {
-    let from =
-        file.map_or_else(|| "no file: defaults".to_owned(), |file| file.display().to_string());
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        config = from,
-        io = driver::name(),
-        "keyway is starting"
-    );
-    for (listener, name) in config.listeners.iter().zip(names) {
-        let pool = &config.pools[listener.pool_index];
-        let kind = match &pool.kind {
-            PoolKindConfig::Store(_) => "embedded store".to_owned(),
-            PoolKindConfig::Sharded(set, _) => {
-                format!("sharded over {}", counted(set.servers.len(), "server"))
-            }
-            PoolKindConfig::Memcached(pool, _) => {
-                format!("memcached over {}", counted(pool.servers.servers.len(), "server"))
-            }
-            PoolKindConfig::Cluster(pool, _) => {
-                format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
-            }
-            PoolKindConfig::Replicated(pool, _) => match &pool.source {
-                PrimarySource::Servers => {
-                    let seeds = counted(pool.discovery.seeds.len(), "known server");
-                    format!("replicated over {seeds}")
-                }
-                PrimarySource::Sentinels { primaries, .. } => {
-                    let names = counted(primaries.len(), "name");
-                    format!("replicated over {names} that sentinels know")
-                }
-            },
-            PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
-            PoolKindConfig::Routed(routed) => {
-                let children = counted(routed.pool.children().len(), "other pool");
-                format!("{} over {children}", routed.pool.kind())
-            }
-        };
-        let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
-        let by = if listener.entrance.tls.is_some() { " by TLS" } else { "" };
-        tracing::info!(
-            listener = name,
-            pool = pool.name,
-            kind,
-            "listening for {clients} clients{by}"
-        );
-    }
-    for (pool, settings) in plan.pools.iter().zip(&config.pools) {
-        if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
-            (&pool.kind, &settings.kind)
-        {
-            // As it was written; a share of the machine's memory is rarely round.
-            let memory_max = store.config().memory_max;
-            let bound = settings.memory_max.map_or_else(|| memory::human(memory_max), size_text);
-            let eviction = settings.eviction.name();
-            tracing::info!(pool = pool.name, memory_max, eviction, "store of at most {bound}");
-        }
-    }
-    announce_memory(config, count_max);
-    tell_of_descriptors(config, count_max);
-    if let Some(admin) = admin {
-        let addr = admin.local_addr();
-        let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
-        tracing::info!(
-            "metrics at {scheme}://{addr}/metrics, health at {scheme}://{addr}/healthz; keyway ctl \
-             --admin {scheme}://{addr} status tells more"
-        );
-    } else if config.server.admin.is_none() {
-        tracing::info!("no admin address: no metrics, no health checks, no keyway ctl");
-    }
-    tracing::info!(workers = count, workers_max = count_max, "ready");
-    if let Some(command) = first_command::of(config, names) {
-        tracing::info!("try: {command}");
-    }
-}
-
-/// Says what `[limits]` lets clients and servers hold.
-fn announce_memory(config: &Config, workers_max: usize) {
-    let bound = config.memory_bound();
-    if bound.links > 0 {
-        let unsent = bound.link_bytes.saturating_mul(workers_max as u64);
-        tracing::info!(
-            memory_max = unsent,
-            "memory bound of requests not yet sent to servers, all together: {}",
-            memory::human(unsent)
-        );
-    }
-    tracing::info!(
-        memory_max = bound.session_bytes,
-        request_max = config.limits.request_len_max,
-        reply_max = config.limits.reply_len_max,
-        copies_max = bound.copies,
-        "memory bound of each client, besides one request and one reply in the making, of which \
-         there are {} copies if they do not pass on as they come: {}",
-        bound.copies,
-        memory::human(bound.session_bytes)
-    );
-}
-
-/// Tells where clients will have to wait for file descriptors before they are too many.
-fn tell_of_descriptors(config: &Config, workers_max: usize) {
-    use rustix::process::{Resource, getrlimit};
-    // None: as many as the system has.
-    let Some(limit) = getrlimit(Resource::Nofile).current else { return };
-    let of_worker = config.memory_bound().links + config.listeners.len() + DESCRIPTORS_OF_WORKER;
-    let own = (of_worker * workers_max) as u64 + DESCRIPTORS_OF_PROCESS;
-    let (left, wanted) = (limit.saturating_sub(own), u64::from(config.limits.clients_max));
-    if left >= wanted {
-        return;
-    }
-    let what = format!(
-        "file descriptors for some {left} clients, fewer than clients_max ({wanted}): raise \
-         `ulimit -Hn`, which is {limit}, or lower clients_max"
-    );
-    if left < FEW_CLIENTS {
-        tracing::warn!("{what}");
-    } else {
-        tracing::info!("{what}");
     }
 }

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use crate::{Pool, Server};
+use crate::{Pool, Server, ServerId};
 
 /// Version of a [`Topology`]: grows with every one that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +48,13 @@ pub struct Backend<'a> {
     pub server_index: usize,
     /// The server.
     pub server: &'a Server,
+}
+
+impl Backend<'_> {
+    /// The name of the server by its position.
+    pub fn server_id(&self) -> ServerId {
+        ServerId { pool: self.pool_index as u16, server: self.server_index as u16 }
+    }
 }
 
 /// Every pool, immutable and stamped with an epoch; replaced whole.
@@ -155,6 +162,12 @@ impl Topology {
     pub fn backend_id(&self, pool_index: usize, server_index: usize) -> BackendId {
         debug_assert!(server_index < self.pools[pool_index].servers().len());
         self.first_backends[pool_index].nth(server_index)
+    }
+
+    /// As [`Topology::backend_id`], for a server that is named by one value.
+    #[inline]
+    pub fn id_of(&self, server: ServerId) -> BackendId {
+        self.backend_id(usize::from(server.pool), usize::from(server.server))
     }
 
     /// The ids of a pool's servers, in order.

@@ -8,6 +8,7 @@ use crate::core::observe::state::Unwritten;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::lookup;
 use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
+use keyway_topology::ServerId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn log_slow(
         &mut self,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         slow: Slow,
         (client, place): (Option<u64>, Option<Place>),
     ) {
@@ -71,12 +72,12 @@ impl Plane {
             addr,
             name,
             trace: self.next_random(),
-            server: self.name_backend(pool, backend).label,
+            server: self.name_backend(server).label,
             queue_micros: micros(queued),
             receive_micros: micros(received) - micros(took),
             write_micros: None,
         };
-        let pool = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let pool = Arc::clone(&self.plan.pools[usize::from(server.pool)]);
         let received = (self.clock.now, received.subsec_nanos() % 1000);
         self.keep_slow(&pool, entry, place, received);
     }

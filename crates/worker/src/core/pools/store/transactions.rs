@@ -15,8 +15,8 @@ use crate::PoolPlan;
 use crate::core::pools::servers::transactions::ForKeys;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
@@ -257,7 +257,7 @@ impl Plane {
             }
         }
         if let Some(work) = work {
-            self.end_work(pool, (asked.key, asked.session), request, work);
+            self.end_work(pool, asked.client(), request, work);
         }
         let is_counted = self.takes_counted();
         if out.get(start) == Some(&b'-') {
