@@ -158,6 +158,7 @@ impl<I: Io> Worker<I> {
     pub fn turn(&mut self, may_sleep: bool) -> bool {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
+        self.core.tell_late();
         let ready = self.handle_events();
         self.read_again();
         self.resume();
@@ -476,7 +477,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes the clients that are still there when draining takes too long.
+    /// Closes the clients that are still there when draining takes too long. Their requests are
+    /// answered with an error first.
     fn cut_off(&mut self) {
         for key in self.core.client_keys() {
             let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
@@ -484,6 +486,10 @@ impl<I: Io> Worker<I> {
             let notices = &self.plan.notices;
             notices.clients_cut.fetch_add(1, Ordering::Relaxed);
             notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
+            self.core.answer_unanswered(key);
+        }
+        self.flush_sessions();
+        for key in self.core.client_keys() {
             self.close_client(key, CloseReason::Drained);
         }
     }

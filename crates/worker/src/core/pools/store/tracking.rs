@@ -346,6 +346,14 @@ fn push_of_keys(keys: Vec<&[u8]>) -> Arc<[u8]> {
     push.into()
 }
 
+/// Longest push that is appended although a client has no room for it, in bytes.
+const SHORT: usize = 32;
+
+/// Returns whether a push says that everything may have changed, or the key `_`, which is as short.
+fn is_everything(push: &[u8]) -> bool {
+    push.len() <= SHORT && push.ends_with(b"\r\n_\r\n")
+}
+
 fn everything() -> Arc<[u8]> {
     let mut push = Vec::new();
     write_everything(&mut push);
@@ -358,8 +366,9 @@ mod tests {
     use crate::core::Core;
     use crate::core::tests::plan_with;
     use indexmap::IndexSet;
+    use keyway_base::Time;
+    use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
-    use keyway_resp::Protocol;
 
     #[test]
     fn what_a_client_has_missed_follows_it_to_its_next_worker() {

@@ -6,7 +6,6 @@ use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
 use keyway_topology::{HealthState, ServerOptions};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
