@@ -48,6 +48,8 @@ pub enum Cause {
     Closed,
     /// TLS failed.
     Tls(String),
+    /// The handshake of TLS took longer than this.
+    TlsTimeout(Duration),
     /// The primary refused, or is no primary.
     Handshake(HandshakeFault),
     /// The primary goes on with what was not asked for.
@@ -85,6 +87,11 @@ impl fmt::Display for Cause {
             }
             Self::Closed => f.write_str("the primary closed the connection"),
             Self::Tls(text) => write!(f, "no TLS: {text}"),
+            Self::TlsTimeout(after) => write!(
+                f,
+                "no TLS: the handshake was not over after {} s; does this port speak TLS?",
+                after.as_secs_f32()
+            ),
             Self::Handshake(fault) => fault.fmt(f),
             Self::Unasked => f.write_str("the primary answers what was not asked"),
             Self::Snapshot(fault) => fault.fmt(f),

@@ -92,8 +92,7 @@ impl Link<'_> {
                     out.clear();
                     handshake.take_output(&mut out);
                     wire.send(&out).map_err(fault)?;
-                    let until = clock::now() + self.settings.timeout;
-                    self.await_input(wire, until, Stage::Handshake)?;
+                    self.await_answer(wire)?;
                 }
                 HandshakeStep::Event { consumed, event } => {
                     wire.consume(consumed);
@@ -118,18 +117,28 @@ impl Link<'_> {
         }
     }
 
-    /// Waits for input until a time, by which the primary has been silent for too
-    /// long.
-    fn await_input(&mut self, wire: &mut Wire, until: Instant, stage: Stage) -> Result<(), Ended> {
-        match wire.wait(self.wake, until) {
-            Ok(Woken::Input) => {
-                self.board.heard(clock::now());
-                Ok(())
+    /// Waits for an answer of the handshake. That of TLS lies in front of it, and
+    /// a server that does not know TLS may just wait for more.
+    fn await_answer(&mut self, wire: &mut Wire) -> Result<(), Ended> {
+        let FollowerSettings { connect_timeout, timeout, .. } = *self.settings;
+        let secures = wire.is_securing();
+        let patience = if secures { connect_timeout } else { timeout };
+        let until = clock::now() + patience;
+        let woken = wire.wait(self.wake, until);
+        match woken.map_err(|cause| Ended::Fault(Stage::Handshake, cause))? {
+            Woken::Input => self.board.heard(clock::now()),
+            Woken::Stop => return Err(Ended::Stop),
+            // The answer itself has more time.
+            Woken::Late if secures && !wire.is_securing() => {}
+            Woken::Late => {
+                let cause = match secures {
+                    true => Cause::TlsTimeout(connect_timeout),
+                    false => Cause::Timeout(timeout),
+                };
+                return Err(Ended::Fault(Stage::Handshake, cause));
             }
-            Ok(Woken::Stop) => Err(Ended::Stop),
-            Ok(Woken::Late) => Err(Ended::Fault(stage, Cause::Timeout(self.settings.timeout))),
-            Err(cause) => Err(Ended::Fault(stage, cause)),
         }
+        Ok(())
     }
 
     /// The primary's history may have another id from here on.

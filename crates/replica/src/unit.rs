@@ -290,13 +290,13 @@ mod tests {
                     "100 2:SET a 1",
                     "127 ",
                     "141+ 3:INCR a; 3:DEL b c",
-                    "242 ",
+                    "241 ",
                     "ack",
-                    "279 ",
-                    "280 3:DEL x"
+                    "278 ",
+                    "279 3:DEL x"
                 ]
             );
-            assert_eq!((position.offset, position.database), (300, Some(3)));
+            assert_eq!((position.offset, position.database), (299, Some(3)));
             // The transaction is not whole: the position is in front of it.
             let (found, position) =
                 read(&stream[..in_transaction], size, 1 << 20).expect("a stream");

@@ -76,6 +76,11 @@ impl Wire {
         self.start = (self.start + len).min(self.input.len());
     }
 
+    /// Whether the handshake of TLS goes on.
+    pub(crate) fn is_securing(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.channel.is_handshaking())
+    }
+
     /// Sends these bytes, as far as the system takes them now; the rest while
     /// waiting.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Cause> {

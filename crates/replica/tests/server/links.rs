@@ -342,6 +342,9 @@ fn a_primary_is_followed_by_tls_and_through_a_unix_socket() {
         "no TLS: its certificate is not issued",
     );
     assert!(status.reason.is_some_and(|reason| reason.address() == secured.to_string()));
-    let plain = FollowerSettings { tls: Some(load(&ca)), ..settings(server.address()) };
-    await_reason(&sink(plain), "no TLS");
+    // A server of no TLS waits for the end of a line.
+    let connect_timeout = Duration::from_millis(300);
+    let tls = Some(load(&ca));
+    let plain = FollowerSettings { tls, connect_timeout, ..settings(server.address()) };
+    await_reason(&sink(plain), "the handshake was not over after 0.3 s");
 }

@@ -2,7 +2,7 @@
 
 use crate::replayer::Seen;
 use keyway_replica::{Follower, FollowerSettings, State, Status};
-use keyway_testkit::{Client, Value, wait_for, wait_until};
+use keyway_testkit::{Client, Value, wait_for};
 use keyway_topology::Endpoint;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -58,16 +58,18 @@ pub fn id(client: &mut Client) -> String {
     info(client, "master_replid")
 }
 
-/// Waits until the follower has applied all that the server has.
-pub fn await_same_offset(follower: &Follower, client: &mut Client) {
-    wait_until("the follower has caught up", BOUND, || {
+/// Waits until the follower has applied all that the server has; the offset of
+/// both.
+pub fn await_same_offset(follower: &Follower, client: &mut Client) -> u64 {
+    wait_for("the follower has caught up", BOUND, || {
         let status = follower.status();
         assert!(status.state != State::Stopped, "stopped: {:?}", status.reason);
         let id_now = status.id.map(|id| id.to_string());
-        status.state == State::Online
+        let is_same = status.state == State::Online
             && status.offset == offset(client)
-            && id_now.as_deref() == Some(&id(client))
-    });
+            && id_now.as_deref() == Some(&id(client));
+        is_same.then_some(status.offset)
+    })
 }
 
 /// The digest of all data of a server, with what the digest leaves out: the
@@ -92,8 +94,7 @@ pub fn digest(client: &mut Client) -> (String, Vec<String>) {
 pub fn assert_same(follower: &Follower, seen: &Mutex<Seen>, from: &mut Client, to: &mut Client) {
     // What clients have sent before they left may still be executed.
     for _ in 0..20 {
-        await_same_offset(follower, from);
-        let before = offset(from);
+        let before = await_same_offset(follower, from);
         let (expected, copied) = (digest(from), digest(to));
         if offset(from) == before {
             assert_eq!(expected.1, copied.1, "keys and their times");

@@ -80,7 +80,7 @@ fn valkey_is_followed_in_its_own_form_and_in_that_of_redis() {
         await_state(&follower, State::Online);
         wait_until("units", Duration::from_secs(20), || seen.lock().units > 300);
         writer.end();
-        // The writer may have deleted it.
+        assert_same(&follower, &seen, &mut client, &mut to.client());
         if has_own_form {
             words(&mut client, "SELECT 9");
             words(&mut client, "HSET later a 1");
