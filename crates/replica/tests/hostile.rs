@@ -1,5 +1,6 @@
-//! Primaries that say what no primary says: the follower does not panic, holds
-//! little memory, and goes on trying.
+//! Primaries played by the test. The follower goes on from where its data is,
+//! whatever ends a link; what no primary says makes it neither panic nor hold
+//! much memory.
 
 use keyway_rdb::replication::ReplicationId;
 use keyway_rdb::{Event, Key, Kind, Opened, Part, ReadLimits, Version, Writer};
@@ -24,6 +25,7 @@ struct Counter {
     is_blocked: Arc<(Mutex<bool>, Condvar)>,
     pieces: u64,
     pieces_max: Option<u64>,
+    keeps_old_data: bool,
 }
 
 impl Target for Counter {
@@ -45,7 +47,7 @@ impl Target for Counter {
     }
 
     fn abort_snapshot(&mut self) -> Remains {
-        Remains::Nothing
+        if self.keeps_old_data { Remains::Before } else { Remains::Nothing }
     }
 
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
@@ -292,5 +294,79 @@ fn a_target_that_waits_holds_up_the_primary_and_not_the_memory() {
         let len = connection.read(&mut room).expect("an acknowledgement");
         assert!(len > 0, "the follower has left");
         heard.extend_from_slice(&room[..len]);
+    }
+}
+
+/// The id and the offset that a follower asks for, which is told yes up to there.
+fn asked(connection: &mut TcpStream) -> (String, String) {
+    connection.set_read_timeout(Some(BOUND)).expect("a live socket");
+    connection.write_all(b"+PONG\r\n+OK\r\n+OK\r\n").expect("a reader");
+    let (mut heard, mut room) = (String::new(), [0; 4096]);
+    loop {
+        let len = connection.read(&mut room).expect("a request");
+        assert!(len > 0, "the follower has left");
+        heard.push_str(std::str::from_utf8(&room[..len]).expect("words"));
+        let Some((_, words)) = heard.split_once("PSYNC\r\n") else { continue };
+        let words: Vec<&str> = words.split("\r\n").collect();
+        if words.len() > 4 {
+            return (words[1].to_owned(), words[3].to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_next_link_asks_for_what_the_target_has() {
+    let _watchdog = watchdog(Duration::from_secs(60), "positions");
+    let (first, second) = ("03".repeat(20), "07".repeat(20));
+    let multi = encode_words("MULTI");
+    let set = encode_words("SET a 1");
+    let full = format!("+FULLRESYNC {second} 900\r\n").into_bytes();
+    let begun = [&full[..], b"$5000\r\n", &snapshot()[..20]].concat();
+    let bad_sum = {
+        let mut file = snapshot();
+        *file.last_mut().expect("a checksum") ^= 1;
+        [&full[..], format!("${}\r\n", file.len()).as_bytes(), &file].concat()
+    };
+    let goes_on = |more: &[u8]| [b"+CONTINUE\r\n", more].concat();
+    let renamed = [format!("+CONTINUE {second}\r\n").as_bytes(), &set].concat();
+    let after_set = (101 + set.len()).to_string();
+    let none = ("?", "-1");
+    for (said, keeps_old_data, expected) in [
+        // The primary dies while it makes its snapshot: nothing has changed yet.
+        (full.clone(), false, (&*first, "101")),
+        (begun.clone(), false, none),
+        (begun, true, (&*first, "101")),
+        (bad_sum.clone(), false, none),
+        (bad_sum, true, (&*first, "101")),
+        (b"-ERR not today\r\n".to_vec(), false, (&*first, "101")),
+        (goes_on(b""), false, (&*first, "101")),
+        (goes_on(&set), false, (&*first, &*after_set)),
+        (renamed, false, (&*second, &*after_set)),
+        // Part of a command, and part of a transaction.
+        (goes_on(&set[..set.len() - 1]), false, (&*first, "101")),
+        (goes_on(&[&set[..], &multi, &set].concat()), false, (&*first, &*after_set)),
+        (goes_on(&[&set[..], &multi, &multi].concat()), false, none),
+        (goes_on(&[&set[..], b"SET a 1\r\n"].concat()), false, none),
+        (goes_on(&[&set[..], b"*1\r\n:"].concat()), false, none),
+    ] {
+        let what = format!("{} {keeps_old_data}", said.escape_ascii());
+        let listener = listener();
+        let target = Counter { keeps_old_data, ..Counter::default() };
+        let follower = Follower::start(settings(&listener), Box::new(target)).expect("a thread");
+        let (connection, _) = listener.accept().expect("a follower");
+        say(connection, &dialogue(false).0, true);
+        let (mut connection, _) = listener.accept().expect("a follower");
+        let resumed = asked(&mut connection);
+        assert_eq!(resumed, (first.clone(), "101".to_owned()));
+        say(connection, &said, true);
+        let (mut connection, _) = listener.accept().expect("a follower");
+        let (id, offset) = asked(&mut connection);
+        assert_eq!((&*id, &*offset), expected, "{what}");
+        let position = follower.stop().map(|position| (position.id.to_string(), position.offset));
+        let expected = match expected {
+            ("?", _) => None,
+            (id, offset) => Some((id.to_owned(), offset.parse::<u64>().expect("an offset") - 1)),
+        };
+        assert_eq!(position, expected, "{what}");
     }
 }

@@ -15,7 +15,7 @@ use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use keyway_topology::Endpoint;
 use parking_lot::Mutex;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,6 @@ const DISKLESS: [&str; 4] = ["--repl-diskless-sync", "yes", "--repl-diskless-syn
 struct Sink {
     refuse_begin: Option<TargetError>,
     refuse_apply: Arc<Mutex<Option<TargetError>>>,
-    remains: bool,
     commands: Arc<Mutex<Vec<String>>>,
 }
 
@@ -45,7 +44,7 @@ impl Target for Sink {
     }
 
     fn abort_snapshot(&mut self) -> Remains {
-        if self.remains { Remains::Before } else { Remains::Nothing }
+        Remains::Nothing
     }
 
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
@@ -268,7 +267,8 @@ fn a_follower_stops_at_once_whatever_it_waits_for() {
         None,
     )
     .expect("a socket");
-    rustix::net::bind(&socket, &free_address()).expect("a free port");
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    rustix::net::bind(&socket, &any).expect("a free port");
     rustix::net::listen(&socket, 0).expect("a listener");
     let full = TcpListener::from(socket);
     let address = full.local_addr().expect("an address");
