@@ -1,4 +1,4 @@
-//! How a process comes up and goes down.
+//! The start and the end of a process that serves.
 
 mod announce;
 mod draining;
@@ -32,24 +32,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How the process was started, beside its configuration.
+/// The way in which the process was started, besides its configuration.
 pub struct Started<'a> {
-    /// How log lines look, if not as the file says.
+    /// The format of log lines, if it overrides the file.
     pub format: Option<LogFormat>,
-    /// How workers talk to the kernel, if not as the file says.
+    /// The interface to the kernel, if it overrides the file.
     pub io: Option<IoDriver>,
-    /// The file, if there is one.
+    /// The configuration file, if there is one.
     pub file: Option<&'a Path>,
-    /// Where to write the process's id.
+    /// The file for the process's id.
     pub pid_file: Option<&'a Path>,
     /// If another process has the admin address, the process serves without one.
     pub may_lack_admin: bool,
 }
 
-/// Between two looks at whether the clients of a process have left that was replaced.
+/// Time between two checks whether the clients of a replaced process have left.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
-/// Serves until told to stop, or replaced; in the place of the process before, if there is one.
+/// Serves until told to stop, or until replaced by another process. `before` is the process that
+/// this one replaces, if there is one.
 pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -> Result<ExitCode> {
     let log = log::start(&config.server.log, started.format);
     for warning in &config.warnings {
@@ -61,7 +62,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let (wake, woken) = channel();
     watch_signals(wake.clone())?;
     let clock = wall_clock();
-    // What an attacker cannot guess: which keys share a bucket of the store.
+    // A number that an attacker cannot guess: it decides which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
     let (sockets, files) = bind(&config, started, before)?;
@@ -91,7 +92,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let process = Arc::new(process);
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
-    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
+    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.to_string()).collect();
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
@@ -161,7 +162,7 @@ struct Serving {
 impl Serving {
     /// Drains the workers and ends. Another process listens on the sockets `kept`.
     fn stop(mut self, order: Order, kept: &[u16]) -> ExitCode {
-        // Where another process listens already, nobody is refused.
+        // If another process listens already, no client is refused.
         let notice = match kept.is_empty() {
             true => self.live.config.server.drain_notice,
             false => Duration::ZERO,
@@ -170,7 +171,7 @@ impl Serving {
         if drain(self.workers, &self.live, &self.woken, order) == AfterDrain::Wait {
             wait_for_end(&self.woken);
         }
-        // Nobody waits for an answer from here any more.
+        // No thread waits for an answer from here any more.
         drop(self.woken);
         drop(self.admin);
         remove_unix_sockets(&self.live, kept);
@@ -184,17 +185,17 @@ impl Serving {
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
         self.workers.leave(upgrade::grace(&self.live));
         let closing = close_beside(self.admin);
-        // Waits while the manager does not read, with clients served meanwhile.
+        // This waits while the service manager does not read. Clients are served meanwhile.
         upgrade::tell_of_successor(successor.pid);
         let mut status = ExitCode::SUCCESS;
         if serve_the_rest(self.workers, &self.live, successor, &self.woken).is_err() {
             status = ExitCode::FAILURE;
-            // Otherwise it is the other process's, or will be in a moment.
+            // Otherwise the file belongs to the other process, or will in a moment.
             if let Some(file) = self.pid_file {
                 file.remove();
             }
         }
-        // Nobody waits for an answer from here any more.
+        // No thread waits for an answer from here any more.
         drop(self.woken);
         if let Some(thread) = closing {
             let _ = thread.join();
@@ -203,9 +204,9 @@ impl Serving {
     }
 }
 
-/// How many workers there are before the first client is served. Beside a process that serves they
-/// are only as many as have sockets from it: who comes to another socket would be reset if this
-/// process failed.
+/// Returns the number of workers before the first client is served. If another process still
+/// serves, there are only as many workers as it hands over sockets: clients of any other socket
+/// would be reset if this process failed.
 fn first_workers(count: usize, sockets: &[Vec<Listener>], before: &TakeOver) -> usize {
     match before.is_one() {
         true => TakeOver::workers(sockets).clamp(1, count),
@@ -213,15 +214,16 @@ fn first_workers(count: usize, sockets: &[Vec<Listener>], before: &TakeOver) -> 
     }
 }
 
-/// Closes it on a thread of its own: requests that it has taken may wait for the main thread.
+/// Closes the admin listener on a thread of its own, because requests that it has accepted may wait
+/// for the main thread.
 fn close_beside(admin: Option<AdminHandle>) -> Option<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("keyway-admin-end".into());
-    // Where no thread can be started it has been closed here.
+    // If no thread can be started, it was closed here.
     thread.spawn(move || drop(admin)).ok()
 }
 
-/// How many workers there are at first, and at most. `taken` sockets of the process before have a
-/// worker each, or who waits in them would be reset.
+/// Returns the first and the largest number of workers. Each of the `taken` sockets of the previous
+/// process gets a worker, because clients that wait in a socket without a worker would be reset.
 fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (count, count_max) = config.server.workers.bounds(cores as u16);
@@ -237,8 +239,8 @@ fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
     (count.max(taken), count_max.max(taken))
 }
 
-/// Nothing is missing: clients are served from here on. The file with the process's id, if there
-/// is to be one.
+/// Begins to serve clients. Writes the file with the process's id, if there is to be one, and
+/// returns it.
 fn begin(
     (workers, count): (&mut Workers, usize),
     (plan, admin): (&Plan, Option<&mut AdminHandle>),
@@ -247,7 +249,7 @@ fn begin(
 ) -> Result<Option<PidFile>> {
     let is_upgrade = before.is_one();
     let write = || started.pid_file.map(PidFile::write).transpose();
-    // A reason not to start, as long as this process serves nobody.
+    // A failure to write it prevents the start, as long as this process serves no clients.
     let mut pid_file = match is_upgrade {
         true => started.pid_file.map(PidFile::check).transpose()?.and(None),
         false => write()?,
@@ -263,7 +265,7 @@ fn begin(
     }
     workers.grow(count);
     if is_upgrade {
-        // A file system that stalls is no reason to be ended.
+        // A slow file system is no reason to be ended.
         before.end();
         workers.settle();
         pid_file = write().unwrap_or_else(|error| {
@@ -294,7 +296,7 @@ fn hold_again(plan: &Plan, held: &[(String, String)]) {
     }
 }
 
-/// Tells what draining did not wait for.
+/// Warns of clients and requests that draining did not wait for.
 fn warn_of_cut_off(plan: &Plan) {
     let clients = plan.notices.clients_cut.load(Ordering::Relaxed);
     let requests = plan.notices.requests_cut.load(Ordering::Relaxed);
@@ -308,7 +310,7 @@ fn warn_of_cut_off(plan: &Plan) {
     }
 }
 
-/// The wall clock.
+/// Returns the wall clock.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 pub fn wall_clock() -> Clock {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -331,22 +333,22 @@ fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     Ok(())
 }
 
-/// What the main thread looks after besides workers and settings.
+/// The parts that the main thread uses besides workers and settings.
 struct Inside<'a> {
     process: &'a Process,
     admin: Option<&'a AdminHandle>,
     woken: &'a Receiver<Wake>,
 }
 
-/// Why a process serves no longer.
+/// The reason why a process serves no longer.
 enum Ending {
-    /// It is to stop, by a signal or on an operator's word.
+    /// It was told to stop, by a signal or by an operator.
     Stop(AfterDrain, Option<i32>),
-    /// Another one serves in its place.
+    /// Another process serves in its place.
     Replaced(Successor),
 }
 
-/// Waits for the order to stop, and looks after the workers meanwhile.
+/// Waits for the order to stop, and manages the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn run(
     workers: &mut Workers,
@@ -364,7 +366,7 @@ fn run(
         match woken.recv_timeout(SAMPLE_EVERY) {
             Ok(Wake::Signal(SIGHUP)) => drop(reload(workers, upgrades)),
             Ok(Wake::Reload(tell)) => {
-                // Who has asked may have given up.
+                // The asking thread may have given up.
                 let _ = tell.send(reload(workers, upgrades));
             }
             Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
@@ -390,7 +392,7 @@ fn run(
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
                 process.note_streamed_reply(elapsed);
-                // The sockets of a worker added now would not be among those handed over.
+                // The sockets of a worker added now would not be handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);
                 }
@@ -400,7 +402,7 @@ fn run(
     }
 }
 
-/// Who may ask at the admin listener.
+/// Returns the access settings of the admin listener.
 fn access(config: &Config) -> Access {
     let access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
     let tls = config.server.admin_tls.as_ref();
@@ -414,7 +416,7 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
     match workers.sample(elapsed) {
         Ok(true) => tracing::info!(workers = workers.len(), "all workers were busy: added one"),
         Ok(false) => {}
-        // Those there serve on: one fewer is no reason to end.
+        // The existing workers go on: one fewer is no reason to end.
         Err(error) => tracing::warn!(
             workers = workers.len(),
             "all workers are busy and another cannot be started; trying again in {} s: {error:#}",
@@ -426,7 +428,8 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
 /// Waits, drained, for the order to end.
 fn wait_for_end(woken: &Receiver<Wake>) {
     tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
-    // Those that came meanwhile are first. Who asks for more hears that it is over.
+    // Orders that came meanwhile come first. A thread that asks for more is told that the process
+    // is ending.
     while let Ok(
         Wake::Signal(SIGHUP | SIGUSR2)
         | Wake::Drain(AfterDrain::Wait)
@@ -437,10 +440,10 @@ fn wait_for_end(woken: &Receiver<Wake>) {
     {}
 }
 
-/// Serves the clients that are there, while another process has those that come.
+/// Serves the connected clients, while another process accepts new ones.
 ///
 /// # Errors
-/// When that process has failed.
+/// Returns an error if that process has failed.
 fn serve_the_rest(
     workers: Workers,
     live: &Live,
@@ -492,8 +495,8 @@ fn serve_the_rest(
     outcome
 }
 
-/// Prepares the admin address. With `may_lack` the process serves without it if another process
-/// listens there.
+/// Prepares the admin listener. With `may_lack` the process serves without it if another process
+/// has the address.
 fn prepare_admin(
     config: &Config,
     process: &Arc<Process>,
@@ -539,30 +542,30 @@ fn prepare_admin(
     Ok(Some(Admin::prepare(options, addr, socket, state).map_err(refused)?))
 }
 
-/// Removes the files of the unix sockets listened on, but of those that another process has.
+/// Removes the files of this process's unix sockets, except those that another process has.
 fn remove_unix_sockets(live: &Live, kept: &[u16]) {
     let there = (0..).zip(live.config.listeners.iter().zip(&live.version.plan.listeners));
     for (index, (listener, plan)) in there {
         use keyway_config::ListenAddr::{Shm, Unix};
-        // Those that a reload has ended are gone, and another's by now perhaps.
+        // Listeners that a reload has ended have no file any more; another process may use the path
+        // by now.
         if plan.is_ended || kept.contains(&index) {
             continue;
         }
         if let Unix(path) | Shm(path) = &listener.bind {
-            // Gone already is as good.
+            // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Lets the process have as many descriptors as it may: a client is one.
+/// Raises the limit of descriptors as far as allowed. Each client needs one.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Refused only where the limit is fixed; then the bound is met later
-        // and said so.
+        // This fails only if the limit is fixed. Then the bound is met later and reported.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

@@ -173,6 +173,15 @@ impl ReplyOrder {
         }
     }
 
+    /// Completes every request that waits, in their order: `write` appends the reply to each to
+    /// its argument. All replies leave into `out`.
+    pub fn complete_rest(&mut self, out: &mut Output, mut write: impl FnMut(&mut Vec<u8>)) {
+        while !self.slots.is_empty() {
+            // The head always waits: what is ready there has left.
+            self.complete(self.head, out, &mut write);
+        }
+    }
+
     /// The position of the slot of that sequence, which waits.
     #[inline]
     fn waiting(&self, sequence: u32) -> usize {

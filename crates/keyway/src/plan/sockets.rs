@@ -6,8 +6,7 @@ use keyway_net::{Address, Door, Ipv4Amiss, Listener, ListenerOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// Listens on every address of the configuration, or tells every one that
-/// cannot be listened on.
+/// Listens on every address of the configuration. Reports every address that fails.
 pub fn bind(
     config: &Config,
     before: &mut TakeOver,
@@ -45,13 +44,13 @@ pub fn bind(
     if errors.is_empty() { Ok((listeners, files)) } else { Err(errors) }
 }
 
-/// The files of the unix sockets that this process has made. They are removed when this is dropped,
-/// unless the process serves: a start that fails leaves none.
+/// The files of unix sockets that this process has created. They are removed when this is dropped,
+/// unless the process serves: a failed start leaves no files.
 #[derive(Debug, Default)]
 pub struct NewSocketFiles(Vec<PathBuf>);
 
 impl NewSocketFiles {
-    /// Leaves the files there: clients are served from here on.
+    /// Keeps the files, because clients are served from now on.
     pub fn keep(mut self) {
         self.0.clear();
     }
@@ -60,14 +59,14 @@ impl NewSocketFiles {
 impl Drop for NewSocketFiles {
     fn drop(&mut self) {
         for path in &self.0 {
-            // Gone already is as good.
+            // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Tells that a socket of the previous process does not do with clients of IPv4 what the settings
-/// say. It stays so: a second socket for them could not be opened before the first one is closed.
+/// Warns that a socket of the previous process treats IPv4 clients differently from the settings.
+/// It stays so, because a second socket could not be opened before the first one is closed.
 fn warn_of_ipv4(bind: &ListenAddr, amiss: Ipv4Amiss) {
     let bind = bind.to_string();
     match amiss {
@@ -84,8 +83,8 @@ fn warn_of_ipv4(bind: &ListenAddr, amiss: Ipv4Amiss) {
     }
 }
 
-/// Why no socket can be made at that path, where the system's own words would
-/// mislead: it calls any file in the way an address in use.
+/// Returns the reason why no socket can be created at that path, where the system's own error would
+/// mislead: it calls any file at the path an address in use.
 pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
     let (ListenAddr::Unix(path) | ListenAddr::Shm(path)) = bind else { return None };
     let directory = path.parent()?;
@@ -102,7 +101,7 @@ pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
     })
 }
 
-/// The options of a listener in `config`.
+/// Returns the options of a listener in `config`.
 pub fn options(listener: &ListenerConfig, config: &Config) -> ListenerOptions {
     let address = match &listener.bind {
         ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },

@@ -9,18 +9,18 @@ use keyway_topology::PrimarySource;
 use keyway_worker::{Plan, PoolKind};
 use std::path::Path;
 
-/// Descriptors that a worker has beside those of its listeners and links, and the process beside
+/// Descriptors of a worker besides those of its listeners and links, and of the process besides
 /// those of its workers (docs/operations.md).
 const DESCRIPTORS_OF_WORKER: usize = 4;
 
 const DESCRIPTORS_OF_PROCESS: u64 = 16;
 
-/// Fewer clients than nearly everybody has room for: a limit that was forgotten.
+/// A number of clients that is below nearly every descriptor limit. A lower one means that the
+/// limit was forgotten.
 const FEW_CLIENTS: u64 = 4000;
 
-/// Says what was started and what to type next. A field has one type in every
-/// line that has it, and sizes are numbers of bytes: what is for people is in
-/// the message.
+/// Logs what was started and what to type next. A field has the same type in every line, and sizes
+/// are numbers of bytes. Text for people is in the message.
 pub(super) fn announce(
     config: &Config,
     plan: &Plan,
@@ -53,7 +53,8 @@ pub(super) fn announce(
         if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
             (&pool.kind, &settings.kind)
         {
-            // As it was written; a share of the machine's memory is rarely round.
+            // The size is shown as it was written, because a share of the machine's memory is
+            // rarely round.
             let memory_max = store.config().memory_max;
             let bound = settings.memory_max.map_or_else(|| memory::human(memory_max), size_text);
             let eviction = settings.eviction.name();
@@ -109,7 +110,7 @@ fn kind_text(kind: &PoolKindConfig) -> String {
     }
 }
 
-/// Says what `[limits]` lets clients and servers hold.
+/// Logs how much memory `[limits]` lets clients and servers use.
 fn announce_memory(config: &Config, workers_max: usize) {
     let bound = config.memory_bound();
     if bound.links > 0 {
@@ -132,10 +133,10 @@ fn announce_memory(config: &Config, workers_max: usize) {
     );
 }
 
-/// Tells where clients will have to wait for file descriptors before they are too many.
+/// Warns if clients will have to wait for file descriptors before `clients_max` is reached.
 fn tell_of_descriptors(config: &Config, workers_max: usize) {
     use rustix::process::{Resource, getrlimit};
-    // None: as many as the system has.
+    // `None` means that only the system bounds them.
     let Some(limit) = getrlimit(Resource::Nofile).current else { return };
     let of_worker = config.memory_bound().links + config.listeners.len() + DESCRIPTORS_OF_WORKER;
     let own = (of_worker * workers_max) as u64 + DESCRIPTORS_OF_PROCESS;

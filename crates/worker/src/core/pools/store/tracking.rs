@@ -346,6 +346,14 @@ fn push_of_keys(keys: Vec<&[u8]>) -> Arc<[u8]> {
     push.into()
 }
 
+/// Longest push that is appended although a client has no room for it, in bytes.
+const SHORT: usize = 32;
+
+/// Returns whether a push says that everything may have changed, or the key `_`, which is as short.
+fn is_everything(push: &[u8]) -> bool {
+    push.len() <= SHORT && push.ends_with(b"\r\n_\r\n")
+}
+
 fn everything() -> Arc<[u8]> {
     let mut push = Vec::new();
     write_everything(&mut push);
@@ -358,28 +366,16 @@ mod tests {
     use crate::core::Core;
     use crate::core::tests::plan_with;
     use indexmap::IndexSet;
+    use keyway_base::Time;
+    use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
-    use keyway_resp::Protocol;
 
     #[test]
     fn what_a_client_has_missed_follows_it_to_its_next_worker() {
         let (plan, cells) = plan_with(|_| ());
         let mut core = Core::new(Arc::clone(&plan), cells, 1);
-        let entry = |worker| ClientEntry {
-            addr: Arc::default(),
-            laddr: String::new(),
-            worker,
-            pool: 0,
-            connected_unix: 0,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp3,
-            live: Arc::default(),
-            tracking: None,
-        };
+        let identity = Identity::new(5, true, Time(0));
+        let entry = |worker| ClientEntry::new(&identity, Arc::default(), worker, 0, 0);
         let here = core.plane.worker();
         plan.clients.insert(5, entry(here + 1));
         plan.clients.insert(6, entry(here));
