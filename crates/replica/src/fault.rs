@@ -156,7 +156,13 @@ impl LinkFault {
 
 impl fmt::Display for LinkFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "primary {}, {}: {}", self.address, self.stage.text(), self.cause)
+        match &self.cause {
+            // Their words name the stage, and the byte or the offset.
+            Cause::Handshake(_) | Cause::Snapshot(_) | Cause::Command(_) => {
+                write!(f, "primary {}: {}", self.address, self.cause)
+            }
+            cause => write!(f, "primary {}, {}: {cause}", self.address, self.stage.text()),
+        }
     }
 }
 

@@ -136,6 +136,17 @@ fn say(mut connection: TcpStream, bytes: &[u8], leaves: bool) {
     while matches!(connection.read(&mut room), Ok(1..)) {}
 }
 
+/// Reads until this has come.
+fn hear(connection: &mut TcpStream, end: &[u8]) {
+    connection.set_read_timeout(Some(BOUND)).expect("a live socket");
+    let (mut heard, mut room) = (Vec::new(), [0; 4096]);
+    while !heard.ends_with(end) {
+        let len = connection.read(&mut room).expect("words of the follower");
+        assert!(len > 0, "the follower has left");
+        heard.extend_from_slice(&room[..len]);
+    }
+}
+
 #[test]
 fn garbage_at_every_stage_ends_the_link_and_nothing_else() {
     const CASES: u64 = 400;
@@ -288,13 +299,24 @@ fn a_target_that_waits_holds_up_the_primary_and_not_the_memory() {
         follower.status().offset.to_string().len(),
         follower.status().offset
     );
-    let (mut heard, mut room) = (Vec::new(), [0; 4096]);
-    connection.set_read_timeout(Some(BOUND)).expect("a live socket");
-    while !heard.ends_with(last.as_bytes()) {
-        let len = connection.read(&mut room).expect("an acknowledgement");
-        assert!(len > 0, "the follower has left");
-        heard.extend_from_slice(&room[..len]);
-    }
+    hear(&mut connection, last.as_bytes());
+}
+
+#[test]
+fn a_primary_that_sends_its_snapshot_slowly_hears_that_the_replica_is_there() {
+    let _watchdog = watchdog(Duration::from_secs(60), "signs of life");
+    let listener = listener();
+    let target = Counter::default();
+    let follower = Follower::start(settings(&listener), Box::new(target)).expect("a thread");
+    let (mut connection, _) = listener.accept().expect("a follower");
+    let (said, _) = dialogue(false);
+    let (begin, end) = said.split_at(said.len() - 5);
+    connection.write_all(begin).expect("a reader");
+    hear(&mut connection, b"PSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n\n\n");
+    connection.write_all(end).expect("a reader");
+    hear(&mut connection, &encode_words("REPLCONF ACK 100"));
+    let status = follower.status();
+    assert_eq!((status.state, status.failures), (State::Online, 0));
 }
 
 /// The id and the offset that a follower asks for, which is told yes up to there.

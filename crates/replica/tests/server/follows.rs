@@ -24,8 +24,12 @@ struct Copy {
 
 impl Copy {
     fn start(settings: FollowerSettings) -> Self {
+        Self::start_with(settings, Replayer::new)
+    }
+
+    fn start_with(settings: FollowerSettings, replayer: fn(&RedisServer) -> Replayer) -> Self {
         let to = RedisServer::start();
-        let replayer = Replayer::new(&to);
+        let replayer = replayer(&to);
         let seen = replayer.seen();
         let follower = Follower::start(settings, Box::new(replayer)).expect("a thread");
         Self { to, seen, follower }
@@ -123,6 +127,24 @@ fn a_snapshot_that_is_cut_is_taken_anew() {
         let (seen, status) = (copy.seen(), copy.follower.status());
         assert!(seen.aborted > 0 && status.partial_resyncs == 0, "{seen:?}");
         assert_eq!((seen.snapshots, status.full_resyncs), (1, 1));
+    }
+}
+
+#[test]
+fn a_target_that_takes_a_snapshot_slowly_keeps_its_link() {
+    for options in [&DISKLESS[..], &BY_FILE] {
+        let _watchdog = watchdog(Duration::from_secs(60), "a slow target");
+        // More than the sockets hold, so that the rest comes behind the sign of life.
+        let from = RedisServer::start_with(&[options, &["--rdbcompression", "no"]].concat());
+        words(&mut from.client(), "DEBUG POPULATE 1000 filler 10000");
+        let copy = Copy::start_with(settings(from.address()), Replayer::slow);
+        wait_until("the transfer", BOUND, || {
+            matches!(copy.follower.status().state, State::Transfer { .. })
+        });
+        let mut client = from.client();
+        (0..100).for_each(|at| drop(words(&mut client, &format!("SET meanwhile:{at} {at}"))));
+        copy.assert_same(&from);
+        assert_eq!((copy.seen().snapshots, copy.follower.status().failures), (1, 0));
     }
 }
 

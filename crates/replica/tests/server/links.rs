@@ -79,7 +79,7 @@ fn a_wrong_password_is_told_and_the_right_one_is_taken() {
     for right in [with(None, text("pass")), with(text("copy"), text("secret"))] {
         await_state(&sink(right), State::Online);
     }
-    let told = format!("primary {}, handshake", server.address());
+    let told = format!("primary {}: replication handshake, byte ", server.address());
     for (wrong, words) in [
         (with(None, text("wrong")), "the primary refuses AUTH: WRONGPASS"),
         (with(text("copy"), text("wrong")), "the primary refuses AUTH: WRONGPASS"),

@@ -39,6 +39,8 @@ pub struct Replayer {
     value: Vec<u8>,
     /// Elements of a list that the snapshot has not counted.
     list: Vec<Vec<u8>>,
+    /// Whether the first key of a snapshot takes more than a second.
+    is_slow: bool,
 }
 
 impl Replayer {
@@ -59,7 +61,13 @@ impl Replayer {
             writer: None,
             value: Vec::new(),
             list: Vec::new(),
+            is_slow: false,
         }
+    }
+
+    /// One that needs more than a second for the first key of a snapshot.
+    pub fn slow(server: &RedisServer) -> Self {
+        Self { is_slow: true, ..Self::new(server) }
     }
 
     pub fn seen(&self) -> Arc<Mutex<Seen>> {
@@ -164,7 +172,12 @@ impl Target for Replayer {
             }
             Event::Key(key) => self.open(&key),
             Event::Part(part) => self.part(&part),
-            Event::KeyEnd => self.close(),
+            Event::KeyEnd => {
+                if std::mem::take(&mut self.is_slow) {
+                    self.tell(&[b"DEBUG", b"SLEEP", b"1.2"])?;
+                }
+                self.close()
+            }
             _ => Ok(()),
         }
     }
