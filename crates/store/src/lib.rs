@@ -12,7 +12,7 @@
 //! commands may do with a key) and `items/table.rs`.
 //!
 //! The folders are layers, and each imports only those before it: `algorithms`,
-//! `items`, `collections`, `shards`, `store`, `entry`, `edits`, `dump`,
+//! `items`, `collections`, `dump`, `shards`, `store`, `entry`, `edits`,
 //! `commands`, `requests`, `memcached`.
 //!
 //! Architecture invariants: a request waits for nothing but shard locks. It takes

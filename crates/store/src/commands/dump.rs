@@ -29,8 +29,9 @@ pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut dumped = Vec::new();
     let found = call.with_key(|mut entry| {
         entry.read_only();
-        dump::write(&mut entry, &mut dumped)
-    })?;
+        let found = entry.look_closely();
+        found.map(|(item, means)| dump::write(item, means, &mut dumped)).is_some()
+    });
     if found {
         payload::seal(&mut dumped);
         reply::bulk(out, &dumped);

@@ -125,6 +125,12 @@ impl<'a> Entry<'a> {
         self.take().map(|item| item.rekey(memory.heap, memory.arena, access, key))
     }
 
+    /// The string or collection as it lies there, with what it takes to read it; counts nothing.
+    pub(crate) fn look_closely(&mut self) -> Option<(Item<'_>, Means<'a>)> {
+        let means = self.means();
+        self.any_item().map(|item| (item, means))
+    }
+
     /// What is there, whatever its type.
     #[inline]
     pub(crate) fn item(&mut self) -> Option<Facts<'_>> {
