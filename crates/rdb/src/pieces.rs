@@ -43,6 +43,13 @@ pub fn sizes(keys: u64, expiring: u64, out: &mut Vec<u8>) {
 
 /// Appends a key of a value of type `kind`. The value follows. [`Key::value`] is ignored.
 pub fn key(key: &Key<'_>, kind: u8, out: &mut Vec<u8>) {
+    attributes(key, out);
+    out.push(kind);
+    write_text(key.name, out);
+}
+
+/// Appends what stands in front of the type of a key's value: when it expires, and how it was used.
+pub fn attributes(key: &Key<'_>, out: &mut Vec<u8>) {
     if let Some(millis) = key.expires_ms {
         out.push(kind::OPCODE_EXPIRES_MS);
         // Later times cannot be written, and are as good as never.
@@ -55,8 +62,6 @@ pub fn key(key: &Key<'_>, kind: u8, out: &mut Vec<u8>) {
     if let Some(frequency) = key.frequency {
         out.extend_from_slice(&[kind::OPCODE_FREQUENCY, frequency]);
     }
-    out.push(kind);
-    write_text(key.name, out);
 }
 
 /// Appends the end of a file. `crc` has summed up all bytes before.

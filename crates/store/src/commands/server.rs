@@ -31,7 +31,7 @@ pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     check_flush_option(call)?;
     let mut locked = call.store.lock_all();
     locked.mark_emptied(call.turn.database, None, call.turn);
-    locked.flush(call.turn.database);
+    locked.flush(call.turn.database, call.turn);
     call.store.note_all_ready(call.turn, call.turn.database);
     reply::simple(out, "OK");
     Ok(())
@@ -43,7 +43,7 @@ pub(super) fn flushall(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut locked = call.store.lock_all();
     for database in 0..call.store.database_count() {
         locked.mark_emptied(database, None, call.turn);
-        locked.flush(database);
+        locked.flush(database, call.turn);
         call.store.note_all_ready(call.turn, database);
     }
     reply::simple(out, "OK");
