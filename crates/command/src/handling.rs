@@ -339,6 +339,11 @@ pub const fn store_scripts(verb: Verb) -> bool {
     )
 }
 
+/// Whether `verb` begins a snapshot of the embedded store and waits for its end.
+pub const fn store_saves(verb: Verb) -> bool {
+    matches!(verb, Verb::Save)
+}
+
 /// Whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;
@@ -524,6 +529,8 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Keys
             | Randomkey
             | Flushdb
+            | Bgsave
+            | Lastsave
             | Flushall
             | Dbsize
             | ObjectEncoding

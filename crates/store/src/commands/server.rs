@@ -1,4 +1,4 @@
-//! Whole databases.
+//! Whole databases, and snapshots.
 
 use super::call::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
@@ -74,5 +74,25 @@ pub(super) fn swapdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         }
     }
     reply::simple(out, "OK");
+    Ok(())
+}
+
+/// BGSAVE. In a transaction, or while a script runs, the snapshot is of a moment later.
+pub(super) fn bgsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let schedule = match call.args.len() {
+        1 => false,
+        2 if call.is(1, "schedule") => true,
+        _ => return Err(SYNTAX),
+    };
+    let is_scheduled = call.store.begin_snapshot(call.turn.now_millis, schedule);
+    let is_scheduled = is_scheduled.map_err(|refusal| Fault::Text(refusal.text()))?;
+    let text = if is_scheduled { "scheduled" } else { "started" };
+    reply::simple(out, &format!("Background saving {text}"));
+    Ok(())
+}
+
+/// LASTSAVE: when the process started, if nothing was saved since.
+pub(super) fn lastsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::integer(out, call.store.snapshot_status().saved_at as i64);
     Ok(())
 }

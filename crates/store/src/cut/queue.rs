@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What waits for the file of the snapshot that is being written. It is bounded: where the disk is
 /// so slow that more would wait, the snapshot is given up.
+///
+/// It has cache lines of its own, as workers write here and read what lies beside it.
+#[repr(align(128))]
 pub(crate) struct Queue {
     waiting: Lock<Pieces>,
     /// Bytes of what waits, of marks of cells, and of values finished in a hurry.

@@ -9,11 +9,12 @@
 //! neither thread nor file.
 
 use super::core::Store;
+use super::waiters::Waiter;
 use crate::cut::{Pieces, Queue};
 use keyway_base::Clock;
 use keyway_memory::{Heap, Holder, Lock};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const IDLE: u8 = 0;
 const SCHEDULED: u8 = 1;
@@ -41,6 +42,9 @@ pub(crate) struct Snapshots {
     failures: AtomicU64,
     last_failed: AtomicBool,
     failure: Lock<String>,
+    /// Who waits for the end of the snapshot that is being written, and who is to be told of it.
+    waiting: Lock<Vec<Arc<Waiter>>>,
+    saved: Lock<Vec<Arc<Waiter>>>,
     is_loading: AtomicBool,
     load_began: AtomicU64,
     load_read: AtomicU64,
@@ -105,6 +109,18 @@ pub enum SnapshotRefusal {
     Running,
 }
 
+impl SnapshotRefusal {
+    /// What a client is told, error code included.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Off => {
+                "ERR this pool has no file for snapshots; `snapshot` in its configuration sets one"
+            }
+            Self::Running => "ERR Background save already in progress",
+        }
+    }
+}
+
 impl Snapshots {
     pub(crate) fn new() -> Self {
         Self {
@@ -124,6 +140,8 @@ impl Snapshots {
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
             failure: Lock::new(String::new()),
+            waiting: Lock::new(Vec::new()),
+            saved: Lock::new(Vec::new()),
             is_loading: AtomicBool::new(false),
             load_began: AtomicU64::new(0),
             load_read: AtomicU64::new(0),
@@ -172,13 +190,13 @@ impl Store {
         self.snapshots.buffer_max.store(buffer_max, Ordering::Relaxed);
     }
 
-    /// Begins a snapshot of this moment, or a moment later if the caller is in a transaction or a
+    /// Begins a snapshot of this moment, which is `now_millis` since the Unix epoch, or a moment later if the caller is in a transaction or a
     /// script runs. With `schedule` one that is being written is followed by another; whether
     /// that is so.
     ///
     /// # Errors
     /// [`SnapshotRefusal`].
-    pub fn begin_snapshot(&self, clock: Clock, schedule: bool) -> Result<bool, SnapshotRefusal> {
+    pub fn begin_snapshot(&self, now_millis: u64, schedule: bool) -> Result<bool, SnapshotRefusal> {
         let snapshots = &self.snapshots;
         if snapshots.wake.get().is_none() {
             return Err(SnapshotRefusal::Off);
@@ -194,14 +212,34 @@ impl Store {
             return Ok(true);
         }
         if may_cut {
-            self.make_cut(clock);
+            self.make_cut(now_millis);
         }
         snapshots.wake();
         Ok(!may_cut)
     }
 
+    /// As [`Store::begin_snapshot`], with a client that waits for the end.
+    ///
+    /// # Errors
+    /// [`SnapshotRefusal`]: then the client does not wait.
+    pub(crate) fn begin_snapshot_for(
+        &self,
+        waiter: &Arc<Waiter>,
+        now_millis: u64,
+    ) -> Result<(), SnapshotRefusal> {
+        let mut waiting = self.snapshots.waiting.lock();
+        self.begin_snapshot(now_millis, false)?;
+        waiting.push(Arc::clone(waiter));
+        Ok(())
+    }
+
+    /// Who waited for a snapshot that has ended.
+    pub(crate) fn take_saved(&self) -> Vec<Arc<Waiter>> {
+        std::mem::take(&mut *self.snapshots.saved.lock())
+    }
+
     /// Makes the cut of a snapshot that was scheduled.
-    fn make_cut(&self, clock: Clock) {
+    fn make_cut(&self, now_millis: u64) {
         let snapshots = &self.snapshots;
         let mut locked = self.lock_all();
         if !snapshots.advance(SCHEDULED, CUT) {
@@ -219,7 +257,7 @@ impl Store {
         snapshots.queue.open(snapshots.buffer_max.load(Ordering::Relaxed), databases);
         let changes = locked.begin_cut();
         snapshots.cut_changes.store(changes, Ordering::Relaxed);
-        snapshots.cut_at.store(clock.unix_millis(), Ordering::Relaxed);
+        snapshots.cut_at.store(now_millis, Ordering::Relaxed);
         snapshots.written.store(0, Ordering::Relaxed);
     }
 
@@ -232,7 +270,7 @@ impl Store {
             snapshots.advance(IDLE, SCHEDULED);
         }
         if snapshots.phase.load(Ordering::Acquire) == SCHEDULED {
-            self.make_cut(clock);
+            self.make_cut(clock.unix_millis());
         }
         snapshots.advance(CUT, WRITING)
     }
@@ -257,6 +295,9 @@ impl Store {
                 snapshots.failures.fetch_add(1, Ordering::Relaxed);
             }
         }
+        // Who comes from here on waits for a snapshot of its own.
+        let mut waiting = std::mem::take(&mut *snapshots.waiting.lock());
+        snapshots.saved.lock().append(&mut waiting);
         // ORDER: Release pairs with the Acquire in `Snapshots::advance`.
         snapshots.phase.store(IDLE, Ordering::Release);
         if snapshots.again.load(Ordering::Relaxed) {

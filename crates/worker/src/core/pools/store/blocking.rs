@@ -66,6 +66,34 @@ impl Plane {
         Step::Started
     }
 
+    /// Starts SAVE, which waits for the end of the snapshot. Others are served meanwhile.
+    #[cold]
+    pub(in crate::core) fn save_store(
+        &mut self,
+        store: &Store,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.fence();
+            return Step::Wait;
+        }
+        let mut share = Share::new(&self.plan.transactions);
+        if let Some(text) = self.refusal_to_wait(asked, &mut share) {
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        let (client, worker) = (asked.session.identity.id, self.worker());
+        let who = Who { client, worker, is_noloop: false };
+        let mut out = Vec::new();
+        match store.save_or_wait(asked.request, self.context_of(asked), who, &mut out) {
+            Waited::Answered => self.answer_waited(store, asked, &out),
+            Waited::Waits(waiter, patience) => {
+                self.begin_to_wait(asked, waiter, patience, share);
+            }
+        }
+        Step::Started
+    }
+
     fn answer_waited(&mut self, store: &Store, asked: &mut RequestContext, out: &[u8]) {
         self.answer_locally(asked, |dest| dest.extend_from_slice(out));
         let is_error = out.first() == Some(&b'-');

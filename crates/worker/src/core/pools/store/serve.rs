@@ -7,9 +7,10 @@ use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
-use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};
+use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
 use keyway_proxy::{Identity, Output};
-use keyway_store::{Context, Held, Insertions, Store, Transfer};
+use keyway_resp::reply;
+use keyway_store::{Context, Held, Insertions, Refused, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -23,6 +24,9 @@ impl Plane {
         store: &Arc<Store>,
         asked: &mut RequestContext,
     ) -> Step {
+        if store.is_loading() && self.refuses_while_loading(asked) {
+            return Step::Started;
+        }
         if asked.session.is_special()
             && let Some(step) = self.serve_special(links, store, asked)
         {
@@ -110,6 +114,17 @@ impl Plane {
         }
     }
 
+    /// Refuses a request to a store that is being loaded, but for those that redis-server answers
+    /// then; whether it was refused.
+    #[cold]
+    fn refuses_while_loading(&mut self, asked: &mut RequestContext) -> bool {
+        if asked.request.command.flags.contains(Flags::LOADING) {
+            return false;
+        }
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, Refused::Loading.text()));
+        true
+    }
+
     /// Starts a request that the store does not execute by itself.
     fn serve_apart(
         &mut self,
@@ -126,6 +141,7 @@ impl Plane {
             Handling::Block => self.block_on_store(store, asked),
             Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
             _ if verb == Verb::Monitor => self.start_monitor(asked),
+            _ if store_saves(verb) => self.save_store(store, asked),
             _ if store_scripts(verb) => self.script_on_store((pool, store), asked),
             _ => {
                 // It looks at every shard, one after the other.
