@@ -15,6 +15,8 @@ pub struct MemoryBound {
     /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
     /// out at start.
     pub stores_auto: usize,
+    /// What snapshots take above the data, in all stores.
+    pub snapshot_bytes: u64,
     /// Keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
     /// Lua for the scripts of all stores, per worker.
@@ -101,6 +103,9 @@ impl Config {
         MemoryBound {
             store_bytes: memory_max().flatten().fold(0, u64::saturating_add),
             stores_auto: memory_max().filter(Option::is_none).count(),
+            snapshot_bytes: stores()
+                .filter_map(|store| store.snapshot.as_ref())
+                .fold(0, |sum: u64, snapshot| sum.saturating_add(snapshot.buffer)),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             script_bytes,
@@ -179,6 +184,10 @@ fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
     if bound.stores_auto > 0 {
         text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
+    }
+    if bound.snapshot_bytes > 0 {
+        let bytes = format_size(bound.snapshot_bytes);
+        let _ = writeln!(text, "  snapshots: {bytes} above the data, while they are written");
     }
     if bound.tracking_bytes > 0 {
         let bytes = format_size(bound.tracking_bytes);
