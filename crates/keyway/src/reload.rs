@@ -36,6 +36,8 @@ pub enum Wake {
     Upgrade(UpgradeRequest),
     /// An upgrade is over: the process that serves, or why none does.
     Upgraded(Result<Successor, Reasons>),
+    /// The process cannot go on: why.
+    Failed(String),
 }
 
 /// What a reload has changed.

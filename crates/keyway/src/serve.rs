@@ -7,6 +7,7 @@ use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
+use crate::snapshots::Snapshots;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, memory, peers, plan};
@@ -19,7 +20,7 @@ use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
 use keyway_topology::PrimarySource;
 use keyway_worker::{Plan, PoolKind};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -93,6 +94,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
     let upgraded = upgrade::Told::default();
+    let failed = wake.clone();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
@@ -104,10 +106,16 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
+    let mut snapshots = Snapshots::prepare(&plan, &config, failed)?;
+    if before.is_one() {
+        // The process before serves until all is here.
+        snapshots.load_now()?;
+    }
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
+    snapshots.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -120,6 +128,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         seed,
         passwords,
         access,
+        snapshots,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
@@ -135,7 +144,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
                 false => Duration::ZERO,
             };
             let order = give_notice(&mut workers, (&process, &woken), notice, order);
-            if drain(workers, &live, &woken, order) == AfterDrain::Wait {
+            let then = drain(workers, &live, &woken, order);
+            // Where another process serves, the file is that one's.
+            live.snapshots.end(kept.is_empty());
+            if then == AfterDrain::Wait {
                 wait_for_end(&woken);
             }
             // Nobody waits for an answer from here any more.
@@ -146,7 +158,22 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
                 file.remove();
             }
         }
+        Ending::Failed(failure) => {
+            tracing::error!("{failure}");
+            let order = Order { then: AfterDrain::Exit, signal: None };
+            drain(workers, &live, &woken, order);
+            live.snapshots.end(false);
+            drop(woken);
+            drop(admin);
+            remove_unix_sockets(&live, &kept);
+            if let (Some(file), true) = (pid_file, kept.is_empty()) {
+                file.remove();
+            }
+            status = ExitCode::FAILURE;
+        }
         Ending::Replaced(successor) => {
+            // The file is the other process's from here on.
+            live.snapshots.end(false);
             workers.leave(upgrade::grace(&live));
             let closing = close_beside(admin);
             // Waits while the manager does not read, with clients served meanwhile.
@@ -285,6 +312,8 @@ pub fn wall_clock() -> Clock {
 fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR2]).context("cannot watch for signals")?;
+    // A file that reaches the limit of its size is an error of who writes it, not the end.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("keyway-signals".into())
         .spawn(move || {
@@ -309,6 +338,8 @@ struct Inside<'a> {
 enum Ending {
     /// It is to stop, by a signal or on an operator's word.
     Stop(AfterDrain, Option<i32>),
+    /// It cannot serve, and why.
+    Failed(String),
     /// Another one serves in its place.
     Replaced(Successor),
 }
@@ -346,6 +377,7 @@ fn run(
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
                 return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
+            Ok(Wake::Failed(failure)) => return Ending::Failed(failure),
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
                     "draining on an operator's word: no new clients, requests in flight are \
@@ -399,7 +431,8 @@ fn wait_for_end(woken: &Receiver<Wake>) {
         | Wake::Drain(AfterDrain::Wait)
         | Wake::Reload(_)
         | Wake::Upgrade(_)
-        | Wake::Upgraded(_),
+        | Wake::Upgraded(_)
+        | Wake::Failed(_),
     ) = woken.recv()
     {}
 }
@@ -451,7 +484,7 @@ fn serve_the_rest(
             Ok(Wake::Upgrade(asked)) => {
                 let _ = asked.tell.send(Err(vec![format!("process {pid} serves now")]));
             }
-            Ok(Wake::Upgraded(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Wake::Upgraded(_) | Wake::Failed(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
