@@ -3,6 +3,7 @@
 //! `cargo run --release -p keyway-store --example snapshot -- ITEMS [FILE]`: items of 16 + 64 bytes,
 //! and a hash with as many fields as a tenth of them. Times are of the processor; FILE keeps the
 //! snapshot, for another server to load.
+#![allow(clippy::print_stdout, reason = "an example prints what it measures")]
 #![allow(clippy::disallowed_methods, reason = "an example that measures")]
 #![allow(clippy::disallowed_types, reason = "an example that measures")]
 
