@@ -39,6 +39,8 @@ pub enum Refused {
     OutOfMemory,
     /// A script that runs for long holds what they need.
     Busy(Busy),
+    /// The store is being loaded.
+    Loading,
 }
 
 impl Refused {
@@ -47,6 +49,7 @@ impl Refused {
         match self {
             Self::OutOfMemory => OutOfMemory::TEXT,
             Self::Busy(busy) => busy.text(),
+            Self::Loading => "LOADING Redis is loading the dataset in memory",
         }
     }
 }
