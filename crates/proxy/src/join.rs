@@ -222,8 +222,8 @@ impl Join {
             (Kind::Bulk | Kind::Verbatim, Rule::Each) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
-                let place = &mut self.fragments[fragment as usize];
-                (place.start, place.element) = (start, self.bytes.len());
+                let fragment = &mut self.fragments[fragment as usize];
+                (fragment.start, fragment.element) = (start, self.bytes.len());
                 Outcome::Fine
             }
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,

@@ -44,7 +44,7 @@ pub use link::{
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use multi_step::{MultiStep, Next, ScriptStep, Work};
-pub use operation::{Operation, OperationKind, ReplyTo};
+pub use operation::{Operation, OperationKind, OperationPart, ReplyTo};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};

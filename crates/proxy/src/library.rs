@@ -117,10 +117,10 @@ mod tests {
         for len in (0..dump.len()).filter(|&len| len != 10 && len != 17) {
             assert_eq!(dumped_libraries(&dump[..len]), Err(DumpFault::Unknown), "{len}");
         }
-        for place in 0..dump.len() {
+        for offset in 0..dump.len() {
             for byte in [0, 31, 127, 128, 129, 130, 192, 195, 255] {
                 let mut other = dump.clone();
-                other[place] = byte;
+                other[offset] = byte;
                 let _ = dumped_libraries(&other);
             }
         }

@@ -17,6 +17,15 @@ pub struct Operation {
     pub kind: OperationKind,
 }
 
+/// Names a part of an operation, which one exchange has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationPart {
+    /// The operation; stale once it has ended.
+    pub operation: Key<Operation>,
+    /// Index of the fragment of a join, or of the item copy of a warm-up read.
+    pub part: u32,
+}
+
 /// Whose reply an operation becomes, and what that reply is counted as.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTo {

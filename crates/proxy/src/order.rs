@@ -96,20 +96,20 @@ impl ReplyOrder {
         self.stashed > 0
     }
 
-    /// The place that will be reserved next.
-    pub fn next_place(&self) -> u32 {
+    /// The index that will be reserved next.
+    pub fn next_index(&self) -> u32 {
         self.head.wrapping_add(self.slots.len() as u32)
     }
 
-    /// Whether every reply in front of `place`, which was told as the next one
+    /// Whether every reply in front of `index`, which was told as the next one
     /// not long ago, has left.
-    pub fn has_passed(&self, place: u32) -> bool {
-        place.wrapping_sub(self.head) as i32 <= 0
+    pub fn has_passed(&self, index: u32) -> bool {
+        index.wrapping_sub(self.head) as i32 <= 0
     }
 
-    /// Whether the reply to the request in that place is the next to leave.
-    pub fn is_next(&self, place: u32) -> bool {
-        place == self.head && !self.slots.is_empty()
+    /// Whether the reply of that index is the next to leave.
+    pub fn is_next(&self, index: u32) -> bool {
+        index == self.head && !self.slots.is_empty()
     }
 
     /// Reserves the index of the next request's reply.
@@ -120,13 +120,13 @@ impl ReplyOrder {
         sequence
     }
 
-    /// Takes back the place that was reserved last: its request will not be executed.
+    /// Takes back the index that was reserved last: its request will not be executed.
     ///
     /// # Panics
     /// When `sequence` is not waiting, or another was reserved after it.
     pub fn withdraw(&mut self, sequence: u32) {
         let index = self.waiting(sequence);
-        assert_eq!(index + 1, self.slots.len(), "the place of another is behind it");
+        assert_eq!(index + 1, self.slots.len(), "the reply of another is behind it");
         self.slots.pop_back();
     }
 
@@ -381,8 +381,8 @@ mod tests {
             self.slots.iter().filter_map(|slot| *slot)
         }
 
-        fn complete(&mut self, place: u32, len: usize, is_part: bool) {
-            let index = place.wrapping_sub(self.head) as usize;
+        fn complete(&mut self, reply_index: u32, len: usize, is_part: bool) {
+            let index = reply_index.wrapping_sub(self.head) as usize;
             if index > 0 {
                 self.slots[index] = Some((len, is_part));
                 match is_part {
@@ -415,11 +415,11 @@ mod tests {
             assert_eq!(order.has_early(), self.early().next().is_some());
             assert_eq!(order.parts_count(), self.early().filter(|(_, is_part)| *is_part).count());
             assert_eq!(order.stash_len(), self.stash_len + self.parts_len);
-            assert_eq!(order.next_place(), self.head.wrapping_add(len as u32));
+            assert_eq!(order.next_index(), self.head.wrapping_add(len as u32));
             for ahead in -3..=len as i32 + 3 {
-                let place = self.head.wrapping_add(ahead as u32);
-                assert_eq!(order.has_passed(place), ahead <= 0, "{ahead}");
-                assert_eq!(order.is_next(place), ahead == 0 && len > 0, "{ahead}");
+                let reply_index = self.head.wrapping_add(ahead as u32);
+                assert_eq!(order.has_passed(reply_index), ahead <= 0, "{ahead}");
+                assert_eq!(order.is_next(reply_index), ahead == 0 && len > 0, "{ahead}");
             }
         }
     }
@@ -444,15 +444,15 @@ mod tests {
                         waiting.push(order.reserve());
                         model.slots.push_back(None);
                     }
-                    2 if waiting.last() == Some(&order.next_place().wrapping_sub(1)) => {
+                    2 if waiting.last() == Some(&order.next_index().wrapping_sub(1)) => {
                         order.withdraw(waiting.pop().unwrap());
                         model.slots.pop_back();
                     }
                     _ if !waiting.is_empty() => {
-                        let place = waiting.remove(random(waiting.len()));
+                        let reply_index = waiting.remove(random(waiting.len()));
                         let (len, is_part) = (1 + random(20), random(2) == 0);
-                        answer(&mut order, &mut out, place, &"x".repeat(len), is_part);
-                        model.complete(place, len, is_part);
+                        answer(&mut order, &mut out, reply_index, &"x".repeat(len), is_part);
+                        model.complete(reply_index, len, is_part);
                     }
                     _ => {}
                 }
@@ -477,8 +477,8 @@ mod tests {
         let (mut order, mut out) = (ReplyOrder::default(), Output::default());
         let first = order.reserve();
         for len in lens {
-            let place = order.reserve();
-            answer(&mut order, &mut out, place, &"x".repeat(*len), is_part);
+            let reply_index = order.reserve();
+            answer(&mut order, &mut out, reply_index, &"x".repeat(*len), is_part);
         }
         let rest = order.slots.capacity() * size_of::<Slot>();
         let (stash, parts) = (order.stash.capacity(), order.parts.capacity());

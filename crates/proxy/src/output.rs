@@ -132,9 +132,9 @@ impl Output {
         });
         let mut count = 0;
         for piece in between.chain([last]).filter(|piece| !piece.is_empty()) {
-            let Some(place) = into.get_mut(count).filter(|_| len_max > 0) else { break };
+            let Some(slice) = into.get_mut(count).filter(|_| len_max > 0) else { break };
             let piece = &piece[..piece.len().min(len_max)];
-            *place = IoSlice::new(piece);
+            *slice = IoSlice::new(piece);
             len_max -= piece.len();
             count += 1;
         }

@@ -149,9 +149,9 @@ impl SlowLog {
     pub fn note_written(&self, id: u64, micros: u64) {
         let mut inner = self.inner.lock();
         // The ids of those that are there follow each other.
-        let place = inner.entries.front().and_then(|latest| latest.id.checked_sub(id));
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        if let Some(entry) = place.and_then(|place| inner.entries.get_mut(place)) {
+        let position = inner.entries.front().and_then(|latest| latest.id.checked_sub(id));
+        let position = position.and_then(|position| usize::try_from(position).ok());
+        if let Some(entry) = position.and_then(|position| inner.entries.get_mut(position)) {
             entry.write_micros = Some(micros);
         }
     }

@@ -6,7 +6,6 @@ use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_proxy::local::{ClientEntry, ClientRegistry, Facts, LocalContext, answer};
 use keyway_proxy::{Identity, ReplyMode};
-use keyway_resp::Protocol;
 use keyway_testkit::{Client, RedisServer, Value, encode};
 use keyway_users::Users;
 use std::collections::BTreeSet;

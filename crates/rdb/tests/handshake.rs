@@ -138,6 +138,9 @@ fn a_refusal_says_at_which_step_and_whether_to_try_again() {
     for (settings, answers, expected) in [
         (plain(), "-NOAUTH who?\r\n", (ping, refused("NOAUTH who?"), 0)),
         (plain(), "-DENIED no\r\n", (ping, refused("DENIED no"), 0)),
+        (plain(), "-LOADING data\r\n", (ping, not_now("LOADING data"), 0)),
+        (plain(), "-MASTERDOWN no link\r\n", (ping, not_now("MASTERDOWN no link"), 0)),
+        (plain(), "-BUSY a script\r\n", (ping, not_now("BUSY a script"), 0)),
         (with_password(), "-NOAUTH who?\r\n-WRONGPASS no\r\n", (auth, refused("WRONGPASS no"), 14)),
         (with_password(), "+PONG\r\n:1\r\n", (auth, unexpected.clone(), 7)),
         (plain(), "+PONG\r\n-NOPERM no\r\n", (configure, refused("NOPERM no"), 7)),

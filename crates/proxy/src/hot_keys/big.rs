@@ -99,7 +99,7 @@ impl BigKeys {
             unix_seconds: sight.unix_seconds,
         };
         match kept.get_mut(at) {
-            Some(place) => *place = new,
+            Some(kept) => *kept = new,
             None => {
                 kept.reserve_exact(KEPT_MAX - at);
                 kept.push(new);

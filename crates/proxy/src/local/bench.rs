@@ -4,7 +4,6 @@ use super::{After, ClientEntry, ClientRegistry, EmulatedCluster, Facts, LocalCon
 use crate::Identity;
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
 use keyway_users::Users;
 
 /// Facts that the test knows.

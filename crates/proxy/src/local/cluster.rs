@@ -92,15 +92,15 @@ impl EmulatedCluster {
     }
 
     /// Where the Keyway at a place is.
-    pub fn address(&self, place: usize) -> Option<(&str, u16)> {
-        self.nodes.get(place).map(|node| (node.host.as_str(), node.port))
+    pub fn address(&self, node_index: usize) -> Option<(&str, u16)> {
+        self.nodes.get(node_index).map(|node| (node.host.as_str(), node.port))
     }
 
     /// Notes whether the Keyway at a place is there: while it is not, the others
     /// have its slots. Returns whether that is new.
-    pub fn set_down(&self, place: usize, is_down: bool) -> bool {
+    pub fn set_down(&self, node_index: usize, is_down: bool) -> bool {
         // Nothing else goes with it.
-        let node = self.nodes.get(place);
+        let node = self.nodes.get(node_index);
         node.is_some_and(|node| node.is_down.swap(is_down, Ordering::Relaxed) != is_down)
     }
 
@@ -318,21 +318,21 @@ impl View {
     /// Returns the text of `CLUSTER NODES`, with one line for each node.
     fn lines(&self, unix_micros: u64) -> String {
         let mut text = String::new();
-        for (place, (node, share)) in self.nodes.iter().zip(&self.shares).enumerate() {
+        for (node_index, (node, share)) in self.nodes.iter().zip(&self.shares).enumerate() {
             let Node { id, host, port, is_down } = node;
             let bus = port.checked_add(BUS_PORT).unwrap_or(0);
             let _ = write!(text, "{id} {host}:{port}@{bus}");
             if node.is_name() {
                 let _ = write!(text, ",{host}");
             }
-            let flags = match (place == self.own, is_down) {
+            let flags = match (node_index == self.own, is_down) {
                 (true, _) => "myself,master",
                 (false, false) => "master",
                 (false, true) => "master,fail",
             };
             let heard = unix_micros / 1000;
             let link = if *is_down { "disconnected" } else { "connected" };
-            let _ = write!(text, " {flags} - 0 {heard} {} {link}", place + 1);
+            let _ = write!(text, " {flags} - 0 {heard} {} {link}", node_index + 1);
             for range in share {
                 let _ = match range.len() {
                     1 => write!(text, " {}", range.start),

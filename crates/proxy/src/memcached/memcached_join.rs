@@ -114,8 +114,8 @@ impl MemcachedJoin {
     /// A server was not asked, since its share of the request is wrong in its
     /// protocol. Returns whether it was the last to be waited for.
     pub fn on_refused(&mut self, fragment: u16, text: &str) -> bool {
-        if let Some(place) = self.fragments.get_mut(usize::from(fragment)) {
-            (place.wire, place.expect, place.question) = (Wire::Text, Expect::One, None);
+        if let Some(fragment) = self.fragments.get_mut(usize::from(fragment)) {
+            (fragment.wire, fragment.expect, fragment.question) = (Wire::Text, Expect::One, None);
         }
         self.on_reply(fragment, format!("CLIENT_ERROR {text}\r\n").as_bytes())
     }
@@ -139,7 +139,7 @@ impl MemcachedJoin {
     /// Handles a server's complete reply. Returns whether it was the last one.
     pub fn on_reply(&mut self, fragment: u16, reply: &[u8]) -> bool {
         let start = self.bytes.len();
-        match self.fragments.get(usize::from(fragment)).and_then(|place| place.question) {
+        match self.fragments.get(usize::from(fragment)).and_then(|fragment| fragment.question) {
             None => self.bytes.extend_from_slice(reply),
             Some(question) => self.read_redis(fragment, question, reply),
         }
@@ -161,8 +161,8 @@ impl MemcachedJoin {
     }
 
     fn settle(&mut self, fragment: u16, outcome: Result<Range<usize>, Fault>) -> bool {
-        let Some(place) = self.fragments.get_mut(usize::from(fragment)) else { return false };
-        place.outcome = outcome;
+        let Some(fragment) = self.fragments.get_mut(usize::from(fragment)) else { return false };
+        fragment.outcome = outcome;
         self.waiting = self.waiting.saturating_sub(1);
         self.waiting == 0
     }

@@ -11,7 +11,9 @@ mod warm;
 pub use marker::{Answer, LOCK_PREFIX, MARKER_PREFIX, Question, read_answer, write_question};
 pub use memcached_join::{MemcachedJoin, MemcachedJoinPool, Rule};
 pub use returning::{Cleaned, Next, Returning};
-pub use warm::{Aim, End, ItemCopy, Place, Terms, WarmUpRead, WarmUpTotals, Warmth, warmth_of};
+pub use warm::{
+    Aim, End, ItemCopy, Terms, WarmUpPool, WarmUpRead, WarmUpTotals, Warmth, warmth_of,
+};
 
 use keyway_base::Fault;
 use keyway_memcache::{

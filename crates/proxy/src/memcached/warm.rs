@@ -34,9 +34,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Expiries above this number of seconds are times since 1970 in memcached.
 const RELATIVE_MAX: i64 = 30 * 24 * 60 * 60;
 
-/// One of the two pools.
+/// One of the two pools of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WarmUpPool {
     /// The one that items come from.
     Old,
     /// The pool that clients use.
@@ -164,14 +164,16 @@ impl ItemCopy {
     }
 
     /// Where the next request goes; `None` while one is on its way, or at the end.
-    pub fn place(&self) -> Option<Place> {
+    pub fn next_pool(&self) -> Option<WarmUpPool> {
         match self.step {
             _ if self.is_asked => None,
             Step::Over(_) => None,
             Step::LookUp | Step::Check | Step::Take | Step::Discard | Step::Clear => {
-                Some(Place::Old)
+                Some(WarmUpPool::Old)
             }
-            Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => Some(Place::New),
+            Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => {
+                Some(WarmUpPool::New)
+            }
         }
     }
 

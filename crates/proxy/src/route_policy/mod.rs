@@ -91,7 +91,7 @@ pub enum Move {
 /// The path of one request over the children of a pool.
 #[derive(Clone, Debug)]
 pub struct RoutePolicy {
-    way: AskOrder,
+    order: AskOrder,
     nature: Nature,
     /// The children in the order in which they are asked, or count.
     stations: [u16; STATIONS_MAX],
@@ -112,7 +112,7 @@ impl RoutePolicy {
     /// # Panics
     /// When there are more than a pool may have.
     pub fn new(
-        way: AskOrder,
+        order: AskOrder,
         nature: Nature,
         children: impl IntoIterator<Item = u16>,
     ) -> RoutePolicy {
@@ -122,7 +122,7 @@ impl RoutePolicy {
             len += 1;
         }
         RoutePolicy {
-            way,
+            order,
             nature,
             stations,
             len,
@@ -145,7 +145,7 @@ impl RoutePolicy {
     /// Returns the stations to ask at once.
     pub fn start(&mut self) -> std::ops::Range<u8> {
         let count =
-            if matches!(self.way, AskOrder::All { .. }) { self.len } else { self.len.min(1) };
+            if matches!(self.order, AskOrder::All { .. }) { self.len } else { self.len.min(1) };
         (0..count).for_each(|station| self.waiting |= 1 << station);
         self.next = count;
         0..count
@@ -157,8 +157,8 @@ impl RoutePolicy {
     }
 
     /// Whom it asks.
-    pub fn way(&self) -> AskOrder {
-        self.way
+    pub fn order(&self) -> AskOrder {
+        self.order
     }
 
     /// Returns the effect of repeating its request.
@@ -183,7 +183,7 @@ impl RoutePolicy {
         if self.best.is_none_or(|best| rank < best) {
             self.best = Some(rank);
         }
-        let is_answer = match (self.way, verdict) {
+        let is_answer = match (self.order, verdict) {
             (AskOrder::All { wait: Wait::First, .. }, Verdict::Good | Verdict::Missed) => true,
             (AskOrder::All { .. }, _) => self.waiting == 0,
             (AskOrder::InTurn, Verdict::Failed { maybe }) => {
@@ -209,7 +209,7 @@ impl RoutePolicy {
 
     fn rank(&self, verdict: Verdict) -> u8 {
         let prefers_found =
-            matches!(self.way, AskOrder::UntilFound | AskOrder::All { prefers_found: true, .. });
+            matches!(self.order, AskOrder::UntilFound | AskOrder::All { prefers_found: true, .. });
         match verdict {
             Verdict::Missed if prefers_found => 1,
             Verdict::Good | Verdict::Missed => 0,
@@ -253,7 +253,7 @@ mod invariants {
     use super::*;
     use proptest::prelude::*;
 
-    fn ways() -> impl Strategy<Value = AskOrder> {
+    fn orders() -> impl Strategy<Value = AskOrder> {
         let waits = prop_oneof![Just(Wait::All), Just(Wait::First)];
         prop_oneof![
             Just(AskOrder::InTurn),
@@ -280,13 +280,13 @@ mod invariants {
         /// answer, it is the best one known, and nothing is left over.
         #[test]
         fn every_route_policy_ends_with_one_answer(
-            way in ways(),
+            order in orders(),
             nature in natures(),
             count in 1usize..=STATIONS_MAX,
             said in prop::collection::vec((verdicts(), any::<u8>()), STATIONS_MAX),
             leaves_after in 0usize..40,
         ) {
-            let mut route_policy = RoutePolicy::new(way, nature, 10..10 + count as u16);
+            let mut route_policy = RoutePolicy::new(order, nature, 10..10 + count as u16);
             let mut open: Vec<u8> = route_policy.start().collect();
             let mut asked = open.clone();
             let mut heard: Vec<(u8, Verdict)> = Vec::new();
@@ -304,7 +304,7 @@ mod invariants {
                 match route_policy.on_verdict(station, verdict) {
                     Move::Ask(next) => {
                         prop_assert!(!is_gone && !asked.contains(&next));
-                        if way == AskOrder::InTurn && nature == Nature::Once {
+                        if order == AskOrder::InTurn && nature == Nature::Once {
                             prop_assert_eq!(verdict, Verdict::Failed { maybe: false });
                         }
                         prop_assert!(verdict != Verdict::Good);
@@ -320,7 +320,7 @@ mod invariants {
                         let best = best.expect("somebody is best").0;
                         let any_good = heard.iter().any(|(_, said)| !said.is_failed());
                         prop_assert_eq!(is_good(best), any_good);
-                        if (way, any_good) == (AskOrder::InTurn, false) {
+                        if (order, any_good) == (AskOrder::InTurn, false) {
                             prop_assert!(asked.len() == count || is_gone || nature == Nature::Once);
                         }
                     }
@@ -332,7 +332,7 @@ mod invariants {
             }
             prop_assert!(route_policy.is_over());
             prop_assert_eq!(answers, 1);
-            if matches!(way, AskOrder::All { .. }) {
+            if matches!(order, AskOrder::All { .. }) {
                 prop_assert_eq!(asked.len(), count);
             }
         }
@@ -382,8 +382,8 @@ mod invariants {
     fn a_mirror_tells_what_the_first_said_and_misses_tell_less_than_finds() {
         let wait = Wait::All;
         for (prefers_found, best) in [(false, 0), (true, 1)] {
-            let way = AskOrder::All { wait, prefers_found };
-            let mut route_policy = RoutePolicy::new(way, Nature::Once, [3, 4]);
+            let order = AskOrder::All { wait, prefers_found };
+            let mut route_policy = RoutePolicy::new(order, Nature::Once, [3, 4]);
             assert_eq!(route_policy.start(), 0..2);
             assert_eq!(route_policy.on_verdict(1, Verdict::Good), Move::Wait);
             assert_eq!(route_policy.on_verdict(0, Verdict::Missed), Move::Answer);

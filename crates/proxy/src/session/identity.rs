@@ -61,8 +61,8 @@ pub struct Identity {
 /// A pin that begins again with each reply to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PinDue {
-    /// The place of the latest write in the order of replies.
-    place: u32,
+    /// Index of the reply to the latest write.
+    reply_index: u32,
     /// How long the pin lasts, in milliseconds.
     lasts_ms: NonZeroU32,
 }
@@ -130,19 +130,19 @@ impl Identity {
     /// It sends what writes, whose reply will have that place: it reads where it writes
     /// until so long after the reply.
     #[inline]
-    pub fn pin_for(&mut self, lasts: Duration, place: u32, now: Time) {
+    pub fn pin_for(&mut self, lasts: Duration, reply_index: u32, now: Time) {
         self.pin(now + lasts);
         let lasts = PinDue::millis(lasts);
         let lasts_ms = self.pin_due.map_or(lasts, |due| due.lasts_ms.max(lasts));
-        self.pin_due = Some(PinDue { place, lasts_ms });
+        self.pin_due = Some(PinDue { reply_index, lasts_ms });
     }
 
     /// A reply is here, while there may be some to writes on their way; `is_last` when no
     /// other is.
     #[cold]
-    pub fn on_reply(&mut self, place: u32, is_last: bool, now: Time) {
+    pub fn on_reply(&mut self, reply_index: u32, is_last: bool, now: Time) {
         // Those to what was sent before the latest write count as well.
-        if self.pin_due.is_some_and(|due| due.place.wrapping_sub(place) as i32 >= 0) {
+        if self.pin_due.is_some_and(|due| due.reply_index.wrapping_sub(reply_index) as i32 >= 0) {
             self.pin_anew(now);
         }
         if is_last {

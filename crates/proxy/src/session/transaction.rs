@@ -46,7 +46,7 @@ pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
     /// What its keys have in common, as a [`crate::Watch`] has it, and the ring that said so.
-    place: Option<(u16, u64)>,
+    settled_on: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,
     /// Whether it calls functions.
@@ -138,7 +138,7 @@ impl Transaction {
         Self {
             requests: Vec::new(),
             queued: 0,
-            place: None,
+            settled_on: None,
             scripts: Vec::new(),
             calls_functions: false,
             is_refused: false,
@@ -210,18 +210,18 @@ impl Transaction {
 
     /// What its keys have in common, once a key has come: their server, or slot.
     pub fn home(&self) -> Option<u16> {
-        self.place.map(|(server, _)| server)
+        self.settled_on.map(|(server, _)| server)
     }
 
     /// Whether its keys may live elsewhere by now: another ring is in use.
     pub fn is_outdated(&self, ring: u64) -> bool {
-        self.place.is_some_and(|(_, settled)| settled != ring)
+        self.settled_on.is_some_and(|(_, settled)| settled != ring)
     }
 
     /// Takes a command whose keys are on `server`, as `ring` says. Returns
     /// whether those of the others are there as well.
     pub fn settle_on(&mut self, server: u16, ring: u64) -> bool {
-        self.place.get_or_insert((server, ring)).0 == server
+        self.settled_on.get_or_insert((server, ring)).0 == server
     }
 
     /// Returns the commands in their wire form.

@@ -42,7 +42,7 @@ pub struct Tracking {
     /// Whether `CLIENT CACHING` was sent, and its command, or transaction, has not arrived yet.
     pub caching: bool,
     /// The links of a client of a sharded pool.
-    pub way: Option<Box<TrackedLinks>>,
+    pub links: Option<Box<TrackedLinks>>,
     /// What it is to be told once earlier replies have left.
     pub held: Held,
 }

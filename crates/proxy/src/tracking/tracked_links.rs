@@ -18,7 +18,7 @@ pub struct TrackedLinks {
     /// Links for which `CLIENT TRACKING` still waits before it is answered.
     pub awaited: BTreeSet<ConnectionKey>,
     /// Where its reply belongs.
-    pub place: Option<u32>,
+    pub reply_index: Option<u32>,
     /// It takes the place of another: what changed in between was told of by
     /// nobody.
     pub is_renewed: bool,
@@ -54,25 +54,25 @@ impl Held {
         order.has_early() || self.fragments_end.is_some() || !self.is_empty()
     }
 
-    /// Holds a push back until everything before `place` has left. What is too
+    /// Holds a push back until every reply before `reply_index` has left. What is too
     /// much becomes one that everything may have changed.
-    pub fn hold(&mut self, place: u32, push: &[u8]) {
+    pub fn hold(&mut self, reply_index: u32, push: &[u8]) {
         self.len += push.len();
-        self.pushes.push_back((place, push.to_vec()));
+        self.pushes.push_back((reply_index, push.to_vec()));
         if self.len > HELD_LEN_MAX {
             let mut everything = Vec::new();
             write_everything(&mut everything);
             self.pushes.clear();
             self.len = everything.len();
-            self.pushes.push_back((place, everything));
+            self.pushes.push_back((reply_index, everything));
         }
     }
 
     /// Appends what is not to be held any longer: `has_passed` tells of a place
     /// whether everything before it has left.
     pub fn release(&mut self, has_passed: impl Fn(u32) -> bool, out: &mut Vec<u8>) {
-        while let Some((place, _)) = self.pushes.front() {
-            if !has_passed(*place) {
+        while let Some((reply_index, _)) = self.pushes.front() {
+            if !has_passed(*reply_index) {
                 return;
             }
             if let Some((_, push)) = self.pushes.pop_front() {
@@ -117,9 +117,9 @@ mod tests {
         held.hold(3, b"b");
         held.hold(5, b"c");
         let mut out = Vec::new();
-        held.release(|place| place <= 2, &mut out);
+        held.release(|reply_index| reply_index <= 2, &mut out);
         assert!(out.is_empty());
-        held.release(|place| place <= 4, &mut out);
+        held.release(|reply_index| reply_index <= 4, &mut out);
         assert_eq!(out, b"ab");
         held.release(|_| true, &mut out);
         assert_eq!(out, b"abc");
@@ -132,7 +132,7 @@ mod tests {
             (Held::default(), ReplyOrder::default(), Output::default());
         let first = order.reserve();
         assert!(!held.must_hold(&order), "its own reply is still to come");
-        held.note_fragments(order.next_place());
+        held.note_fragments(order.next_index());
         assert!(held.must_hold(&order));
         let second = order.reserve();
         order.complete(first, &mut out, |_| ());
@@ -142,18 +142,18 @@ mod tests {
         assert!(held.must_hold(&order));
         order.complete(second, &mut out, |_| ());
         assert!(!held.must_hold(&order));
-        held.hold(order.next_place(), b"a");
+        held.hold(order.next_index(), b"a");
         assert!(held.must_hold(&order), "pushes stay in their order");
     }
 
     #[test]
     fn what_is_held_is_bounded() {
         let mut held = Held::default();
-        for place in 0..9 {
-            held.hold(place, &[b'x'; HELD_LEN_MAX / 8]);
+        for reply_index in 0..9 {
+            held.hold(reply_index, &[b'x'; HELD_LEN_MAX / 8]);
         }
         let mut out = Vec::new();
-        held.release(|place| place < 8, &mut out);
+        held.release(|reply_index| reply_index < 8, &mut out);
         assert!(out.is_empty(), "it waits as long as the last would have");
         held.release(|_| true, &mut out);
         assert_eq!(out, b">2\r\n$10\r\ninvalidate\r\n_\r\n");

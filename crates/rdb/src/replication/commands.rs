@@ -65,6 +65,7 @@ pub struct Command<'a> {
     end: u64,
     database: Option<u64>,
     in_transaction: bool,
+    is_inline: bool,
     raw: &'a [u8],
     words: &'a [u8],
     args: &'a [ByteRange],
@@ -100,6 +101,18 @@ impl<'a> Command<'a> {
     /// Returns its bytes as received.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
+    }
+
+    /// Returns whether it came as a line of text. No primary sends commands in that form
+    /// ([`CommandKind::Nothing`] is no command), so one is a sign of a damaged
+    /// stream.
+    pub fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// Returns where its name and arguments lie in [`Command::raw`]; `None` for an inline command.
+    pub fn ranges(&self) -> Option<&'a [ByteRange]> {
+        (!self.is_inline).then_some(self.args)
     }
 
     /// Returns its name and arguments.
@@ -200,10 +213,11 @@ impl CommandStream {
     pub fn read<'a>(&'a mut self, input: &'a [u8]) -> Result<CommandStep<'a>, CommandFault> {
         let fault = |wrong| CommandFault { offset: self.offset, wrong };
         let parsed = parse_request(input, &self.limits, &mut self.args, &mut self.inline);
-        let (consumed, words) = match parsed.map_err(|wrong| fault(CommandWrong::Frame(wrong)))? {
+        let parsed = parsed.map_err(|wrong| fault(CommandWrong::Frame(wrong)))?;
+        let (consumed, words, is_inline) = match parsed {
             Parsed::NeedMore { at_least } => return Ok(CommandStep::More { at_least }),
-            Parsed::Ready { consumed } => (consumed, input),
-            Parsed::Inline { consumed } => (consumed, &self.inline[..]),
+            Parsed::Ready { consumed } => (consumed, input, false),
+            Parsed::Inline { consumed } => (consumed, &self.inline[..], true),
         };
         let word = |at: usize| self.args.get(at).map(|range| range.of(words));
         let kind = kind_of(self.args.len(), word).ok_or(fault(CommandWrong::Database))?;
@@ -227,6 +241,7 @@ impl CommandStream {
             end: self.offset,
             database: self.database,
             in_transaction,
+            is_inline,
             raw: &input[..consumed],
             words,
             args: &self.args,
@@ -275,6 +290,10 @@ mod tests {
             while let CommandStep::Command { consumed, command } = stream.read(&kept)? {
                 found.push((command.kind(), command.start(), command.end()));
                 assert_eq!(command.raw().len(), consumed);
+                assert_eq!(command.is_inline(), command.kind() == CommandKind::Nothing);
+                for (range, word) in command.ranges().into_iter().flatten().zip(command.words()) {
+                    assert_eq!(range.of(command.raw()), word);
+                }
                 kept.drain(..consumed);
             }
         }

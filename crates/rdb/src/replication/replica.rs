@@ -239,6 +239,16 @@ impl ReplicaHandshake {
         self.fault(HandshakeWrong::Refused(text_of(line)))
     }
 
+    /// A refusal that may be one of the moment: the server loads its data, runs a
+    /// script that does not end, or is a replica without its primary.
+    fn refused_for_now(&self, line: &[u8]) -> HandshakeFault {
+        let passes = [&b"-LOADING"[..], b"-NOMASTERLINK", b"-MASTERDOWN", b"-BUSY "];
+        if passes.iter().any(|code| line.starts_with(code)) {
+            return self.fault(HandshakeWrong::NotNow(text_of(line)));
+        }
+        self.refused(line)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Option<HandshakeEvent>, HandshakeFault> {
         if line.is_empty() {
             return Ok(Some(HandshakeEvent::Alive));
@@ -264,7 +274,7 @@ impl ReplicaHandshake {
             || line.starts_with(b"-NOPERM")
             || (wants_password && self.settings.password.is_some());
         if !goes_on {
-            return Err(self.refused(line));
+            return Err(self.refused_for_now(line));
         }
         match (self.settings.username.clone(), self.settings.password.clone()) {
             (_, None) => self.configure(),
@@ -339,10 +349,7 @@ impl ReplicaHandshake {
                 let id = id.flatten().filter(|id| *id != resume.id);
                 Ok(HandshakeEvent::Continue { id, offset: resume.offset })
             }
-            _ if line.starts_with(b"-NOMASTERLINK") || line.starts_with(b"-LOADING") => {
-                Err(self.fault(HandshakeWrong::NotNow(text_of(line))))
-            }
-            _ if line[0] == b'-' => Err(self.refused(line)),
+            _ if line[0] == b'-' => Err(self.refused_for_now(line)),
             _ => Err(self.fault(HandshakeWrong::Unexpected)),
         }
     }

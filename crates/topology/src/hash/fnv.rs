@@ -1,6 +1,6 @@
-//! Fowler, Noll and Vo's hashes. twemproxy uses 32 bits of the 64-bit variants. Their prime is 2^40
-//! + 0x1b3, so the low half of every product depends only on the low half of its factors, and all
-//! four run in 32 bits. The published functions take unsigned bytes; here bytes of 0x80 and above
+//! Fowler, Noll and Vo's hashes. twemproxy uses 32 bits of the 64-bit variants. Their prime is
+//! 2^40 + 0x1b3, so the low half of every product depends only on the low half of its factors, and
+//! all four run in 32 bits. The published functions take unsigned bytes; here bytes of 0x80 and above
 //! are sign-extended.
 
 use super::sign_extended;

@@ -16,11 +16,11 @@ fn parsed(bytes: &[u8]) -> Request {
 /// Returns what is sent to a server: its words between blanks, each as escaped text.
 fn sent(bytes: &[u8]) -> Result<(String, Question, Expect), &'static str> {
     let request = parsed(bytes);
-    let way = RedisCommand::of(&request.head, request.keys.len())?;
+    let command = RedisCommand::of(&request.head, request.keys.len())?;
     let mut out = Vec::new();
     let value = request.value.of(bytes);
     let (question, expect) =
-        way.write(&mut out, &request.head, request.keys(bytes), (value, TERMS));
+        command.write(&mut out, &request.head, request.keys(bytes), (value, TERMS));
     Ok((words_of(&out), question, expect))
 }
 
