@@ -1,5 +1,5 @@
-//! Primaries with replicas that are no cluster: who is the primary is asked of
-//! sentinels, or of all servers where there are none.
+//! Primaries with replicas that form no cluster. The worker asks sentinels which server is the
+//! primary or, where there are no sentinels, all servers.
 
 use super::discover::tell_changes;
 use crate::cluster::{Speaker, Telling, ViewUpdate};
@@ -16,19 +16,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often each of most sentinels must have told of the same earlier epoch than is known
-/// before it is believed. Once is not enough: they hear of a fail-over one after the other.
+/// How often each sentinel of a majority must have told of the same earlier epoch before it is
+/// believed. Once is not enough, because sentinels learn of a fail-over one after the other.
 const EARLIER_TIMES: u32 = 3;
 
-/// Until they are asked again where most of them tell of an earlier epoch.
+/// The pause before the sentinels are asked again when most of them tell of an earlier epoch.
 pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a sentinel says of a name that it does not watch.
+/// The error text of a sentinel for a name that it does not watch.
 const UNWATCHED: &str = "No such master";
 
 impl Core {
-    /// Asks every sentinel about every primary of a pool: they hear of a fail-over one
-    /// after the other. Returns whether there was one to ask.
+    /// Asks every sentinel about every primary of a pool, because sentinels learn of a fail-over
+    /// one after the other. Returns whether there was a sentinel to ask.
     pub(super) fn ask_sentinels(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
         let Some(of) = self.plane.sentinels_of(pool) else { return false };
@@ -46,7 +46,7 @@ impl Core {
         for &(place, index) in links.iter() {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
-                // The later word for the last is not known before Redis 5.
+                // Redis knows `REPLICAS`, the later word for `SLAVES`, only from version 5 on.
                 let questions: [(&[u8], About); 3] = [
                     (b"GET-MASTER-ADDR-BY-NAME", About::Address(group)),
                     (b"MASTER", About::Primary(group)),
@@ -60,7 +60,7 @@ impl Core {
         !links.is_empty()
     }
 
-    /// Asks every server of a pool what it is. Returns whether there was one to ask.
+    /// Asks every server of a pool for its role. Returns whether there was a server to ask.
     pub(super) fn ask_roles(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
         let Some(FoundState { servers, cluster, .. }) = self.plane.pools[usize::from(pool)].found()
@@ -82,7 +82,7 @@ impl Core {
         !links.is_empty()
     }
 
-    /// Hears what a sentinel, or a server itself, has said to the question of a number.
+    /// Takes a sentinel's or a server's reply to the question with the given number.
     pub(super) fn hear_group(&mut self, server: ServerId, number: u32, reply: &[u8]) {
         let pool = self.plane.asked_about(server.pool);
         let Some(about) = self.plane.take_question(pool, server.server, number) else { return };
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// The question of a number was not answered.
+    /// Notes that the question with the given number was not answered.
     pub(super) fn miss_group(&mut self, server: ServerId, number: u32) {
         let pool = self.plane.asked_about(server.pool);
         if self.plane.take_question(pool, server.server, number).is_some()
@@ -114,13 +114,14 @@ impl Core {
         }
     }
 
-    /// Whether what was told so far says who is the primary.
+    /// Returns whether the answers so far determine the primary.
     pub(super) fn is_decided(&self, pool: u16) -> bool {
         let told = self.plane.cluster.rounds.get(&pool).map(|round| &round.told);
         told.is_some_and(|told| !told.known.is_empty() || self.elect(pool, &told.roles).is_some())
     }
 
-    /// Goes by what was told: all have answered, or are waited for no longer.
+    /// Ends the round and acts on its answers. All servers have answered, or are not waited for any
+    /// longer.
     pub(super) fn end_group_round(&mut self, pool: u16) {
         let Some(told) = self.plane.end_round(pool) else { return };
         let Some(state) = self.plane.cluster_state(pool) else { return };
@@ -139,7 +140,7 @@ impl Core {
         } else if told.known.is_empty() {
             return self.plane.note_unanswered(pool);
         }
-        // Those who tell of an earlier epoch may come to be most of them.
+        // The sentinels that tell of an earlier epoch may become the majority.
         let again = if told.stale * 2 > self.sentinel_count(pool) { DOUBT_PAUSE } else { refresh };
         shared.note_answered(self.plane.clock.now, refresh.min(again));
     }
@@ -218,7 +219,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes what was told of a primary; returns whether it is of before what is known.
+    /// Learns what was told of a primary. Returns whether the answer is older than what is known.
     fn learn_group(&mut self, pool: u16, place: u16, view: &GroupView) -> bool {
         let of = self.sentinel_count(pool);
         let Some(state) = self.plane.cluster_state(pool) else { return false };
@@ -239,13 +240,13 @@ impl Core {
         }
     }
 
-    /// How many sentinels a pool has.
+    /// Returns how many sentinels a pool has, or 1 without sentinels.
     fn sentinel_count(&self, pool: u16) -> usize {
         let count = |of: u16| self.plane.plan.topology.pools()[usize::from(of)].servers().len();
         self.plane.sentinels_of(pool).map_or(1, count)
     }
 
-    /// Notes that a sentinel does not watch a primary; returns whether it said so.
+    /// Notes that a sentinel does not watch a primary. Returns whether the error said so.
     fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) -> bool {
         let (About::Address(group) | About::Primary(group) | About::Replicas(group)) = about else {
             return false;

@@ -1,4 +1,4 @@
-//! What a worker remembers of pools that find their servers while they serve.
+//! The state that a worker holds about pools that find their servers while they serve.
 
 use super::replicas::USERS;
 use crate::core::ConnectionKey;
@@ -24,67 +24,68 @@ pub(super) const NO_FRAGMENT: u16 = u16::MAX;
 
 pub(super) const NO_KEY: u32 = u32::MAX;
 
-/// What this worker has to do with clusters.
+/// The cluster-related state of a worker.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    /// For how long the client whose requests are being started has waited for a primary in
-    /// vain: they wait no more.
+    /// How long the client whose requests are being started has waited for a primary in vain. Its
+    /// requests do not wait any longer.
     pub(in crate::core) waited: Option<Duration>,
-    /// A request of that client was refused.
+    /// Set when a request of that client was refused.
     pub(in crate::core) refused_in_vain: Cell<bool>,
-    /// Positions of the pools that are one.
+    /// Indices of the pools that find their servers themselves.
     pub(in crate::core::pools::cluster) pools: Vec<u16>,
-    /// What servers said about theirs.
+    /// Replies of servers to the questions about their cluster, not yet looked at.
     pub(in crate::core::pools::cluster) heard: Vec<Heard>,
-    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    /// Indices of the pools of sentinels, each with the pool that the sentinels are asked about.
     pub(in crate::core::pools::cluster) sentinels: BTreeMap<u16, u16>,
-    /// What servers were asked that have not answered, by the pool it is about.
+    /// The questions that servers have not answered yet, by the pool that they are about.
     pub(in crate::core::pools::cluster) rounds: BTreeMap<u16, Round>,
-    /// Who did not answer while a round went on, by pool and place, and until when that is
-    /// remembered.
+    /// The servers that did not answer during a round, by pool and server index, each with the time
+    /// until which this is remembered.
     pub(in crate::core::pools::cluster) silent: BTreeMap<(u16, u16), Time>,
     /// The number of the latest question.
     pub(in crate::core::pools::cluster) next_question: u32,
     /// Servers that have not answered a question, with the number of the question.
     pub(in crate::core::pools::cluster) unanswered: Vec<(ServerId, u32)>,
-    /// Requests to be sent again, in the order in which they were refused.
+    /// Requests to send again, in the order in which they were refused.
     pub(in crate::core::pools::cluster) retries: Vec<Retry>,
-    /// When the first of them is due, if there are any.
+    /// When the first of the retries is due, if there are any.
     pub(in crate::core::pools::cluster) retries_due: Time,
     /// Requests for servers that are not known yet.
     pub(in crate::core::pools::cluster) named: HeldBack,
     /// The servers that clients' requests were sent on to.
     pub(in crate::core::pools::cluster) sent_on: SentOnOrder,
-    /// Sessions that wait for the first map of their pool, or for one in which their slot
-    /// has a server.
+    /// Sessions that wait for the first map of their pool, or for a map in which their slot has a
+    /// server.
     pub(in crate::core::pools::cluster) waiting: Vec<Key<Session>>,
-    /// When the time of the first of them is up.
+    /// When the wait of the first of these sessions ends.
     pub(in crate::core::pools::cluster) waiting_due: Option<Time>,
-    /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
-    /// have waited: an entry for a session at most, which leaves with it.
+    /// The waits of sessions for a slot to have a server or for a primary that is gone, including
+    /// waits that ended in vain, by session. A session has at most one entry, which is removed with
+    /// the session.
     pub(in crate::core::pools::cluster) unowned: BTreeMap<u64, Wait>,
     /// The times since when refused requests are sent again, by session.
     pub(in crate::core::pools::cluster) aside: BTreeMap<u64, Aside>,
-    /// The worker ends: nobody waits for a primary.
+    /// Set when the worker is ending. No client waits for a primary then.
     pub(in crate::core::pools::cluster) is_draining: bool,
-    /// Pools that sentinels have told something about.
+    /// Pools about which sentinels have sent messages.
     pub(in crate::core::pools::cluster) told_about: Vec<u16>,
-    /// When they are to be told to tell, at the latest.
+    /// When the worker next makes sure that it is subscribed at every sentinel.
     pub(in crate::core::pools::cluster) next_listen: Time,
-    /// Links to servers that have left, each with its generation: by the time it is
-    /// looked at its place may be another link's.
+    /// Links to servers that have left, each with its generation: by the time the entry is looked
+    /// at, another link may be at the same index.
     pub(in crate::core::pools::cluster) leaving: Vec<(ConnectionKey, u32)>,
-    /// Links with a command that is to wait elsewhere, each with its generation and when
-    /// its server has had time enough to end it.
+    /// Links with a blocking command that must wait at another server, each with its generation and
+    /// the time at which its server has had long enough to end the command.
     pub(in crate::core::pools::cluster) displaced: Vec<(Time, ConnectionKey, u32)>,
     pub(in crate::core::pools::cluster) hedges: HedgesState,
-    /// Host names that are looked up.
+    /// Host names that are being looked up.
     pub(in crate::core::pools::cluster) names: Names,
     pub(in crate::core) split: Scratch,
 }
 
 impl State {
-    /// Whether views wait to be looked at.
+    /// Returns whether replies or missed questions wait to be looked at.
     #[inline]
     pub(in crate::core) fn has_heard(&self) -> bool {
         !self.heard.is_empty()
@@ -101,8 +102,8 @@ impl State {
         State { pools, sentinels: sentinels(plan), ..State::default() }
     }
 
-    /// Goes on for the pools of another version of the settings; those that are being ended
-    /// are looked after until they are.
+    /// Takes on the pools of another version of the settings. Pools that are being ended are looked
+    /// after until they have ended.
     pub(in crate::core) fn follow(&mut self, plan: &Plan) {
         let State { pools, sentinels, .. } = State::new(plan);
         let ending = self.pools.iter().filter(|&&pool| plan.retired(pool).is_some());
@@ -112,8 +113,8 @@ impl State {
         self.told_about.retain(|pool| self.pools.contains(pool));
     }
 
-    /// Number of requests that are to be sent again or whose server is looked for, and of sessions
-    /// that wait for a map.
+    /// Returns the number of requests that are to be sent again or whose server is looked for, and
+    /// of sessions that wait for a map.
     pub(in crate::core) fn held(&self) -> usize {
         self.retries.len()
             + self.named.held()
@@ -124,8 +125,8 @@ impl State {
             + self.displaced.len()
     }
 
-    /// Forgets a pool that has ended: the questions to its servers, and the knowledge of them.
-    /// Another pool may come to its position.
+    /// Forgets a pool that has ended: the questions to its servers and what they answered. Another
+    /// pool may take its index.
     pub(in crate::core) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
         self.heard.retain(|heard| heard.server.pool != pool);
@@ -139,14 +140,14 @@ impl State {
     }
 }
 
-/// What this worker knows of one cluster.
+/// What a worker knows of one cluster.
 pub(in crate::core) struct ClusterState {
     pub(in crate::core) shared: Arc<Cluster>,
     pub(in crate::core) map: Arc<ClusterMap>,
-    /// What a SCAN visits, by the map.
+    /// The parts that a SCAN visits, by the map.
     pub(in crate::core) parts: Arc<ScanParts>,
-    /// Places whose servers said nothing of use since somebody last did: they may have
-    /// left the cluster and still be there.
+    /// Indices of servers that gave no useful answer since another server last did. They may have
+    /// left the cluster and still run.
     pub(in crate::core::pools::cluster) misleading: Vec<u16>,
 }
 
@@ -157,12 +158,13 @@ impl ClusterState {
         ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
-    /// Whether its keys have slots, which it takes together and no others.
+    /// Returns whether the keys have slots, so that a request's keys must share one.
     pub(in crate::core) fn has_slots(&self) -> bool {
         self.shared.has_slots()
     }
 
-    /// Who is read, as the pool at `index`, its listeners and users say.
+    /// Returns the servers that are read from, by the settings of the pool at `index`, of its
+    /// listeners and of the users.
     pub(in crate::core) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
         let listeners = (0..).zip(&plan.listeners);
         let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
@@ -194,7 +196,7 @@ pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
     }
 }
 
-/// What a server said when it was asked about its cluster.
+/// A server's reply to a question about its cluster.
 pub(super) struct Heard {
     pub(in crate::core::pools::cluster) what: Internal,
     /// The server that was asked.
@@ -202,28 +204,29 @@ pub(super) struct Heard {
     pub(super) reply: Vec<u8>,
 }
 
-/// A request that was refused again so much later than it was sent is another one.
+/// A refused request is taken for another one when the last time that its client's request was put
+/// aside is longer ago than this.
 pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
-/// For so long after one request was refused the next ones of its client are refused at
-/// once: a pipeline waits once, and not once for each of its requests.
+/// After a request was refused, the next requests of its client are refused at once for this long.
+/// So a pipeline waits once and not once for each of its requests.
 pub(in crate::core::pools::cluster) const REFUSED_FOR: Duration = Duration::from_millis(100);
 
-/// A client that waits, or has waited in vain a moment ago.
+/// The wait of a client that waits for a server, or that waited in vain a moment ago.
 pub(super) struct Wait {
     pub(super) until: Time,
     pub(super) since: Time,
     pub(super) pool: u16,
-    /// The cluster whose `wait_for_primary` says for how long.
+    /// The cluster whose `wait_for_primary` sets the length of the wait.
     pub(in crate::core::pools::cluster) of: Option<Arc<Cluster>>,
-    /// It is counted among those that have waited in vain.
+    /// Set when the wait is counted among those that ended in vain.
     pub(in crate::core::pools::cluster) is_over: bool,
-    /// When the worker saw that its time is up.
+    /// When the worker saw that the wait's time was up.
     pub(in crate::core::pools::cluster) ended: Option<Time>,
 }
 
 impl Wait {
-    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
+    /// Starts a wait of `timeout` or, where `wait_for_primary` bounds it, of that and no less than
     /// `least`.
     pub(super) fn new(
         (since, pool): (Time, u16),
@@ -245,8 +248,8 @@ impl Wait {
         self.of.is_some()
     }
 
-    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
-    /// was told, or the client would wait as long again.
+    /// Returns whether the wait has to be remembered. A wait whose time is up is remembered until
+    /// its client was told; otherwise the client would wait as long again.
     pub(super) fn is_remembered(&mut self, now: Time) -> bool {
         now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
     }
@@ -263,22 +266,23 @@ impl Drop for Wait {
 /// The times when a client's request was first and last put aside.
 pub(super) type Aside = (Time, Time);
 
-/// What was told so far of what was asked.
+/// The answers of one round so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// By the sentinel that has told it.
+    /// By the sentinel that told the address.
     pub(in crate::core::pools::cluster) addresses: BTreeMap<u16, Endpoint>,
     pub(in crate::core::pools::cluster) primaries: BTreeMap<u16, WatchedPrimary>,
     pub(in crate::core::pools::cluster) roles: BTreeMap<u16, InfoReplication>,
-    /// Primaries of which a sentinel has told all.
+    /// Primaries about which a sentinel has answered all questions.
     pub(in crate::core::pools::cluster) known: BTreeSet<u16>,
     /// Primaries that a sentinel does not watch.
     pub(in crate::core::pools::cluster) unwatched: BTreeSet<u16>,
-    /// How many answers were of before what is known.
+    /// How many answers were older than what is known.
     pub(in crate::core::pools::cluster) stale: usize,
 }
 
-/// The pools of sentinels, each with the pool they are asked about.
+/// Returns the indices of the pools of sentinels, each with the index of the pool that the
+/// sentinels are asked about.
 pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     let is_live = |index: usize| plan.retired(index as u16).is_none();
     let position = |name: &str| {
@@ -291,8 +295,8 @@ pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     plan.pools.iter().enumerate().filter_map(of_pool).collect()
 }
 
-/// Host names that are to be looked up, and those that are, by number: each with its pool. A
-/// pool has a bounded number of them.
+/// Host names to look up, and host names that are being looked up by the number of the question,
+/// each with its pool. A pool has a bounded number of them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(in crate::core::pools::cluster) due: Vec<(u16, String)>,
@@ -309,19 +313,19 @@ impl Names {
     }
 }
 
-/// What is held back, and who was asked.
+/// Requests that are held back until their server is known, and the servers that were asked.
 #[derive(Default)]
 pub(super) struct HeldBack {
     /// In the order in which they were sent on.
     pub(in crate::core::pools::cluster) held: Vec<Held>,
-    /// When each server was asked last, and whether it has yet to answer.
+    /// When each server was last asked, and whether its answer is still owed.
     pub(in crate::core::pools::cluster) asked: BTreeMap<ServerId, (Time, bool)>,
     /// Servers that have not answered.
     pub(in crate::core::pools::cluster) missed: Vec<ServerId>,
 }
 
 impl HeldBack {
-    /// Number of requests that are held back.
+    /// Returns the number of requests that are held back.
     pub(super) fn held(&self) -> usize {
         self.held.iter().filter(|held| held.redirected.is_some()).count()
     }
