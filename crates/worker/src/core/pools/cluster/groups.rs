@@ -258,7 +258,7 @@ impl Core {
         is_unwatched
     }
 
-    /// Tells of primaries that no sentinel watches.
+    /// Logs primaries that no sentinel watches.
     fn tell_unwatched(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let names = &state.shared.primaries();
@@ -274,7 +274,7 @@ impl Core {
         state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
     }
 
-    /// Notes that servers have told what they are, and none that it is the primary.
+    /// Notes that servers told their roles, and that none of them is the primary.
     fn note_no_primary(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         if !told.roles.is_empty() {
@@ -284,8 +284,7 @@ impl Core {
         }
     }
 
-    /// Tells of servers of one list that are primaries of their own: the keys of all but one
-    /// are out of reach.
+    /// Logs servers of one list that are each a primary: the keys of all but one are out of reach.
     fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let primaries: Vec<u16> =
@@ -309,8 +308,9 @@ impl Core {
         );
     }
 
-    /// Which of the servers that have told what they are is the primary: of several that
-    /// say so the one with most replicas, and rather the one that it was.
+    /// Returns the primary among the servers that told their roles. Of several that claim to be the
+    /// primary, it takes the one with most replicas, and prefers the one that was the primary
+    /// before.
     fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
         let map = &self.plane.cluster_state(pool)?.map;
         let endpoint = |place: u16| Some(map.node(usize::from(place))?.endpoint.clone());
@@ -360,21 +360,22 @@ impl Core {
     }
 }
 
-/// Whether a server that was asked for SENTINEL says that it has no such command.
+/// Returns whether a server's error to SENTINEL says that it has no such command.
 fn is_unknown_command(said: &str) -> bool {
     said.to_ascii_lowercase().contains("unknown command")
 }
 
-/// Where a primary is by a sentinel that has told its `address` first, and then the rest with
-/// the epoch. `None` if a fail-over may have come in between, so that the address is the old
-/// one's and the epoch the new one's, and who is the primary, and since when, is `known`.
+/// Returns the address of a primary, from a sentinel that first told its `address` and then the
+/// rest with the epoch. Returns `None` if a fail-over may have come in between, so that the address
+/// is the old primary's and the epoch the new one's. `known` is the primary that is known, with its
+/// epoch.
 fn address_of_epoch(
     told: &WatchedPrimary,
     address: Option<Endpoint>,
     known: Option<(&Endpoint, Option<u64>)>,
 ) -> Option<Endpoint> {
     if !told.state.is_failing_over {
-        // It knows of one address at any moment, and this is the later answer.
+        // The sentinel knows one address at any moment, and this is the later answer.
         return Some(told.endpoint.clone());
     }
     let address = address.unwrap_or_else(|| told.endpoint.clone());
@@ -385,7 +386,7 @@ fn address_of_epoch(
     (!is_torn).then_some(address)
 }
 
-/// Where a replica is, and how it is.
+/// Returns the address and the health of a replica.
 fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
     let health = match (told.state.is_reached(), told.is_linked) {
         (false, _) => NodeHealth::Failed,
@@ -396,18 +397,19 @@ fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
 }
 
 impl Plane {
-    /// Whether what servers of a pool say is about a primary and its replicas.
+    /// Returns whether the servers of a pool are asked about a primary and its replicas.
     pub(super) fn hears_groups(&self, pool: u16) -> bool {
         let is_group = |state: &super::ClusterState| !state.has_slots();
         self.cluster.sentinels.contains_key(&pool) || self.cluster_state(pool).is_some_and(is_group)
     }
 
-    /// The pool that servers are asked about: their own, or that of sentinels.
+    /// Returns the pool that servers of `pool` are asked about: their own or, for sentinels, the
+    /// pool they watch.
     pub(super) fn asked_about(&self, pool: u16) -> u16 {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 
-    /// The pool of sentinels that are asked about a pool.
+    /// Returns the pool of sentinels that are asked about a pool.
     pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
         let mut pairs = self.cluster.sentinels.iter();
         pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
@@ -434,7 +436,8 @@ mod tests {
         let place = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
             address_of_epoch(told, Some(address.clone()), Some((known.0, Some(known.1))))
         };
-        // Who only hears of it tells of one address, and MASTER was asked later.
+        // A sentinel that does not lead the fail-over tells of one address, and MASTER was asked
+        // later.
         assert_eq!(place(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
         let leads = primary(1, "master,failover_in_progress", 5);
         assert_eq!(place(&leads, &new, (&old, 4)).as_ref(), Some(&new));

@@ -341,34 +341,34 @@ impl HeldBack {
     }
 }
 
-/// A request that is held back; as many as clients may have on their way at most.
+/// A request that is held back. There are at most as many as clients may have on their way.
 pub(in crate::core::pools::cluster) struct Held {
     pub(in crate::core::pools::cluster) from: ConnectionKey,
     /// The server that the connection leads to.
     pub(in crate::core::pools::cluster) server: ServerId,
     pub(in crate::core::pools::cluster) onward: Onward,
-    /// The server was asked since.
+    /// Set when the server was asked since.
     pub(in crate::core::pools::cluster) is_asked: bool,
-    /// `None` where only the server is to be found.
+    /// The request, or `None` where only the server is to be found.
     pub(in crate::core::pools::cluster) redirected: Option<Redirected>,
 }
 
-/// Where a request is sent on to.
+/// The destination of a request that is sent on.
 #[derive(Clone)]
 pub(super) struct Onward {
     /// The server.
     pub(super) to: Endpoint,
-    /// The slot that is known to be meant.
+    /// The slot that the request is for, if it is known.
     pub(super) slot: Option<u16>,
-    /// The server has it for good: else it is asked this once.
+    /// Set when the server has the slot for good. Otherwise it is asked only this once.
     pub(super) is_moved: bool,
 }
 
-/// The latest request that was sent on of each client and slot.
+/// The latest request that was sent on, for each client and slot.
 #[derive(Default)]
 pub(super) struct SentOnOrder {
     pub(in crate::core::pools::cluster) latest: BTreeMap<(u64, u16, u16), SentOn>,
-    /// The number of entries at which those that count no longer are removed.
+    /// The number of entries at which entries that no longer count are removed.
     pub(in crate::core::pools::cluster) check_at: usize,
 }
 
@@ -395,21 +395,21 @@ impl SentOnOrder {
         }
     }
 
-    /// Number of requests that are remembered.
+    /// Returns the number of requests that are remembered.
     pub(super) fn len(&self) -> usize {
         self.latest.len()
     }
 }
 
-/// A request that was sent on, by its client, its pool and its slot.
+/// A request that was sent on. It is kept by its client, its pool and its slot.
 pub(in crate::core::pools::cluster) struct SentOn {
     /// The session of the request, which is a sub-request's in a pool of pools.
     pub(in crate::core::pools::cluster) session: Key<Session>,
     /// The index of its reply; `None` where the client has asked for none.
     pub(in crate::core::pools::cluster) reply: Option<u32>,
     pub(in crate::core::pools::cluster) to: Endpoint,
-    /// When it was sent to a server that no other had named for it. It is behind all requests that
-    /// were sent there before.
+    /// When the request was sent to a server that no other server had named for it. It is behind
+    /// all requests that were sent there before.
     pub(in crate::core::pools::cluster) again_at: Option<Time>,
 }
 
@@ -438,32 +438,32 @@ impl SentOn {
     }
 }
 
-/// What one server was asked.
+/// A question that one server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(in crate::core::pools::cluster) number: u32,
-    /// Who was asked: a sentinel, or a server of the pool.
+    /// The index of the server that was asked: a sentinel, or a server of the pool.
     pub(in crate::core::pools::cluster) place: u16,
     pub(in crate::core::pools::cluster) about: About,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Who has which slot, in these words.
+    /// The servers of all slots, asked by this command.
     Slots(SlotQuery),
-    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
-    /// leads a fail-over its other answers are still about the old one.
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, for the primary with this number. While a sentinel leads
+    /// a fail-over, its other answers are still about the old primary.
     Address(u16),
-    /// `SENTINEL MASTER`, of that primary.
+    /// `SENTINEL MASTER`, for that primary.
     Primary(u16),
-    /// `SENTINEL SLAVES`, of that primary.
+    /// `SENTINEL SLAVES`, for that primary.
     Replicas(u16),
-    /// `INFO replication`, of itself.
+    /// `INFO replication`, for the server itself.
     Role,
 }
 
 impl About {
-    /// Which primary it is about.
+    /// Returns the number of the primary that the question is about.
     pub(in crate::core::pools::cluster) fn group(self) -> Option<u16> {
         match self {
             About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
@@ -472,17 +472,17 @@ impl About {
     }
 }
 
-/// What was asked about one pool at one time.
+/// The questions that were asked about one pool at one time.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(in crate::core::pools::cluster) open: Vec<Question>,
-    /// Who was asked in it, whether they have answered or not.
+    /// The indices of the servers that were asked in the round, whether they have answered or not.
     pub(in crate::core::pools::cluster) asked: Vec<u16>,
-    /// When something is done about those that are silent.
+    /// When the worker next acts on servers that have not answered.
     pub(in crate::core::pools::cluster) next: Time,
-    /// When it is over, whoever is silent.
+    /// When the round ends, even if servers have not answered.
     pub(in crate::core::pools::cluster) end: Time,
-    /// Whether a server told of slots that nobody has, so that another is asked.
+    /// Set when a server told of slots that no server has, so that another server is asked.
     pub(super) is_doubted: bool,
     pub(super) told: Told,
 }
@@ -491,34 +491,34 @@ pub(super) struct Round {
 pub(super) struct Retry {
     pub(in crate::core::pools::cluster) at: Time,
     pub(in crate::core::pools::cluster) from: ConnectionKey,
-    /// The server that `from` leads to: the connection may be gone by then.
+    /// The server that `from` leads to. The connection may be gone when the request is sent again.
     pub(in crate::core::pools::cluster) server: ServerId,
-    /// The connection was one session's alone.
+    /// Set when the connection belonged to one session alone.
     pub(in crate::core::pools::cluster) is_private: bool,
     pub(in crate::core::pools::cluster) redirected: Redirected,
     pub(in crate::core::pools::cluster) waits: Option<Waits>,
-    /// It waits for a primary: its time counts from when it is sent again.
+    /// Set when the request waits for a primary. Its timeout then starts when it is sent again.
     pub(in crate::core::pools::cluster) is_held: bool,
 }
 
-/// What is kept of a command that waits on a private link: the connection may end.
+/// The facts kept about a command that waits on a private link, as the connection may end.
 pub(in crate::core) struct Waits {
     pub(in crate::core::pools::cluster) pool: u16,
     pub(in crate::core::pools::cluster) protocol: Protocol,
     pub(in crate::core::pools::cluster) keys: Vec<u32>,
 }
 
-/// Room for splitting one request.
+/// Memory for splitting one request, reused by the next.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
-    /// The fragment of each slot; all are none between two requests.
+    /// The index of each slot's fragment. Between two requests all are [`NO_FRAGMENT`].
     pub(in crate::core::pools::cluster) of_slot: Vec<u16>,
     pub(in crate::core::pools::cluster) fragments: Vec<Fragment>,
-    /// Behind each key, the next of the same fragment.
+    /// For each key, the index of the next key in the same fragment.
     pub(in crate::core::pools::cluster) next: Vec<u32>,
-    /// The fragment of each key.
+    /// The index of each key's fragment.
     pub(in crate::core::pools::cluster) of_key: Vec<u16>,
-    /// The fragments may be answered by replicas.
+    /// Set when the fragments may be answered by replicas.
     pub(in crate::core::pools::cluster) reads: bool,
 }
 
@@ -532,7 +532,7 @@ impl Scratch {
         self.of_key.clear();
     }
 
-    /// Adds the next key, of a slot and the server that has it.
+    /// Adds the next key, with its slot and the server that has it.
     #[inline]
     pub(in crate::core::pools::cluster) fn add(&mut self, slot: u16, server: u16) {
         let key = self.next.len() as u32;
@@ -550,7 +550,7 @@ impl Scratch {
         self.of_key.push(*at);
     }
 
-    /// Gives back room beyond `kept_max` keys.
+    /// Frees memory for more than `kept_max` keys.
     pub(in crate::core) fn trim(&mut self, kept_max: usize) {
         if self.next.capacity() > kept_max {
             self.next = Vec::new();
@@ -568,12 +568,12 @@ pub(in crate::core::pools::cluster) struct Fragment {
     pub(in crate::core::pools::cluster) last: u32,
 }
 
-/// The time of which the requests count that a share may be of. Shorter would end the
-/// repeats of a slot that moves in the middle of it; longer lets a server that comes
-/// back be met with more of them.
+/// The time over which requests are counted for the share that may be sent again. A shorter time
+/// would end the repeats in the middle of a slot's move. A longer time lets a server that comes
+/// back receive more repeats.
 pub(in crate::core::pools::cluster) const WINDOW: Duration = Duration::from_secs(10);
 
-/// So many in that time may be sent again however few requests there are.
+/// How many requests may be sent again in that time, however few requests there are.
 pub(in crate::core::pools::cluster) const LEAST: u64 = 10;
 
 /// The bound of a pool, if it has one.
