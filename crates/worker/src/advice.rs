@@ -1,12 +1,12 @@
-//! What to change in the file when a server refuses in words that are known.
+//! Says what to change in the configuration when a server refuses with a known text.
 
 use keyway_base::{Foreign, quoted};
 
-/// How the name of a pool of sentinels ends, behind that of the pool they are asked about.
+/// The end of the name of a pool of sentinels, after the name of the pool that they watch.
 const OF_SENTINELS: &str = "/sentinels";
 
-/// Which key of which table to look at when a server has said `said` to a pool; `None` where the
-/// words tell of none.
+/// Returns which key of which table to check when a server has answered `said` to a pool, or `None`
+/// if the text is not known.
 pub(crate) fn advice(pool: &str, said: &str) -> Option<String> {
     let (table, key) = match pool.strip_suffix(OF_SENTINELS) {
         Some(table) => (table, "sentinel_password"),
@@ -24,7 +24,7 @@ pub(crate) fn advice(pool: &str, said: &str) -> Option<String> {
     }
 }
 
-/// The same for a server that ends plain connections before it has answered once.
+/// Returns the same for a server that ends plain connections before it has answered once.
 pub(crate) fn advice_of_tls(pool: &str) -> String {
     let (table, key) = match pool.strip_suffix(OF_SENTINELS) {
         Some(table) => (table, "sentinel_tls"),
@@ -33,7 +33,7 @@ pub(crate) fn advice_of_tls(pool: &str) -> String {
     format!("if it speaks TLS on this port, set {key} in [pool.{table}]")
 }
 
-/// Names the protocol of a server that says `said`, if it is known, and what to change.
+/// Names the protocol of a server that sends `said`, if it is known, and says what to change.
 pub(crate) fn advice_of_foreign(pool: &str, said: &[u8]) -> String {
     let quoted = quoted(said);
     let Some(foreign) = Foreign::of(said) else {

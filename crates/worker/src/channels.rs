@@ -1,5 +1,4 @@
-//! Channels of the embedded stores: the one thing of publish and subscribe
-//! that workers share.
+//! Channels of the embedded stores: the only part of publish and subscribe that workers share.
 //!
 //! ```text
 //!  worker 0: PUBLISH ──► who listens? (one lock) ──► its own inbox ──► its subscribers
@@ -20,27 +19,27 @@ use keyway_proxy::pubsub::{Name, SubscriptionKind};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
-/// Bytes that other workers may have waiting in one worker's inbox; an empty
-/// one takes any message. More forgives longer stalls of a worker; when it is
-/// full, the subscribers there that miss a message are closed.
+/// Number of bytes that other workers may have waiting in one worker's inbox. An empty one accepts
+/// any message. With more, longer stalls of a worker would be tolerated. If an inbox is full, the
+/// subscribers that miss a message are closed.
 const INBOX_LEN_MAX: usize = 64 << 20;
 
-/// Channels of which a worker is told that they missed a message, and bytes of
-/// their names. Beyond either, all its subscribers of the pool count as having
-/// missed one: more saves those of other channels, and costs memory where it
-/// is short already.
+/// Number of channels, and of bytes of their names, whose missed messages are reported to a worker.
+/// Beyond either, all its subscribers of the pool count as having missed one. With more, fewer
+/// subscribers of other channels would be closed, but more memory would be used when it is already
+/// short.
 const MISSED_MAX: usize = 64;
 const MISSED_LEN_MAX: usize = 64 << 10;
 
 /// Messages for which an inbox keeps room.
 const KEPT_MAX: usize = 4 << 10;
 
-/// What a message takes in an inbox besides its bytes.
+/// Number of bytes that a message takes in an inbox besides its own.
 const MESSAGE_OVERHEAD: usize = 64;
 
 type Names<V> = IndexMap<Name, V, foldhash::fast::RandomState>;
 
-/// A message on its way to the subscribers of an embedded store.
+/// A message that is being delivered to the subscribers of an embedded store.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) pool: u16,
@@ -64,27 +63,27 @@ impl Published {
 #[derive(Debug, Default)]
 struct Inbox {
     messages: Vec<Arc<Published>>,
-    /// What those of other workers take.
+    /// Number of bytes of the messages of other workers.
     len: usize,
     missed: Missed,
 }
 
-/// What found no room in an inbox.
+/// Messages that found no room in an inbox.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
-    /// Channels with a message that did not.
+    /// Channels with such a message.
     pub(crate) channels: Vec<(u16, SubscriptionKind, Name)>,
-    /// Pools of which there are more such channels.
+    /// Pools with more such channels.
     pub(crate) pools: Vec<u16>,
-    /// Bytes of the names in `channels`.
+    /// Number of bytes of the names in `channels`.
     len: usize,
 }
 
-/// Subscribers of each name: their number by worker.
+/// The number of subscribers of each name, by worker.
 #[derive(Debug, Default)]
 struct Table {
     names: [Names<Vec<u32>>; 3],
-    /// Held while a message goes into the inboxes.
+    /// Held while a message is put into the inboxes.
     order: Mutex<()>,
 }
 
@@ -94,34 +93,33 @@ struct Shared {
     inboxes: Vec<Mutex<Inbox>>,
 }
 
-/// Who listens to the channels of the embedded stores, by worker.
+/// The subscribers of the channels of the embedded stores, by worker.
 #[derive(Debug, Default)]
 pub struct Channels {
     shared: RwLock<Shared>,
 }
 
-/// Messages wait that were published before: they must be delivered first.
+/// Earlier messages wait, and must be delivered first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind;
 
-/// What PUBLISH came to.
+/// The result of PUBLISH.
 #[derive(Debug, Default)]
 pub(crate) struct Receivers {
-    /// Deliveries in all.
+    /// Number of deliveries in total.
     pub(crate) count: u64,
-    /// There are some on the publishing worker: its inbox is to be looked at.
+    /// Whether some are on the publishing worker, so that its inbox must be read.
     pub(crate) has_own: bool,
-    /// Workers whose inbox was empty: they do not know of it yet.
+    /// Workers whose inbox was empty, and which must be woken.
     pub(crate) wake: Vec<u16>,
 }
 
 impl Channels {
-    /// Counts one more subscriber of a worker for each of `names`, or with
-    /// `change` -1 one less.
+    /// Counts one more subscriber of a worker for each of `names`, or with `change` -1 one less.
     ///
     /// # Errors
-    /// When messages wait in the worker's inbox: who gets those was decided
-    /// when they were published. Nothing is counted then.
+    /// Returns an error if messages wait in the worker's inbox: their receivers were decided when
+    /// they were published. Nothing is counted then.
     pub(crate) fn change<'a>(
         &self,
         of: PoolWorker,
@@ -142,7 +140,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Names that somebody subscribes to.
+    /// Returns the number of names with subscribers.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         let shared = self.shared.read();
@@ -154,9 +152,8 @@ impl Channels {
         self.shared.write().count(of, kind, name, -1);
     }
 
-    /// Publishes: the inbox of every worker with receivers gets the message.
-    /// That of the publishing worker has room for any number, as they are
-    /// delivered at the end of its turn.
+    /// Publishes a message: it is put into the inbox of every worker with receivers. The inbox of
+    /// the publishing worker has room for any number, because it is emptied at the end of the turn.
     pub(crate) fn publish(
         &self,
         PoolWorker { pool, worker: from }: PoolWorker,
@@ -195,8 +192,8 @@ impl Channels {
         receivers
     }
 
-    /// Takes what waits for a worker into `messages`, which must be empty, and
-    /// returns what its subscribers have missed.
+    /// Moves the waiting messages of a worker into `messages`, which must be empty. Returns what
+    /// its subscribers have missed.
     pub(crate) fn take(&self, worker: u16, messages: &mut Vec<Arc<Published>>) -> Missed {
         let shared = self.shared.read();
         let Some(inbox) = shared.inboxes.get(usize::from(worker)) else {
@@ -209,8 +206,7 @@ impl Channels {
         std::mem::take(&mut inbox.missed)
     }
 
-    /// Names of a kind that somebody has subscribed to, those that match
-    /// `pattern` if there is one.
+    /// Returns the names of a kind with subscribers, or those that match `pattern` if there is one.
     pub(crate) fn names(
         &self,
         pool: u16,
@@ -224,13 +220,13 @@ impl Channels {
         names.filter(fits).cloned().collect()
     }
 
-    /// How many names of a kind somebody has subscribed to.
+    /// Returns the number of names of a kind with subscribers.
     pub fn count(&self, pool: u16, kind: SubscriptionKind) -> usize {
         let shared = self.shared.read();
         shared.pools.get(usize::from(pool)).map_or(0, |table| table.names[kind as usize].len())
     }
 
-    /// How many have subscribed to exactly this.
+    /// Returns the number of subscribers of exactly this name.
     pub(crate) fn subscribers(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> u64 {
         let shared = self.shared.read();
         let table = shared.pools.get(usize::from(pool));
@@ -240,12 +236,12 @@ impl Channels {
 }
 
 impl Inbox {
-    /// Puts another worker's message in; whether the worker is to be told.
+    /// Puts another worker's message in. Returns whether the worker must be woken.
     fn put(&mut self, message: &Arc<Published>) -> bool {
         let len = message.bytes.len() + MESSAGE_OVERHEAD;
         let was_empty = self.messages.is_empty() && self.missed.is_empty();
         let is_full = self.len > 0 && self.len + len > INBOX_LEN_MAX;
-        // Behind a gap nothing more of its channel is worth hearing.
+        // After a gap, further messages of the channel are useless.
         if is_full || self.missed.has(message) {
             self.missed.note(message);
         } else {
@@ -284,8 +280,7 @@ impl Missed {
 }
 
 impl Table {
-    /// Calls `each` with the counts of every subscription that `channel`
-    /// reaches.
+    /// Calls `each` with the counts of every subscription that `channel` matches.
     fn each_count(&self, kind: SubscriptionKind, channel: &[u8], mut each: impl FnMut(&[u32])) {
         if let Some(counts) = self.names[kind as usize].get(channel) {
             each(counts);

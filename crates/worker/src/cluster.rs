@@ -1,5 +1,5 @@
-//! What the workers of a process share about a cluster: the latest map, and who
-//! asks for the next.
+//! What the workers of a process share about a cluster: the latest map, and which worker asks for
+//! the next one.
 
 mod hosts;
 mod inherited;
@@ -31,89 +31,90 @@ use unanswered::UnansweredReason;
 pub(crate) use stale_views::Speaker;
 pub(crate) use unanswered::Telling;
 
-/// Pause between two questions, however many requests were sent elsewhere in
-/// between. Shorter makes servers tell all their slots again for each slot that
-/// moves; longer sends more requests the long way round.
+/// Pause between two questions, however many requests were redirected in between. If it were
+/// shorter, servers would return all their slots again for each slot that moves. If it were longer,
+/// more requests would be redirected.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Between two questions because of keys whose server nobody knows.
+/// Pause between two questions because of keys whose server is unknown.
 const UNOWNED_PAUSE: Duration = Duration::from_millis(500);
 
-/// Between two questions how far replicas are behind; they tell their primaries once a
+/// Time between two questions about the lag of replicas. They report to their primaries once a
 /// second.
 const LAGS_EVERY: Duration = Duration::from_millis(500);
 
-/// So many questions how far replicas are behind may stay unanswered: then it is not known.
+/// Number of questions about the lag of replicas that may stay unanswered. After that the lag is
+/// unknown.
 const LAGS_MISSED_MAX: u64 = 6;
 
-/// In so many rounds in a row several servers of a list must say that they are primaries,
-/// before that is told: fewer tell of a change of primaries, more come late.
+/// Number of consecutive rounds in which several servers of a list must claim to be primaries
+/// before that is reported. With fewer, a change of primaries would be reported. With more, the
+/// report would be late.
 const RIVAL_ROUNDS: u64 = 3;
 
-/// How long clients wait for the first map, from the first client on; all get
-/// errors then until there is one.
+/// How long clients wait for the first map, from the first client on. After that all get errors
+/// until there is a map.
 const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
 
-/// After so many questions in a row without an answer the seeds are asked again.
+/// Number of consecutive unanswered questions after which the seeds are asked again.
 const UNANSWERED_MAX: u64 = 3;
 
-/// What happened on the way to servers of a cluster.
+/// What happened to requests for servers of a cluster.
 #[derive(Debug, Default)]
 pub struct ClusterTotals {
-    /// Requests sent elsewhere by `MOVED`.
+    /// Requests redirected by `MOVED`.
     pub moved: AtomicU64,
-    /// By `ASK`.
+    /// Requests redirected by `ASK`.
     pub asked: AtomicU64,
-    /// Requests sent again after `TRYAGAIN` or `CLUSTERDOWN`, and reads whose
-    /// connection was lost.
+    /// Requests retried after `TRYAGAIN` or `CLUSTERDOWN`, and reads whose connection was lost.
     pub retried: AtomicU64,
-    /// Requests that were not, for want of budget.
+    /// Requests that were not retried, because of the budget.
     pub retries_refused: AtomicU64,
-    /// Reads that a second server was sent.
+    /// Reads that were also sent to a second server.
     pub hedged: AtomicU64,
-    /// Those that it answered first.
+    /// Reads that the second server answered first.
     pub hedges_won: AtomicU64,
-    /// Those that it was not sent, for want of budget.
+    /// Reads that were not sent to a second server, because of the budget.
     pub hedges_refused: AtomicU64,
     /// Requests whose client got such an error.
     pub given_up: AtomicU64,
-    /// Clients of which a request waits for a primary now.
+    /// Clients that now have a request that waits for a primary.
     pub primary_waiting: AtomicU64,
     /// Requests that have waited for a primary.
     pub primary_waits: AtomicU64,
-    /// Requests that waited so and were refused in the end.
+    /// Requests that waited for a primary and were refused in the end.
     pub primary_waits_over: AtomicU64,
     /// Answers to questions about the cluster.
     pub views: AtomicU64,
-    /// Such questions that were not answered.
+    /// Unanswered questions about the cluster.
     pub unanswered: AtomicU64,
-    /// What sentinels told unasked of its primaries.
+    /// Messages of sentinels about its primaries that were not asked for.
     pub notices: AtomicU64,
-    /// Answers that were of before what was known.
+    /// Answers that were older than what was known.
     pub stale: AtomicU64,
 }
 
-/// What became of what a server has told.
+/// The effect of a server's report.
 #[derive(Debug)]
 pub(crate) enum ViewUpdate {
     /// It was known.
     Same,
-    /// It is of before what is known, and is not believed.
+    /// It is older than what is known, and is not believed.
     Stale,
     /// It is new.
     New(Learned),
 }
 
-/// What a server has told that was new.
+/// A new report of a server.
 #[derive(Debug)]
 pub(crate) struct Learned {
-    /// What was known before.
+    /// The earlier map.
     pub(crate) before: Arc<ClusterMap>,
-    /// What is known now.
+    /// The current map.
     pub(crate) map: Arc<ClusterMap>,
-    /// Servers for which there was no place.
+    /// Servers for which there was no index.
     pub(crate) left_out: Vec<LeftOut>,
-    /// Whether it is of before what was known, and most have said so.
+    /// Whether it is older than what was known, and most servers agree.
     pub(crate) is_earlier: bool,
 }
 
@@ -123,71 +124,70 @@ pub struct Cluster {
     settings: Discovery,
     source: MapSource,
     primaries: Vec<String>,
-    /// The ring over the names of the primaries, of a pool that is no cluster.
+    /// The ring over the names of the primaries, for a pool that is no cluster.
     names: Option<Arc<Ring>>,
     map: Mutex<Arc<ClusterMap>>,
-    /// The latest that the log tells of.
+    /// The latest map that the log describes.
     logged: Mutex<Arc<ClusterMap>>,
-    /// Who told of earlier epochs, by primary, or of the cluster.
+    /// The servers that reported earlier epochs, by primary, or for the cluster.
     doubts: Mutex<BTreeMap<Option<u16>, StaleViews>>,
-    /// When it may be asked next because of a slot that nobody has, in nanoseconds.
+    /// When it may next be asked because of a slot without an owner, in nanoseconds.
     next_unowned: AtomicU64,
-    /// Of `map`, so that a worker sees without a lock that there is a newer one.
+    /// The version of `map`. A worker notices a newer one without a lock.
     version: AtomicU64,
-    /// When it is to be asked for, in nanoseconds.
+    /// When it must be asked, in nanoseconds.
     next_ask: AtomicU64,
-    /// Whoever has asked has until then; nobody else asks before.
+    /// Until when the worker that has asked may wait. No other worker asks before.
     asking_until: AtomicU64,
     /// Counts reasons to ask that answers to earlier questions do not settle.
     reasons: AtomicU64,
-    /// How many there were when the latest question was asked.
+    /// That count when the latest question was asked.
     reasons_asked: AtomicU64,
-    /// Questions in a row without an answer.
+    /// Number of consecutive unanswered questions.
     unanswered: AtomicU64,
     /// Time of the latest answered question, in nanoseconds.
     answered_at: AtomicU64,
-    /// Until when clients wait for the first map, in nanoseconds; 0 before the
-    /// first of them came.
+    /// Until when clients wait for the first map, in nanoseconds. 0 before the first of them.
     waits_until: AtomicU64,
-    /// When servers are to be asked how far replicas are behind, in nanoseconds.
+    /// When servers must be asked for the lag of replicas, in nanoseconds.
     next_lags: AtomicU64,
-    /// How far each server is behind its primary, in milliseconds, by place; as far as
-    /// can be when that is not known.
+    /// The lag of each server behind its primary, in milliseconds, by index. The largest value
+    /// means that it is unknown.
     lags: Box<[AtomicU64]>,
-    /// How often that was asked, and by place how often when it was last told.
+    /// The number of such questions, and by index their number when the lag was last reported.
     lags_asked: AtomicU64,
-    /// How far primaries were when, by their place.
+    /// The offsets of primaries over time, by index.
     histories: Mutex<BTreeMap<u16, OffsetHistory>>,
     lags_told: Box<[AtomicU64]>,
-    /// For each place the version of the map that brought the server there, or took it away, for
-    /// which all that workers share was made new.
+    /// For each index the version of the map that added or removed the server there, and for which
+    /// everything that workers share was reset.
     settled: Box<[AtomicU64]>,
-    /// Where names lead by which replicas are known.
+    /// The addresses of host names in reports about replicas.
     hosts: Mutex<Hosts>,
     /// Why questions are not answered.
     trouble: Mutex<UnansweredReason>,
-    /// What is told of it in the log at most once a minute.
+    /// Limits a log line to one a minute.
     pub(crate) notice: Notice,
-    /// The same of addresses that cannot be reached.
+    /// The same for addresses that cannot be reached.
     pub(crate) notice_unreached: Notice,
-    /// The same of several primaries in a list of servers.
+    /// The same for several primaries in a list of servers.
     pub(crate) notice_rivals: Notice,
-    /// In so many rounds in a row there were several.
+    /// Number of consecutive rounds with several primaries.
     rivals: AtomicU64,
     /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
-    /// What it came to.
+    /// The totals.
     pub totals: ClusterTotals,
 }
 
 /// The source of the map from keys to the servers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapSource {
-    /// The servers of a Redis Cluster, which tell the owners of slots.
+    /// The servers of a Redis Cluster, which report the owners of slots.
     Slots(SlotQuery),
-    /// Servers, or sentinels, that tell who is a primary.
+    /// Servers, or sentinels, that report the primaries.
     Primaries(PrimarySource),
 }
 
@@ -201,12 +201,12 @@ impl MapSource {
 }
 
 impl Cluster {
-    /// A Redis Cluster of which only the seeds are known.
+    /// Creates a Redis Cluster of which only the seeds are known.
     pub fn of_slots(pool: &ClusterPool) -> Cluster {
         Cluster::new(&pool.servers, pool.discovery.clone(), MapSource::Slots(pool.query), None)
     }
 
-    /// Primaries with replicas, of which only the seeds are known.
+    /// Creates primaries with replicas of which only the seeds are known.
     pub fn of_primaries(pool: &ReplicatedPool) -> Cluster {
         let source = MapSource::Primaries(pool.source.clone());
         let ring = Arc::new(pool.ring_of_primaries());
@@ -270,14 +270,15 @@ impl Cluster {
         followed.changes
     }
 
-    /// Returns whether the server at a place is the primary of a shard that has lost its replicas.
+    /// Returns whether the server at an index is the primary of a shard that has lost its replicas.
     pub(crate) fn has_lost_replicas(&self, place: usize) -> bool {
         let map = self.map();
         let redundancy = self.redundancy.lock();
         map.node(place).is_some_and(|node| redundancy.is_lost(place, node.tenure))
     }
 
-    /// The primaries of the shards that have lost their replicas or are about to be told as such.
+    /// Returns the primaries of the shards that have lost their replicas, including those that are
+    /// about to be reported.
     pub(crate) fn unreplicated_primaries(&self) -> Vec<Endpoint> {
         self.redundancy.lock().lost_primaries(&self.map())
     }
@@ -287,23 +288,23 @@ impl Cluster {
         self.redundancy.lock().expect_replicas(primary);
     }
 
-    /// Number of shards that have lost their replicas.
+    /// Returns the number of shards that have lost their replicas.
     pub(crate) fn unreplicated_count(&self) -> u64 {
         self.redundancy.lock().lost_count() as u64
     }
 
-    /// Returns whether the calling worker is the first that sees a change of the server at a place:
-    /// that of this version of the map.
+    /// Returns whether the calling worker is the first one to notice a change of the server at an
+    /// index: that of this version of the map.
     pub(crate) fn is_first_at(&self, place: usize, version: u64) -> bool {
         self.settled.get(place).is_some_and(|last| last.fetch_max(version, Relaxed) < version)
     }
 
-    /// The settings of its discovery.
+    /// Returns the settings of its discovery.
     pub fn settings(&self) -> &Discovery {
         &self.settings
     }
 
-    /// The source of its map.
+    /// Returns the source of its map.
     pub(crate) fn source(&self) -> &MapSource {
         &self.source
     }
@@ -313,12 +314,12 @@ impl Cluster {
         matches!(self.source, MapSource::Slots(_))
     }
 
-    /// Names of the primaries that keys are placed on. None where keys have slots.
+    /// Returns the names of the primaries on which keys are placed. It is empty if keys have slots.
     pub(crate) fn primaries(&self) -> &[String] {
         &self.primaries
     }
 
-    /// The name of the pool of its sentinels, if it has some.
+    /// Returns the name of the pool of its sentinels, if it has some.
     pub(crate) fn sentinels(&self) -> Option<&str> {
         match &self.source {
             MapSource::Primaries(PrimarySource::Sentinels { pool, .. }) => Some(pool),
@@ -326,7 +327,7 @@ impl Cluster {
         }
     }
 
-    /// The ring by a map.
+    /// Returns the ring of a map.
     pub(crate) fn ring(&self, map: &ClusterMap) -> Ring {
         match &self.names {
             Some(names) => Ring::of_primaries(Arc::clone(names), Arc::clone(map.primaries())),
@@ -334,24 +335,23 @@ impl Cluster {
         }
     }
 
-    /// The latest map.
+    /// Returns the latest map.
     pub fn map(&self) -> Arc<ClusterMap> {
         Arc::clone(&self.map.lock())
     }
 
-    /// The version of the latest map.
+    /// Returns the version of the latest map.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Acquire)
     }
 
-    /// Who is at a place: its address, for labels.
+    /// Returns the address of the server at an index, for labels.
     pub fn label(&self, place: usize) -> Option<String> {
         Some(self.map.lock().node(place)?.endpoint.to_string())
     }
 
-    /// Replaces the map by what `make` makes of it, if anything, and returns the
-    /// latest one.
+    /// Replaces the map by the result of `make`, if there is one. Returns the latest map.
     fn update(&self, make: impl FnOnce(&ClusterMap) -> Option<ClusterMap>) -> Arc<ClusterMap> {
         let mut map = self.map.lock();
         if let Some(next) = make(&map) {
@@ -361,12 +361,12 @@ impl Cluster {
         Arc::clone(&map)
     }
 
-    /// Takes what a server says.
+    /// Handles a server's report.
     pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> ViewUpdate {
         self.learn_by((None, view.epoch), by, |map| map.apply(view, now))
     }
 
-    /// The same for one primary and its replicas.
+    /// Does the same for one primary and its replicas.
     pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> ViewUpdate {
         self.learn_by((Some(told.group), told.epoch), by, |map| map.apply_group(told, now))
     }
@@ -391,7 +391,7 @@ impl Cluster {
                 return ViewUpdate::Stale;
             }
             Applied::Same if self.logged.lock().places_keys_as(&map) => return ViewUpdate::Same,
-            // A server has said so before, with MOVED.
+            // A server has reported it before, with MOVED.
             Applied::Same => Vec::new(),
             Applied::Next(next, left_out) => {
                 self.version.store(next.version(), Release);
@@ -404,29 +404,30 @@ impl Cluster {
         ViewUpdate::New(Learned { before, map: Arc::clone(&map), left_out, is_earlier })
     }
 
-    /// Whether who is at a place told of an earlier epoch of the cluster than is known.
+    /// Returns whether the server at an index reported an earlier epoch of the cluster than the
+    /// known one.
     pub(crate) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
         let doubts = self.doubts.lock();
         doubts.get(&None).is_some_and(|doubts| doubts.is_behind(place, known))
     }
 
-    /// Notes that a slot is the server's at this place.
+    /// Notes that a slot belongs to the server at this index.
     pub(crate) fn note_moved(&self, slot: u16, place: u16) {
         self.update(|map| map.moved(slot, place));
     }
 
-    /// The place of a server that a view has named, or the file.
+    /// Returns the index of a server that a view or the file has named.
     pub(crate) fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
         self.map.lock().place_of(endpoint)
     }
 
-    /// The same for one that its cluster has just named; `None` when there is no room.
+    /// Does the same for one that its cluster has just named. Returns `None` if there is no room.
     pub(crate) fn admit(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
         self.update(|map| map.with_member(endpoint, now)).place_of(endpoint)
     }
 
-    /// Notes whether several servers of a list say that they are primaries. Returns whether
-    /// that is so for longer than it takes to make one of them another's replica.
+    /// Notes whether several servers of a list claim to be primaries. Returns whether that has
+    /// lasted longer than it takes to make one of them a replica.
     pub(crate) fn note_rivals(&self, are_several: bool) -> bool {
         match are_several {
             true => self.rivals.fetch_add(1, Relaxed) + 1 >= RIVAL_ROUNDS,
@@ -437,8 +438,8 @@ impl Cluster {
         }
     }
 
-    /// Whether two endpoints are the same port of the same host, as far as it is known where their
-    /// names lead.
+    /// Returns whether two endpoints are the same port of the same host, as far as the addresses of
+    /// their names are known.
     pub(crate) fn are_same(&self, one: &Endpoint, other: &Endpoint) -> bool {
         let (Endpoint::Tcp { host, port }, Endpoint::Tcp { host: other, port: its }) = (one, other)
         else {
@@ -452,12 +453,12 @@ impl Cluster {
         port == its && (host == other || is_there())
     }
 
-    /// Whether the caller is to look up where a host is.
+    /// Returns whether the caller must look up the address of a host.
     pub(crate) fn try_claim_host(&self, host: &str, now: Time) -> bool {
         self.hosts.lock().try_claim(host, now)
     }
 
-    /// Notes where a host is.
+    /// Notes the address of a host.
     pub(crate) fn note_host(&self, host: &str, address: Option<IpAddr>) {
         self.hosts.lock().note(host, address);
     }
@@ -467,12 +468,13 @@ impl Cluster {
         self.trouble.lock().note(text, telling, now);
     }
 
-    /// Why questions are not answered.
+    /// Returns why questions are not answered.
     pub(crate) fn trouble(&self) -> String {
         self.trouble.lock().text().to_owned()
     }
 
-    /// The same with what to change in the file, where that is known, for the pool of this name.
+    /// Returns the same with what to change in the configuration, if that is known, for the pool of
+    /// this name.
     pub(crate) fn trouble_in(&self, pool: &str) -> String {
         let trouble = self.trouble();
         let asked = self.sentinels().unwrap_or(pool);
@@ -482,14 +484,15 @@ impl Cluster {
         }
     }
 
-    /// Whether clients may wait for the first map: not long after the first did.
+    /// Returns whether clients may wait for the first map: for a limited time after the first
+    /// client did.
     pub(crate) fn may_be_known_soon(&self, now: Time) -> bool {
         let until = (now + FIRST_MAP_MAX).0;
         let begun = self.waits_until.compare_exchange(0, until, Relaxed, Relaxed);
         now.0 < begun.map_or_else(|begun| begun, |_| until)
     }
 
-    /// Whether a replica is no further behind its primary than `max`, as far as is known.
+    /// Returns whether a replica is at most `max` behind its primary, as far as is known.
     pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
         let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
         let told = self.lags_told.get(usize::from(place)).map_or(0, |told| told.load(Relaxed));
@@ -497,13 +500,13 @@ impl Cluster {
         u128::from(lag) <= max.as_millis() && !is_old
     }
 
-    /// How far a replica is behind its primary, in milliseconds, where that is known.
+    /// Returns how far a replica is behind its primary, in milliseconds, if that is known.
     pub fn lag_millis(&self, place: usize) -> Option<u64> {
         let millis = self.lags.get(place)?.load(Relaxed);
         (millis != u64::MAX).then_some(millis)
     }
 
-    /// Whether the caller is to ask how far replicas are behind.
+    /// Returns whether the caller must ask for the lag of replicas.
     pub(crate) fn try_claim_lags(&self, now: Time) -> bool {
         let next = (now + LAGS_EVERY).0;
         let is_due = |due: u64| (due <= now.0).then_some(next);
@@ -512,7 +515,7 @@ impl Cluster {
         is_claimed
     }
 
-    /// Notes how far the history of a primary is.
+    /// Notes the offset of a primary.
     pub(crate) fn note_offset(&self, primary: u16, told: &InfoReplication, now: Time) {
         let span = self.settings.reads.lag_max.unwrap_or_default();
         let mut histories = self.histories.lock();
@@ -520,7 +523,7 @@ impl Cluster {
         history.note(now, told.replication_id.as_deref(), told.replication_offset, span);
     }
 
-    /// For how many milliseconds a replica has not said how far it is, or lacked something
+    /// Returns for how many milliseconds a replica has not reported its offset, or lacked something
     /// when it did, whichever is more.
     pub(crate) fn lag_of(&self, primary: u16, replica: &ConnectedReplica, now: Time) -> u64 {
         let silence = Duration::from_secs(replica.lag_seconds);
@@ -540,12 +543,12 @@ impl Cluster {
         }
     }
 
-    /// Has the cluster asked about soon: something does not fit what is known.
+    /// Requests that the cluster is asked soon, because something contradicts the map.
     pub(crate) fn ask_soon(&self) {
         self.next_ask.store(0, Relaxed);
     }
 
-    /// The same because of a key whose server nobody knows, twice a second at most: that
+    /// Does the same because of a key whose server is unknown, at most twice a second, because that
     /// may last.
     #[cold]
     pub(crate) fn ask_about_unowned(&self, now: Time) {
@@ -556,20 +559,20 @@ impl Cluster {
         }
     }
 
-    /// The same for something that may have happened since it was asked last, also if that
-    /// has not been answered yet.
+    /// Does the same for something that may have happened since the last question, even if that has
+    /// not been answered yet.
     pub(crate) fn ask_again(&self) {
-        // ORDER: pairs with `note_answered`, which puts the next question off and then looks.
+        // ORDER: pairs with `note_answered`, which postpones the next question and then looks.
         self.reasons.fetch_add(1, SeqCst);
         self.next_ask.store(0, SeqCst);
     }
 
-    /// Notes that a sentinel has told something unasked.
+    /// Notes a message of a sentinel that was not asked for.
     pub(crate) fn note_notice(&self) {
         self.totals.notices.fetch_add(1, Relaxed);
     }
 
-    /// Whether the caller is to ask now; nobody else does before `until`.
+    /// Returns whether the caller must ask now. No other worker asks before `until`.
     pub(crate) fn try_claim(&self, now: Time, until: Time) -> bool {
         if self.next_ask.load(Relaxed) > now.0 {
             return false;
@@ -583,13 +586,13 @@ impl Cluster {
         is_claimed
     }
 
-    /// The question was answered: the next one is due after `refresh`, or so soon
-    /// after this as is allowed.
+    /// Notes that the question was answered. The next one is due after `refresh`, or as soon as
+    /// allowed.
     pub(crate) fn note_answered(&self, now: Time, refresh: Duration) {
         self.totals.views.fetch_add(1, Relaxed);
         self.unanswered.store(0, Relaxed);
         self.answered_at.store(now.0, Relaxed);
-        // ORDER: pairs with `ask_again`: whatever comes in between is seen here, or puts it back.
+        // ORDER: pairs with `ask_again`: a reason in between is seen here, or sets the time back.
         self.next_ask.store((now + refresh).0, SeqCst);
         if self.reasons.load(SeqCst) != self.reasons_asked.load(Relaxed) {
             self.next_ask.store(0, Relaxed);
@@ -597,7 +600,7 @@ impl Cluster {
         self.asking_until.store((now + ASK_PAUSE).0, Relaxed);
     }
 
-    /// The question was not answered. Returns whether the seeds are to be asked.
+    /// Notes that the question was not answered. Returns whether the seeds must be asked.
     pub(crate) fn note_unanswered(&self, now: Time) -> bool {
         self.totals.unanswered.fetch_add(1, Relaxed);
         let before = self.unanswered.fetch_add(1, Relaxed);

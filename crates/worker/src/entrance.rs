@@ -1,4 +1,4 @@
-//! How the clients of a listener come in, and what came of it.
+//! How the clients of a listener are accepted, and the counts of that.
 
 use crate::Notice;
 use keyway_metrics::EntranceFigures;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How the clients of a listener come in, and how long they may stay.
+/// How the clients of a listener are accepted, and how long they may stay.
 #[derive(Default)]
 pub struct ListenerAccess {
-    /// What they have to say first; nothing with `None`.
+    /// What clients must send first. `None`: nothing.
     pub gate: Option<Arc<AcceptFilter>>,
-    /// Clients at once, over all workers; 0 for no bound but the others.
+    /// Largest number of clients at once, over all workers. 0: no limit of its own.
     pub clients_max: u32,
-    /// How long a client may ask nothing; for ever with `None`.
+    /// How long a client may send no request. `None`: without a limit.
     pub idle_timeout: Option<Duration>,
-    /// What came of it, over all workers.
+    /// The counts, over all workers.
     pub tally: Arc<Tally>,
 }
 
-/// What came of the clients of a listener.
+/// The counts of the clients of a listener.
 #[derive(Default)]
 pub struct Tally {
     connected: AtomicU32,
@@ -30,12 +30,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Clients connected now.
+    /// Returns the number of connected clients.
     pub fn connected(&self) -> u32 {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// One more is connected.
+    /// Counts one more connected client.
     pub(crate) fn note_in(&self, is_secured: bool) {
         self.connected.fetch_add(1, Ordering::Relaxed);
         if is_secured {
@@ -43,18 +43,18 @@ impl Tally {
         }
     }
 
-    /// One fewer is.
+    /// Counts one connected client less.
     pub(crate) fn note_out(&self) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// One was turned away; the line of the log that tells of it.
+    /// Counts a refused client. Returns the notice of its log line.
     pub(crate) fn note_away(&self, away: Away) -> &Notice {
         self.turned_away[away.index()].fetch_add(1, Ordering::Relaxed);
         &self.notices[away.index()]
     }
 
-    /// The same for whoever scrapes.
+    /// Returns the counts for metrics.
     pub fn figures(&self) -> EntranceFigures {
         let counts = self.turned_away.iter().map(|count| count.load(Ordering::Relaxed));
         EntranceFigures {

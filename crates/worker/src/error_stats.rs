@@ -1,28 +1,28 @@
-//! Error replies by the word that they begin with, for INFO.
+//! Error replies by their first word, for INFO.
 
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words counted each for itself. Scripts answer with words of their own, so
-/// clients could make any number of them.
+/// Number of words that are counted separately. Scripts can return any error, so clients could
+/// create any number of words.
 const WORDS_MAX: usize = 128;
 
-/// The word is looked for in so many bytes, as Redis does.
+/// Number of bytes in which the word is searched, as in Redis.
 const WORD_LEN_MAX: usize = 32;
 
-/// Where those beyond [`WORDS_MAX`] are counted.
+/// The word under which errors beyond [`WORDS_MAX`] are counted.
 const OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
 
-/// Error replies to the clients of one pool. Only errors take its lock, and to
-/// write only what begins with a new word.
+/// Error replies to the clients of one pool. Only errors take its lock, and only a new word takes
+/// it for writing.
 #[derive(Debug, Default)]
 pub struct ErrorStats {
     counts: RwLock<BTreeMap<Box<[u8]>, AtomicU64>>,
 }
 
 impl ErrorStats {
-    /// Counts an error reply, `-` first.
+    /// Counts an error reply, which begins with `-`.
     #[cold]
     pub fn note(&self, reply: &[u8]) {
         let word = word_of(reply);
@@ -36,7 +36,7 @@ impl ErrorStats {
         *counts.entry(word.into()).or_default().get_mut() += 1;
     }
 
-    /// Has an error reply counted that `write` may append.
+    /// Counts an error reply that `write` may append.
     #[inline]
     pub(crate) fn watch(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
@@ -46,7 +46,7 @@ impl ErrorStats {
         }
     }
 
-    /// The words, fit for a line of INFO, and how often each came.
+    /// Returns the words, in a form for a line of INFO, with their counts.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let plain = |byte: &u8| match byte {
             b'#' | b':' | b'\r' | b'\n' => b'_',
@@ -60,13 +60,13 @@ impl ErrorStats {
         shown.collect()
     }
 
-    /// Begins anew.
+    /// Resets all counts.
     pub fn reset(&self) {
         self.counts.write().clear();
     }
 }
 
-/// The first word of an error reply.
+/// Returns the first word of an error reply.
 fn word_of(reply: &[u8]) -> &[u8] {
     let reply = &reply[..reply.len().min(WORD_LEN_MAX)];
     match reply.iter().position(|byte| *byte == b' ') {

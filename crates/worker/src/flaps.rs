@@ -1,5 +1,5 @@
-//! Which changes of a server's health were told lately: servers that come and go all the time are
-//! told of less often.
+//! Remembers which changes of servers' health were logged recently. Servers that flap all the time
+//! are logged less often.
 
 use keyway_base::Time;
 use keyway_topology::{FailureReason, HealthState, StateChange};
@@ -8,23 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Between two lines on one backend that goes back and forth between up and
-/// failing. Shorter fills the log; longer hides an outage for as long.
+/// Time between two lines about one backend that alternates between up and failing. If it were
+/// shorter, it would fill the log. If it were longer, it would hide an outage for that time.
 pub(crate) const FLAP_EVERY: Duration = Duration::from_secs(1);
 
-/// The latest change of health that the log told of each server of one pool, for all workers. The
-/// log belongs to the pool and keys servers by their places in it. A reload gives the numbers of a
-/// board to other servers, but keeps these places. Nobody looks at this log while health does not
-/// change.
+/// The latest logged change of health of each server of one pool, for all workers. It belongs to
+/// the pool and keys servers by their indices in it. A reload gives the numbers of a board to other
+/// servers, but keeps these indices. It is not read while health does not change.
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
     pub(crate) told: Mutex<BTreeMap<u16, Told>>,
-    /// Whether something may have been left out that must still be told.
+    /// Whether a suppressed change may still have to be logged.
     pub(crate) is_pending: AtomicBool,
 }
 
 impl HealthLog {
-    /// Whether a change between up and failing is to be told now, and as what.
+    /// Returns whether a change between up and failing must be logged now, and how.
     pub(crate) fn on_flap(&self, server: u16, change: &StateChange, now: Time) -> Option<Flap> {
         let StateChange { from, to, reason, .. } = *change;
         let mut told = self.told.lock();
@@ -43,19 +42,19 @@ impl HealthLog {
         Some(Flap { server, from, to, reason, left_out })
     }
 
-    /// Notes a change that is told whenever it happens.
+    /// Notes a change that is always logged.
     pub(crate) fn on_told(&self, server: u16, change: &StateChange, now: Time) {
         let told = Told { state: change.to, at: now, left_out: 0, reason: change.reason };
         self.told.lock().insert(server, told);
     }
 
-    /// Forgets what was told of the server at a place: another one is there.
+    /// Discards what was logged about the server at an index: another one is there.
     pub(crate) fn forget(&self, server: u16) {
         self.told.lock().remove(&server);
     }
 
     /// Takes over the entries of `old`, the log of the pool that this one's pool replaces.
-    /// `heir_of` maps a place in that pool to a place in this one.
+    /// `heir_of` maps an index in that pool to an index in this one.
     pub(crate) fn inherit(&self, old: &HealthLog, heir_of: impl Fn(u16) -> Option<u16>) {
         let old = old.told.lock();
         let heirs = old.iter().filter_map(|(&server, &told)| Some((heir_of(server)?, told)));
@@ -65,8 +64,8 @@ impl HealthLog {
         self.is_pending.store(is_pending, Ordering::Relaxed);
     }
 
-    /// The lines that are still to be written, as the state last told is not
-    /// the one that lasts. `state` is where the server at a place stands.
+    /// Returns the lines that still must be written, because the last logged state is not the
+    /// lasting one. `state` returns the current state of the server at an index.
     pub(crate) fn overdue(&self, now: Time, state: impl Fn(u16) -> HealthState) -> Vec<Flap> {
         if !self.is_pending.load(Ordering::Relaxed) {
             return Vec::new();
@@ -91,25 +90,25 @@ impl HealthLog {
     }
 }
 
-/// The last line on one backend.
+/// The last line about one backend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) state: HealthState,
     pub(crate) at: Time,
-    /// Changes since then that no line told of.
+    /// Number of changes since then that were not logged.
     pub(crate) left_out: u32,
     /// The latest failure.
     pub(crate) reason: Option<FailureReason>,
 }
 
-/// A line between up and failing that is to be written.
+/// A line between up and failing that must be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flap {
-    /// The server's place in its pool.
+    /// The server's index in its pool.
     pub(crate) server: u16,
     pub(crate) from: HealthState,
     pub(crate) to: HealthState,
     pub(crate) reason: Option<FailureReason>,
-    /// Changes before this one that no line told of.
+    /// Number of changes before this one that were not logged.
     pub(crate) left_out: u32,
 }

@@ -1,24 +1,23 @@
-//! Replies to commands that waited on an embedded store and were served by
-//! another worker, on their way to the worker of their client.
+//! Replies to commands that waited on an embedded store and were served by another worker, on their
+//! way to the worker of their client.
 
 use parking_lot::Mutex;
 
-/// What a client that waited is answered.
+/// The reply to a waiting client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Handout {
     pub(crate) client: u64,
     pub(crate) reply: Vec<u8>,
 }
 
-/// By worker: what its clients are answered. No more than one for each client
-/// that waits.
+/// The replies for each worker's clients. There is at most one for each client that waits.
 #[derive(Debug, Default)]
 pub struct Handouts {
     inboxes: Mutex<Vec<Vec<Handout>>>,
 }
 
 impl Handouts {
-    /// Leaves a reply for a worker; whether that is to be told.
+    /// Leaves a reply for a worker. Returns whether the worker must be woken.
     pub(crate) fn post(&self, worker: u16, handout: Handout) -> bool {
         let mut inboxes = self.inboxes.lock();
         let place = usize::from(worker);
@@ -29,7 +28,7 @@ impl Handouts {
         inboxes[place].len() == 1
     }
 
-    /// Moves what there is for a worker to the end of `out`.
+    /// Moves the replies for a worker to the end of `out`.
     pub(crate) fn take(&self, worker: u16, out: &mut Vec<Handout>) {
         if let Some(inbox) = self.inboxes.lock().get_mut(usize::from(worker)) {
             out.append(inbox);

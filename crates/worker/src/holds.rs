@@ -1,9 +1,8 @@
-//! Servers that an operator has taken out of use: what is said of them goes on when the settings
-//! change.
+//! Servers that an operator has taken out of use. They stay out of use when the settings change.
 //!
-//! The board says it by places, and a server that is found out has no place until somebody is
-//! asked. So its pool remembers it by address as well, and a worker that gives the server a place
-//! takes it out of use there.
+//! The board has servers by index, and a discovered server has no index until a server is asked. So
+//! its pool remembers it by address as well, and a worker that gives the server an index takes it
+//! out of use there.
 
 use crate::{Cluster, Plan, Retired};
 use keyway_topology::{BackendId, Endpoint};
@@ -11,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Plan {
-    /// Takes a server out of use on an operator's word, as
-    /// [`HealthBoard::eject`](keyway_topology::HealthBoard::eject) does. Clients that are still in a
-    /// version of the pool that was replaced have it out of use as well. Returns whether it was in
-    /// use.
+    /// Takes a server out of use by an operator's command, like
+    /// [`HealthBoard::eject`](keyway_topology::HealthBoard::eject). It is also out of use for
+    /// clients that are still in a replaced version of the pool. Returns whether it was in use.
     pub fn eject(&self, id: BackendId) -> bool {
         let is_new = match self.found_at(id) {
             Some((cluster, endpoint)) => {
@@ -26,7 +24,8 @@ impl Plan {
         is_new
     }
 
-    /// Puts it back into use, for clients of replaced versions too. Returns whether it was out.
+    /// Puts it back into use, for clients of replaced versions too. Returns whether it was out of
+    /// use.
     pub fn restore(&self, id: BackendId) -> bool {
         let restore = || self.health.restore(id).is_some();
         let was_out = match self.found_at(id) {
@@ -37,8 +36,8 @@ impl Plan {
         was_out
     }
 
-    /// Says of a server what an operator has said, in the versions of its pool that were replaced
-    /// and have not ended.
+    /// Applies an operator's decision about a server to the replaced versions of its pool that have
+    /// not ended.
     fn tell_replaced(&self, id: BackendId, is_held: bool) {
         let Some(backend) = self.topology.backend(id) else { return };
         let endpoint = match self.found_at(id) {
@@ -65,7 +64,7 @@ impl Plan {
         }
     }
 
-    /// The positions of the pools that had a pool's name before it and have not ended.
+    /// Returns the indices of the earlier pools with a pool's name that have not ended.
     fn replaced_versions(&self, pool: usize) -> impl Iterator<Item = usize> {
         let pools = self.topology.pools();
         let name = &pools[pool].name;
@@ -76,7 +75,7 @@ impl Plan {
         self.retired.iter().filter(is_of).map(|it| usize::from(it.pool))
     }
 
-    /// The servers with an address in a pool whose servers are listed.
+    /// Returns the servers with an address in a pool whose servers are listed.
     fn listed_at(&self, pool: usize, endpoint: &Endpoint) -> Vec<BackendId> {
         let servers = self.topology.pools()[pool].servers();
         let ids = self.topology.backend_ids(pool).zip(servers);
@@ -84,7 +83,7 @@ impl Plan {
     }
 
     /// Restores the server at an address that an operator has ejected and that may have left its
-    /// cluster since: it is in use when it comes back. Returns whether the pool held it.
+    /// cluster since: it is in use when it returns. Returns whether the pool held it.
     pub fn restore_absent(&self, pool: usize, address: &str) -> bool {
         let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
         let mut was_held = false;
@@ -95,7 +94,7 @@ impl Plan {
         was_held
     }
 
-    /// The servers that an operator has ejected: the pool's name and the address of each.
+    /// Returns the servers that an operator has ejected: the pool's name and the address of each.
     pub fn held_servers(&self) -> Vec<(String, String)> {
         let mut held = Vec::new();
         for (index, pool) in self.topology.pools().iter().enumerate() {
@@ -115,8 +114,8 @@ impl Plan {
         held
     }
 
-    /// The addresses of the servers of a pool that an operator has ejected and that have no place
-    /// in it now, as it does not have them: they are out of use when they come back.
+    /// Returns the addresses of the servers of a pool that an operator has ejected and that have no
+    /// index in it now, because it does not have them. They are out of use when they return.
     pub fn held_away(&self, pool: usize) -> Vec<String> {
         let Some(cluster) = self.cluster(pool) else { return Vec::new() };
         let (mut held, map) = (cluster.holds.endpoints(), cluster.map());
@@ -141,7 +140,8 @@ impl Plan {
         !there.is_empty()
     }
 
-    /// The shards that have lost their replicas: the pool's name and the address of the primary.
+    /// Returns the shards that have lost their replicas: the pool's name and the address of the
+    /// primary.
     pub fn unreplicated_shards(&self) -> Vec<(String, String)> {
         let mut shards = Vec::new();
         for (index, pool) in self.topology.pools().iter().enumerate() {
@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// Whose server a backend is, and its address, where servers are found out.
+    /// Returns the cluster of a backend and its address, if servers are discovered.
     fn found_at(&self, id: BackendId) -> Option<(&Cluster, Endpoint)> {
         let backend = self.topology.backend(id)?;
         let cluster = self.cluster(backend.pool_index)?;
@@ -172,8 +172,8 @@ impl Plan {
         Some((cluster, endpoint))
     }
 
-    /// Holds or restores the server at an address, at its place if it has one. A worker that gives
-    /// the server a place later settles it there. Returns whether that changes anything.
+    /// Holds or restores the server at an address, at its index if it has one. A worker that gives
+    /// the server an index later settles it there. Returns whether that changes anything.
     fn put_found(
         &self,
         (pool, cluster): (usize, &Cluster),
@@ -192,9 +192,9 @@ impl Plan {
         self.pools[pool].kind.cluster().map(Arc::as_ref)
     }
 
-    /// Says of the servers of pools that take the place of others in `old`, at the positions that
-    /// `heir_of` tells, what an operator has said of them there. To be called again when
-    /// nobody can say anything there any more.
+    /// Applies the operator's decisions for the pools in `old` to the pools that replace them,
+    /// whose indices `heir_of` returns. It must be called again when no more decisions can be made
+    /// there.
     pub fn follow_holds(&self, old: &Plan, heir_of: impl Fn(usize) -> Option<usize>) {
         for pool in 0..self.pools.len() {
             let Some(before) = heir_of(pool) else { continue };

@@ -1,15 +1,15 @@
-//! Who is to be told when a key of an embedded store changes: the one thing of
-//! client-side caching that workers share.
+//! Which clients must be told when a key of an embedded store changes: the only part of client-side
+//! caching that workers share.
 //!
 //! ```text
 //!  worker 0: GET k of a client that caches ──► table: k ─► client 7
 //!  worker 1: SET k ──► table: who has read k? (its entry is taken out)
 //!                        └──► inbox of client 7's worker ──► client 7
 //! ```
-//! A reader is entered BEFORE its value is read, and a writer looks AFTER it
-//! has written. Both hold the store's lock of the key in between, so of a read
-//! and a write either the read gives what was written, or the writer finds the
-//! reader: no copy stays stale. What a writer finds too much only costs a read.
+//! A reader is entered BEFORE its value is read, and a writer looks AFTER it has written. Both hold
+//! the store's lock of the key in between. So for a read and a write, either the read returns what
+//! was written, or the writer finds the reader: no copy stays stale. If a writer finds too many
+//! readers, that only costs a read.
 
 use crate::readers::Readers;
 use foldhash::fast::RandomState;
@@ -22,18 +22,18 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Parts of a table, each with a lock. Fewer let workers wait for each other
-/// and a sweep hold a lock for longer, more cost memory where nobody tracks.
+/// Number of parts of a table, each with a lock. With fewer, workers would wait for each other and
+/// a sweep would hold a lock for longer. More would take memory if no client tracks.
 const PARTS: usize = 256;
 
-/// Keys that one step of a sweep looks at, at least: some hundred microseconds.
+/// Smallest number of keys that one step of a sweep visits. It takes some hundred microseconds.
 const SWEEP_STEP: usize = 4096;
 
-/// Bytes that may wait in one worker's inbox. More forgives longer stalls of a
-/// worker; what finds no room has its client told that everything has changed.
+/// Number of bytes that may wait in one worker's inbox. With more, longer stalls of a worker would
+/// be tolerated. The client of a message that finds no room is told that everything has changed.
 const INBOX_LEN_MAX: usize = 16 << 20;
 
-/// What a message takes in an inbox besides its bytes.
+/// Number of bytes that a message takes in an inbox besides its own.
 const MESSAGE_OVERHEAD: usize = 64;
 
 /// A client, by its id.
@@ -41,25 +41,25 @@ pub(crate) type Client = u64;
 
 type Map<K, V> = IndexMap<K, V, RandomState>;
 
-/// What a key takes besides its name and its readers, in bytes.
+/// Number of bytes that a key takes besides its name and its readers.
 const KEY_COST: usize = 128;
 
-/// Longest name of a key that is kept, in bytes: of a longer one its reader is
-/// told at once. More lets one read drive out more of the others' keys.
+/// Length of the longest key name that is kept, in bytes. The reader of a key with a longer name is
+/// told at once. With more, one read could evict more of the others' keys.
 const NAME_LEN_MAX: usize = 64 << 10;
 
 /// A message to a client about its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Whom it is for.
+    /// The client for which it is.
     pub(crate) client: Client,
     pub(crate) what: What,
 }
 
-/// What a client is told.
+/// The content of a message to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// These keys have changed: the push, composed for RESP3.
+    /// These keys have changed: the push in RESP3.
     Changed(Arc<[u8]>),
     /// The same, for a client that is told in place of `tracker`.
     Redirected { tracker: Client, push: Arc<[u8]> },
@@ -72,15 +72,14 @@ pub(crate) enum What {
 struct Inbox {
     messages: Vec<Told>,
     len: usize,
-    /// Clients of which a message found no room, with whether it was
-    /// redirected to them: they have missed something. As many as there are
-    /// clients, at most.
+    /// Clients of which a message found no room, with whether it was redirected to them: they have
+    /// missed something. There are at most as many as clients.
     missed: IndexSet<(Client, bool)>,
     /// Numbers of messages since the start: posted here, taken by the worker, and sent to clients.
     posted: u64,
     taken: u64,
     delivered: u64,
-    /// Workers to tell once the posted messages, or the taken ones, were sent.
+    /// Workers that must be told once the posted messages, or the taken ones, were sent.
     waiters: BTreeSet<u16>,
     waiters_of_taken: BTreeSet<u16>,
 }
@@ -99,19 +98,19 @@ pub struct Tracked {
 /// Tables of the embedded stores and inboxes of the workers.
 #[derive(Debug, Default)]
 pub struct Invalidations {
-    /// By the pool's position.
+    /// By the pool's index.
     tables: RwLock<Vec<Arc<Table>>>,
     /// By the worker's number.
     inboxes: RwLock<Vec<Arc<Mutex<Inbox>>>>,
 }
 
 impl Invalidations {
-    /// The table of a pool.
+    /// Returns the table of a pool.
     pub(crate) fn table(&self, pool: u16) -> Arc<Table> {
         nth_of(&self.tables, pool)
     }
 
-    /// The table sizes of a pool's store, for INFO.
+    /// Returns the table sizes of a pool's store, for INFO.
     pub fn tracked(&self, pool: u16) -> Tracked {
         let Some(table) = self.tables.read().get(usize::from(pool)).map(Arc::clone) else {
             return Tracked::default();
@@ -121,20 +120,19 @@ impl Invalidations {
         Tracked { keys: table.len(), items, prefixes }
     }
 
-    /// Keys that somebody is named for, and who may be.
+    /// Returns the number of keys with readers, and of clients that may be readers.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         let tables = self.tables.read();
         tables.iter().map(|table| table.len() + table.everybody().len()).sum()
     }
 
-    /// Leaves a message for a client of `worker`. Whether the worker is to be
-    /// told that there is something.
+    /// Leaves a message for a client of `worker`. Returns whether the worker must be woken.
     pub(crate) fn post(&self, worker: u16, told: Told) -> bool {
         nth_of(&self.inboxes, worker).lock().put(told)
     }
 
-    /// As [`Invalidations::post`], for a message that `from` awaits. Also returns the message's
+    /// Like [`Invalidations::post`], for a message that `from` awaits. Also returns the message's
     /// number.
     pub(crate) fn post_awaited(&self, worker: u16, told: Told, from: u16) -> (bool, u64) {
         let inbox = nth_of(&self.inboxes, worker);
@@ -158,8 +156,8 @@ impl Invalidations {
         std::mem::take(&mut inbox.waiters_of_taken)
     }
 
-    /// Notes that a client of `worker` has missed something that was redirected
-    /// to it. Whether the worker is to be told that there is something.
+    /// Notes that a client of `worker` has missed a redirected message. Returns whether the worker
+    /// must be woken.
     pub(crate) fn miss(&self, worker: u16, client: Client) -> bool {
         let inbox = nth_of(&self.inboxes, worker);
         let mut inbox = inbox.lock();
@@ -168,8 +166,8 @@ impl Invalidations {
         was_empty
     }
 
-    /// Takes what waits for a worker's clients, and the clients that have
-    /// missed something, with whether it was redirected to them.
+    /// Takes the messages for a worker's clients, and the clients that have missed something, with
+    /// whether it was redirected to them.
     pub(crate) fn take(&self, worker: u16) -> (Vec<Told>, IndexSet<(Client, bool)>) {
         let inbox = nth_of(&self.inboxes, worker);
         let mut inbox = inbox.lock();
@@ -181,7 +179,7 @@ impl Invalidations {
     }
 }
 
-/// Element `index` of a list that grows as it is asked for.
+/// Returns element `index` of a list that grows on demand.
 fn nth_of<T: Default>(list: &RwLock<Vec<Arc<T>>>, index: u16) -> Arc<T> {
     let index = usize::from(index);
     if let Some(found) = list.read().get(index) {
@@ -218,68 +216,69 @@ impl Inbox {
     }
 }
 
-/// Keys, each with those who have read it.
+/// Keys, each with the clients that have read it.
 #[derive(Debug, Default)]
 struct Part {
     keys: Map<Box<[u8]>, Readers>,
-    /// What they take, about.
+    /// Approximate number of bytes that they take.
     bytes: usize,
-    /// Pairs of a key and a client that has read it.
+    /// Number of pairs of a key and a client that has read it.
     items: usize,
 }
 
-/// What a key takes, about.
+/// Returns the approximate number of bytes that a key takes.
 fn cost_of(key: &[u8], readers: &Readers) -> usize {
     KEY_COST + key.len() + readers.cost()
 }
 
-/// Keys with their readers, for tests.
+/// Returns the keys with their readers, for tests.
 #[cfg(test)]
 type Kept = BTreeMap<Box<[u8]>, BTreeSet<Client>>;
 
-/// Who has read which key of one store, and who is told of which prefixes.
+/// Which clients have read which keys of one store, and which are told of which prefixes.
 #[derive(Debug)]
 pub(crate) struct Table {
     parts: Box<[Mutex<Part>]>,
-    /// Keys in all parts.
+    /// Number of keys in all parts.
     len: AtomicUsize,
-    /// What they take, about.
+    /// Approximate number of bytes that they take.
     bytes: AtomicUsize,
     trackers: RwLock<Trackers>,
-    /// Whether there are prefixes: a hint, read without the lock.
+    /// Whether there are prefixes. This is a hint, read without the lock.
     has_prefixes: AtomicBool,
-    /// Parts that may name clients who have left.
+    /// Number of parts that may contain clients that have left.
     unswept: AtomicUsize,
-    /// The part whose turn it is to be swept.
+    /// The part that is swept next.
     sweep_turn: AtomicUsize,
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct Trackers {
-    /// Every client that may be named in the table, and its worker.
+    /// Every client that may be in the table, with its worker.
     workers: Map<Client, u16>,
-    /// Clients among these that track prefixes. They are not told of keys that they read before.
+    /// Those of the clients that track prefixes. They are not told of keys that they read before.
     broadcast: IndexSet<Client, RandomState>,
-    /// By length, then prefix: who is told of keys that begin with it.
+    /// The clients that are told of keys with a prefix, by the prefix's length and then by the
+    /// prefix.
     prefixes: BTreeMap<usize, Map<Box<[u8]>, Readers>>,
 }
 
-/// What entering a reader came to.
+/// The result of entering a reader.
 #[derive(Debug, Default)]
 pub(crate) struct Entered {
-    /// The client was not there before.
+    /// Whether the client is new.
     pub(crate) is_new: bool,
-    /// Keys given up for want of room: their readers are to be told.
+    /// Keys that were evicted for lack of room. Their readers must be told.
     pub(crate) given_up: Vec<(Box<[u8]>, Readers)>,
 }
 
-/// Keys that changed and begin with a prefix, with the clients to be told.
+/// Keys that changed and have a tracked prefix, with the clients to be told.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broadcast<'a> {
-    /// In their order, each with the client who alone changed it, if one did.
+    /// In their order, each with the client that alone changed it, if one did.
     pub(crate) keys: Vec<(&'a [u8], Option<Client>)>,
-    /// Whom to tell, with their workers.
+    /// The clients to be told, with their workers.
     pub(crate) clients: Vec<(Client, u16)>,
 }
 
@@ -299,8 +298,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Adds a client that may read; no harm if it is there already. `watch` is
-    /// called if nobody was there before.
+    /// Adds a client that may read. It may already be there. `watch` is called if it is the first
+    /// one.
     pub(crate) fn join(&self, client: Client, worker: u16, watch: impl FnOnce()) {
         let mut trackers = self.trackers.write();
         if trackers.workers.is_empty() {
@@ -309,8 +308,8 @@ impl Table {
         trackers.workers.insert(client, worker);
     }
 
-    /// Forgets a client: what names it in the table is swept bit by bit, or at
-    /// once if it was the last. `unwatch` is called then.
+    /// Removes a client. Its entries in the table are swept gradually, or at once if it was the
+    /// last one. `unwatch` is then called.
     pub(crate) fn leave(&self, client: Client, unwatch: impl FnOnce()) {
         let mut trackers = self.trackers.write();
         if trackers.workers.swap_remove(&client).is_none() {
@@ -324,8 +323,8 @@ impl Table {
         }
     }
 
-    /// Tells a client of keys with the `new` prefixes, and no longer of those
-    /// with `old` ones only.
+    /// Tells a client of keys with the `new` prefixes, and no longer of those that only have `old`
+    /// ones.
     pub(crate) fn change_prefixes(
         &self,
         client: Client,
@@ -356,18 +355,18 @@ impl Table {
         self.has_prefixes.store(!prefixes.is_empty(), Ordering::Relaxed);
     }
 
-    /// Whether anybody is told of keys by their prefixes.
+    /// Returns whether any client is told of keys by their prefixes.
     #[inline]
     pub(crate) fn has_prefixes(&self) -> bool {
         self.has_prefixes.load(Ordering::Relaxed)
     }
 
-    /// Keys of which somebody is to be told.
+    /// Returns the number of keys with readers.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// What these keys take, about.
+    /// Returns the approximate number of bytes that these keys take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -376,9 +375,9 @@ impl Table {
         &self.parts[(self.hasher.hash_one(key) >> 32) as usize % PARTS]
     }
 
-    /// Enters a client that is about to read `key`. With more than `keys_max`
-    /// keys then, or with keys that take more than that many do at most on the
-    /// average, others are given up, chosen by `random`.
+    /// Enters a client that is about to read `key`. If there are then more than `keys_max` keys, or
+    /// if the keys take more than that many average keys may, others are evicted, chosen by
+    /// `random`.
     pub(crate) fn enter(
         &self,
         client: Client,
@@ -419,7 +418,7 @@ impl Table {
         entered
     }
 
-    /// Takes out a key chosen by `random`.
+    /// Removes a key chosen by `random`.
     #[cold]
     fn take_any(&self, random: u64) -> Option<(Box<[u8]>, Readers)> {
         for offset in 0..PARTS {
@@ -435,14 +434,14 @@ impl Table {
         None
     }
 
-    /// Counts what has been taken out of a part.
+    /// Counts what has been removed from a part.
     fn note_taken(&self, part: &mut Part, keys: usize, bytes: usize) {
         part.bytes -= bytes;
         self.len.fetch_sub(keys, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes out who has read `key`; `keep`, who reads it now, stays entered.
+    /// Removes the readers of `key`. `keep`, which reads it now, stays.
     pub(crate) fn take(&self, key: &[u8], keep: Option<Client>) -> Readers {
         let part = &mut *self.part(key).lock();
         if let Some(keep) = keep
@@ -461,8 +460,8 @@ impl Table {
         readers
     }
 
-    /// Takes out every key. Everybody is to be told then, so this comes before
-    /// asking who that is: who reads in between is told as well.
+    /// Removes every key. All clients must be told then, so this is called before they are listed:
+    /// one that reads in between is told as well.
     pub(crate) fn clear(&self) {
         for part in &self.parts {
             let mut part = part.lock();
@@ -472,13 +471,13 @@ impl Table {
         }
     }
 
-    /// Everybody, with their workers.
+    /// Returns all clients, with their workers.
     pub(crate) fn everybody(&self) -> Vec<(Client, u16)> {
         self.trackers.read().workers.iter().map(|(client, worker)| (*client, *worker)).collect()
     }
 
-    /// The clients of `readers` to be told, with their workers. Clients that have left, or that
-    /// track prefixes, are left out.
+    /// Returns the clients of `readers` to be told, with their workers. Clients that have left, or
+    /// that track prefixes, are left out.
     pub(crate) fn present(&self, readers: &Readers) -> SmallVec<[(Client, u16); 2]> {
         if readers.is_empty() {
             return SmallVec::new();
@@ -489,7 +488,7 @@ impl Table {
         readers.iter().filter(hears).filter_map(worker_of).collect()
     }
 
-    /// Which of the `changed` keys are to be told to whom, a prefix after the
+    /// Returns which of the `changed` keys must be told to which clients, one prefix after the
     /// other in their order.
     pub(crate) fn broadcasts<'a>(
         &self,
@@ -513,7 +512,7 @@ impl Table {
         found.into_values().collect()
     }
 
-    /// Goes on forgetting who has left, for a bounded time; whether there is
+    /// Continues to remove clients that have left, for a bounded time. Returns whether there is
     /// more to do.
     pub(crate) fn sweep(&self) -> bool {
         let mut seen = 0;
@@ -523,7 +522,7 @@ impl Table {
                 return false;
             }
             let index = self.sweep_turn.fetch_add(1, Ordering::Relaxed) % PARTS;
-            // Always in this order, here and where everybody leaves.
+            // The locks are always taken in this order, here and when the last client leaves.
             let trackers = self.trackers.read();
             let part = &mut *self.parts[index].lock();
             let (before, mut bytes, mut items) = (part.keys.len(), 0, 0);
@@ -544,8 +543,7 @@ impl Table {
         true
     }
 
-    /// Everything that is kept, for tests: keys with their readers, trackers,
-    /// prefixes.
+    /// Returns everything that is kept, for tests: keys with their readers, trackers, prefixes.
     #[cfg(test)]
     fn kept(&self) -> (Kept, usize, usize) {
         let mut keys = BTreeMap::new();

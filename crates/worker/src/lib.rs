@@ -1,10 +1,9 @@
-//! One worker: a thread that owns sockets, sessions, links and its share of
-//! the clients, and joins them with the router and the embedded store.
+//! One worker: a thread that owns sockets, sessions, links and its share of the clients, and
+//! connects them with the router and the embedded store.
 //!
-//! A turn is a straight list of bounded phases: poll, inputs, resumed
-//! sessions, timers, outputs. Never blocks but in poll, never locks but a
-//! store shard, never allocates per request in steady state. Read first:
-//! [`Worker`] (the turn), [`Core`] (requests and replies, without sockets) and
+//! A turn is a straight list of bounded phases: poll, inputs, resumed sessions, timers, outputs. It
+//! blocks only in poll, locks only a store shard, and allocates nothing for a request in steady
+//! state. Read first: [`Worker`] (the turn), [`Core`] (requests and replies, without sockets) and
 //! [`Plan`] (what all workers share).
 #![forbid(unsafe_code)]
 

@@ -1,35 +1,35 @@
-//! Clients of all workers that watch a pool's requests with MONITOR.
+//! Clients of all workers that see a pool's requests with MONITOR.
 //!
 //! ```text
 //!  worker 0: a request ──► who watches? ──► inbox of worker 1 ──► its monitors
 //! ```
-//! Only requests of a pool that is watched come here; a bit in the pool's pause
-//! says which are. An inbox is bounded: what finds no room is counted.
+//! Only requests of a pool with monitors get here. A bit in the pool's pause marks such pools. An
+//! inbox is bounded: lines that find no room are counted.
 
 use crate::Pause;
 use crate::plan::PoolWorker;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Bytes that may wait in one worker's inbox. It is emptied every turn.
+/// Number of bytes that may wait in one worker's inbox. It is emptied every turn.
 const INBOX_LEN_MAX: usize = 1 << 20;
 
 /// A line that a pool's monitors are shown.
 pub(crate) type Line = (u16, Arc<[u8]>);
 
-/// Who watches, by worker.
+/// The monitors, by worker.
 #[derive(Debug, Default)]
 pub struct Monitors(Mutex<Vec<Part>>);
 
 /// One worker's monitors.
 #[derive(Debug, Default)]
 struct Part {
-    /// How many watch each pool.
+    /// Number of monitors of each pool.
     watching: Vec<u32>,
     lines: Vec<Line>,
-    /// Bytes of these lines.
+    /// Number of bytes of these lines.
     len: usize,
-    /// Lines of each pool that found no room.
+    /// Number of lines of each pool that found no room.
     lost: Vec<(u16, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl Monitors {
         pause.set_monitored(true);
     }
 
-    /// Counts one less, and takes the mark away with the last.
+    /// Counts one less, and removes the mark with the last one.
     pub(crate) fn remove(&self, PoolWorker { pool, worker }: PoolWorker, pause: &Pause) {
         let mut parts = self.0.lock();
         let part = parts.get_mut(usize::from(worker));
@@ -83,8 +83,8 @@ impl Monitors {
         pause.set_monitored(parts.iter().any(|part| part.watches(pool)));
     }
 
-    /// Puts lines into the inbox of every worker that has monitors of their
-    /// pool. Returns those whose inbox was empty: they do not know of it yet.
+    /// Puts lines into the inbox of every worker with monitors of their pool. Returns the workers
+    /// whose inbox was empty, which must be woken.
     pub(crate) fn show(&self, lines: Vec<Line>) -> Vec<u16> {
         let mut wake = Vec::new();
         if lines.is_empty() {
@@ -100,7 +100,7 @@ impl Monitors {
         wake
     }
 
-    /// Takes what waits for a worker, and how many lines of each pool did not.
+    /// Takes the lines for a worker, and the number of lost lines of each pool.
     pub(crate) fn take(&self, worker: u16) -> (Vec<Line>, Vec<(u16, u64)>) {
         let mut parts = self.0.lock();
         let Some(part) = parts.get_mut(usize::from(worker)) else { return Default::default() };

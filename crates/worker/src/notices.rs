@@ -1,5 +1,5 @@
-//! Lines of the log that outside events could repeat without end, let through
-//! at a bounded rate. Shared by the workers.
+//! Log lines that outside events could repeat without end, limited to a rate. The workers share the
+//! limit.
 
 use crate::flaps::HealthLog;
 use keyway_base::Time;
@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Between two lines of one kind. Shorter lets whoever causes them fill a disk.
+/// Time between two lines of one kind. If it were shorter, whoever causes them could fill a disk.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// A line of the log that is written at most once a minute.
+/// A log line that is written at most once a minute.
 #[derive(Debug, Default)]
 pub struct Notice {
-    /// When the next may be written, in nanoseconds on the clock of [`Time`].
+    /// When the next one may be written, in nanoseconds on the clock of [`Time`].
     due: AtomicU64,
 }
 
 impl Notice {
-    /// Whether the line may be written now; whoever is told so writes it.
+    /// Returns whether the line may be written now. The caller must then write it.
     #[cold]
     pub fn is_due(&self, now: Time) -> bool {
         let due = self.due.load(Ordering::Relaxed);
@@ -32,13 +32,13 @@ impl Notice {
 /// The process's [`Notice`]s that belong to no pool.
 #[derive(Debug, Default)]
 pub struct Notices {
-    /// A client spoke HTTP.
+    /// A client used HTTP.
     pub http: Notice,
     /// A login failed.
     pub login: Notice,
-    /// A client that does not read was cut off.
+    /// A client that does not read was disconnected.
     pub overgrown: Notice,
-    /// A client has broken the rules of shared memory.
+    /// A client has violated the rules of shared memory.
     pub broken: Notice,
     /// A waiting client cannot be accepted.
     pub not_accepted: Notice,
@@ -48,7 +48,7 @@ pub struct Notices {
     pub requests_cut: AtomicU64,
 }
 
-/// The [`Notice`]s of one pool. They belong to its [`PoolPlan`](crate::PoolPlan), so that no number
+/// The [`Notice`]s of one pool. They belong to its [`PoolPlan`](crate::PoolPlan), so that no index
 /// of a pool or a server outlives its plan.
 #[derive(Debug, Default)]
 pub struct PoolNotices {
@@ -56,37 +56,38 @@ pub struct PoolNotices {
     pub(crate) store_full: Notice,
     /// A value does not fit into the store, however empty the store is.
     pub(crate) value_too_large: Notice,
-    /// A server wants a password that the pool has not.
+    /// A server requires a password that the pool does not have.
     pub(crate) locked: Notice,
-    /// A server does not let the pool's user send PING.
+    /// A server forbids PING to the pool's user.
     pub(crate) ping_denied: Notice,
     /// Changes of the servers' health.
     pub(crate) health: HealthLog,
-    /// Why the latest attempt to connect to a server has failed, by the server's place.
+    /// Why the latest attempt to connect to a server has failed, by the server's index.
     unreached: Mutex<BTreeMap<u16, &'static str>>,
-    /// The latest words of servers that are not of their pool's protocol, and when, by their places.
+    /// The latest texts of servers that do not use their pool's protocol, with their times, by
+    /// index.
     foreign: Mutex<BTreeMap<u16, (Time, String)>>,
 }
 
 impl PoolNotices {
-    /// Notes why an attempt to connect to the server at a place has failed.
+    /// Notes why an attempt to connect to the server at an index has failed.
     pub(crate) fn note_unreached(&self, server: u16, why: &'static str) {
         self.unreached.lock().insert(server, why);
     }
 
-    /// Notes what the server at a place said that is not of its protocol.
+    /// Notes the text of the server at an index that does not use its pool's protocol.
     pub(crate) fn note_foreign(&self, server: u16, said: String, now: Time) {
         self.foreign.lock().insert(server, (now, said));
     }
 
-    /// The latest words of the server at a place that are not of its protocol, with the time. Says
-    /// nothing of whether the server has answered as it should since.
+    /// Returns the latest text of the server at an index that does not use its protocol, with the
+    /// time. This does not say whether the server has answered correctly since.
     pub fn foreign(&self, server: u16) -> Option<(Time, String)> {
         self.foreign.lock().get(&server).cloned()
     }
 
-    /// Why the latest attempt to connect to the server at a place has failed. Says nothing of
-    /// whether another one has succeeded since.
+    /// Returns why the latest attempt to connect to the server at an index has failed. This does
+    /// not say whether another one has succeeded since.
     pub fn unreached(&self, server: u16) -> Option<&'static str> {
         self.unreached.lock().get(&server).copied()
     }

@@ -2,23 +2,23 @@ use keyway_base::Time;
 use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What every request of a pool looks at, of all workers: the pause that
-/// `CLIENT PAUSE` set, and whether somebody watches with MONITOR.
+/// What every request of a pool checks, for all workers: the pause that `CLIENT PAUSE` set, and
+/// whether there are monitors.
 #[derive(Debug, Default)]
 pub struct Pause(AtomicU64);
 
-/// Set in the word when only writes wait; the rest is the end, in nanoseconds.
+/// Set in the word if only writes wait. The rest is the end, in nanoseconds.
 const WRITES_ONLY: u64 = 1 << 63;
 
 /// Set in the word while there are monitors.
 const MONITORED: u64 = 1 << 62;
 
-/// The end's part of the word.
+/// The part of the word that contains the end.
 const END: u64 = MONITORED - 1;
 
 impl Pause {
-    /// Begins a pause that ends at `until`. Of two at once the later end and
-    /// the stronger mode hold.
+    /// Begins a pause that ends at `until`. With two at once, the later end and the stronger mode
+    /// apply.
     pub fn extend(&self, until: Time, writes_only: bool, now: Time) {
         let extended = |word: u64| {
             let end = word & END;
@@ -30,12 +30,12 @@ impl Pause {
         let _ = self.0.fetch_update(Relaxed, Relaxed, extended);
     }
 
-    /// Ends whatever pause there is.
+    /// Ends any pause.
     pub fn stop(&self) {
         self.0.fetch_and(MONITORED, Relaxed);
     }
 
-    /// Notes whether somebody watches the pool's requests.
+    /// Notes whether the pool has monitors.
     pub fn set_monitored(&self, is_monitored: bool) {
         if is_monitored {
             self.0.fetch_or(MONITORED, Relaxed);
@@ -44,38 +44,38 @@ impl Pause {
         }
     }
 
-    /// Whether somebody watches the pool's requests.
+    /// Returns whether the pool has monitors.
     pub fn is_monitored(&self) -> bool {
         self.0.load(Relaxed) & MONITORED != 0
     }
 
-    /// Whether nothing was ever paused and nobody watches, told at the cost of one load.
+    /// Returns whether nothing was ever paused and there are no monitors, with one load.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.0.load(Relaxed) == 0
     }
 
-    /// When the pause ends, if there is one.
+    /// Returns when the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
         let until = Time(self.0.load(Relaxed) & !(WRITES_ONLY | MONITORED));
         (now < until).then_some(until)
     }
 
-    /// Until when a request of a client of memcached waits.
+    /// Returns until when a request of a client of memcached waits.
     #[cold]
     pub fn holds_plain(&self, writes: bool, now: Time) -> Option<Time> {
         let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
         self.end(now).filter(|_| writes || !writes_only)
     }
 
-    /// Until when a request waits. `CLIENT PAUSE` and `CLIENT UNPAUSE` never
-    /// do, or a pause could not be ended.
+    /// Returns until when a request waits. `CLIENT PAUSE` and `CLIENT UNPAUSE` never wait.
+    /// Otherwise a pause could not be ended.
     #[cold]
     pub fn holds(&self, request: &Request, now: Time) -> Option<Time> {
         let until = self.end(now)?;
         let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
         let command = request.command;
-        // A server does not tell of the verbs here that they may change data.
+        // A server does not say that these verbs may change data.
         let writes = command.flags.contains(Flags::WRITE)
             || (command.class == Class::Script && !command.flags.contains(Flags::READONLY))
             || matches!(command.verb, Verb::Exec | Verb::Pfcount | Verb::Publish | Verb::Spublish);
@@ -132,7 +132,7 @@ mod tests {
         assert!(holds(&pause, "set k v", 20) && !holds(&pause, "get k", 5));
         pause.extend(Time(15), false, Time(3));
         assert!(holds(&pause, "get k", 20) && !holds(&pause, "get k", 30));
-        // The one before is over.
+        // The earlier one is over.
         pause.extend(Time(50), true, Time(40));
         assert!(holds(&pause, "set k v", 45) && !holds(&pause, "get k", 45));
     }

@@ -16,75 +16,75 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What all workers of the process share: one version of the settings, and the few things
-/// they meet in, which all versions have together.
+/// What all workers of the process share: one version of the settings, and the shared structures
+/// that all versions have in common.
 pub struct Plan {
-    /// Which version of the settings it is; 1 are those of the start.
+    /// The number of the version. The settings at the start are version 1.
     pub generation: u64,
-    /// Pools of earlier versions that are here until what they have begun is over.
+    /// Pools of earlier versions that still exist until what they have begun is over.
     pub retired: Vec<Retired>,
-    /// How many workers have changed over to this version.
+    /// Number of workers that use this version.
     pub followers: AtomicUsize,
-    /// Every bound.
+    /// All limits.
     pub limits: Limits,
     /// Listening sockets, in the order given to each worker's `Io`.
     pub listeners: Vec<ListenerPlan>,
-    /// Which servers the reads of users go to that say so: [`keyway_users::User::reads`].
+    /// The read policies of users that have one: [`keyway_users::User::reads`].
     pub user_reads: Vec<ReadFrom>,
-    /// Pools, by their position in the topology.
+    /// Pools, by their index in the topology.
     pub pools: Vec<Arc<PoolPlan>>,
     /// Pools and servers as configured.
     pub topology: Arc<Topology>,
-    /// Which servers may be used; shared by all workers.
+    /// Which servers may be used. All workers share it.
     pub health: Arc<HealthBoard>,
     /// Every client of the process.
     pub clients: Arc<ClientRegistry>,
-    /// What the process knows about itself.
+    /// Facts about the process.
     pub facts: Arc<dyn Facts>,
     /// The next client's id.
     pub next_client_id: Arc<AtomicU64>,
-    /// Mail to every worker, by index; filled as workers start.
+    /// The mailer of each worker, by index. It is filled as workers start.
     pub mailers: Arc<Mutex<Vec<Mailer<Mail>>>>,
     /// Asks workers to accept the clients of busy workers.
     pub relief: Arc<Relief>,
-    /// How long a stopping worker waits for replies that are still to come.
+    /// How long a stopping worker waits for missing replies.
     pub drain_timeout: Duration,
-    /// How long a worker looks at shared memory before it sleeps.
+    /// How long a worker polls shared memory before it sleeps.
     pub spin: Duration,
-    /// Lines of the log of which there are few.
+    /// Log lines with a limited rate.
     pub notices: Arc<Notices>,
-    /// What the commands may take that wait for `EXEC`.
+    /// The memory limit of commands that wait for `EXEC`.
     pub transactions: Arc<QueueBudget>,
-    /// Who listens to the channels of the embedded stores.
+    /// The subscribers of the channels of the embedded stores.
     pub channels: Arc<Channels>,
-    /// Who is to be told when keys of the embedded stores change.
+    /// The clients that must be told when keys of the embedded stores change.
     pub invalidations: Arc<Invalidations>,
-    /// What is answered clients that waited on an embedded store.
+    /// Replies to clients that waited on an embedded store.
     pub handouts: Arc<Handouts>,
-    /// Who watches the requests.
+    /// The monitors.
     pub monitors: Arc<Monitors>,
-    /// What is to be told clients of other workers about their keys.
+    /// Invalidations for clients of other workers.
     pub redirects: Arc<Redirects>,
 }
 
-/// A pool that is not among the settings any more, or has others there.
+/// A pool that is no longer in the settings, or has been replaced there.
 #[derive(Clone, Debug)]
 pub struct Retired {
-    /// Its position.
+    /// Its index.
     pub pool: u16,
-    /// The version that it is not in.
+    /// The first version without it.
     pub generation: u64,
-    /// Its name is another's now, to which its clients go.
+    /// Whether its name belongs to another pool now, to which its clients move.
     pub is_replaced: bool,
-    /// When clients that have begun something in it are made to end it.
+    /// When clients that have begun something in it are forced to end it.
     pub until: Time,
-    /// How many workers have still to end what it has begun.
+    /// Number of workers in which it has not ended yet.
     pub left: Arc<AtomicUsize>,
 }
 
 impl Retired {
-    /// The name that a pool called `name` has once the version `generation` is without it. No pool
-    /// of a file is called so: names have no such character.
+    /// Returns the name that a pool called `name` has once the version `generation` is without it.
+    /// No configured pool has such a name, because names cannot contain that character.
     pub fn name_of(name: &str, generation: u64) -> String {
         format!("{name}~{generation}")
     }
@@ -100,8 +100,8 @@ pub struct Relief {
 }
 
 impl Relief {
-    /// Returns the worker to ask next on behalf of `from`, out of `count`; none if that worker has
-    /// not read an earlier one yet. Each call asks another worker: the last one may be busy too.
+    /// Returns the worker to ask next for `from`, out of `count`, or `None` if that worker has not
+    /// read an earlier request yet. Each call asks another worker: the last one may be busy too.
     fn next(&self, from: u16, count: usize) -> Option<usize> {
         let others = count.checked_sub(1).filter(|others| *others > 0)?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -128,13 +128,13 @@ impl Relief {
 }
 
 impl Plan {
-    /// The pool at this position, where it is one of an earlier version.
+    /// Returns the pool at this index, if it is one of an earlier version.
     pub fn retired(&self, pool: u16) -> Option<&Retired> {
         self.retired.iter().find(|retired| retired.pool == pool)
     }
 
-    /// Tells a worker that something waits in an inbox of its clients. Where its mailbox
-    /// is full it wakes anyway, and looks after reading its mail.
+    /// Tells a worker that something waits in an inbox of its clients. If its mailbox is full, it
+    /// wakes anyway, and checks the inboxes after it has read its mail.
     pub(crate) fn post_published(&self, worker: u16) {
         if let Some(mailer) = self.mailers.lock().get(usize::from(worker)) {
             let _ = mailer.post(Mail::Published);
@@ -162,8 +162,8 @@ impl Plan {
         }
     }
 
-    /// Asks every worker but `from` to end a client's blocking command. A
-    /// mailbox that is full misses it.
+    /// Asks every worker except `from` to end a client's blocking command. A full mailbox misses
+    /// it.
     pub(crate) fn post_unblock(&self, from: u16, unblock: Unblock) {
         for (index, mailer) in self.mailers.lock().iter().enumerate() {
             if index != usize::from(from) {
@@ -175,22 +175,21 @@ impl Plan {
 
 /// A listening socket.
 pub struct ListenerPlan {
-    /// Nobody listens there any more: its clients are answered and leave.
+    /// Whether it has ended: its clients are answered and leave.
     pub is_ended: bool,
-    /// Position of the pool its clients talk to.
+    /// Index of the pool of its clients.
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
     pub name: Arc<str>,
-    /// Who may come in.
+    /// Its users.
     pub users: Arc<Users>,
-    /// Its clients are those of memcached, and store items of so many bytes at
-    /// most.
+    /// Set if its clients use memcached: the largest length of items, in bytes.
     pub memcached: Option<u32>,
-    /// The cluster that its clients are told of.
+    /// The cluster that its clients see.
     pub cluster: Option<Arc<EmulatedCluster>>,
-    /// Which servers its clients read from, where that is not as the pool says.
+    /// The read policy of its clients, if that is not the pool's.
     pub read_from: Option<ReadFrom>,
-    /// How its clients come in.
+    /// How its clients are accepted.
     pub entrance: ListenerAccess,
 }
 
@@ -198,19 +197,20 @@ pub struct ListenerPlan {
 pub struct PoolPlan {
     /// Its name in the configuration.
     pub name: String,
-    /// Databases a client may select.
+    /// Number of databases that a client may select.
     pub databases: u32,
-    /// Clients at once, over all workers; 0 for no bound but [`Limits::clients_max`].
+    /// Largest number of clients at once, over all workers. 0: no limit but
+    /// [`Limits::clients_max`].
     pub clients_max: u32,
-    /// Set by `CLIENT PAUSE`.
+    /// The state of `CLIENT PAUSE`.
     pub pause: Pause,
     /// Error replies to its clients.
     pub errors: Arc<ErrorStats>,
-    /// Its keys that are asked for most, and those with the largest values.
+    /// Its most requested keys, and those with the largest values.
     pub noted: Arc<NotedKeys>,
-    /// What its servers, or the store, took long for.
+    /// Requests for which its servers, or the store, took long.
     pub slow_log: Arc<SlowLog>,
-    /// What its clients have loaded, where it is a store.
+    /// What its clients have loaded, if it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// The log lines about this pool that are limited in rate.
     pub notices: PoolNotices,
@@ -221,7 +221,7 @@ pub struct PoolPlan {
 /// A worker's part in a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolWorker {
-    /// Position of the pool.
+    /// Index of the pool.
     pub(crate) pool: u16,
     /// The worker's number.
     pub(crate) worker: u16,
@@ -231,7 +231,7 @@ impl PoolPlan {
     /// Takes over the notices of `old`, the pool that this one replaces, for servers at the same
     /// addresses.
     pub fn inherit_notices(&mut self, old: &PoolPlan) {
-        // The positions of discovered servers have no meaning in another pool.
+        // The indices of discovered servers have no meaning in another pool.
         let (Some(new), Some(was)) = (self.kind.listed(), old.kind.listed()) else { return };
         let heir_of = |server: u16| {
             let endpoint = &was.servers.get(usize::from(server))?.endpoint;

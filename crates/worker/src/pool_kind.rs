@@ -1,4 +1,4 @@
-//! What serves each pool, one variant for each kind.
+//! What serves each pool, with one variant for each kind.
 
 use crate::{Cluster, PoolPlan};
 use keyway_base::Time;
@@ -42,7 +42,7 @@ pub struct Upstream {
     pub addresses: Vec<Address>,
     /// How links connect and wait.
     pub options: Arc<LinkOptions>,
-    /// What its links are secured with.
+    /// The TLS state of its links.
     pub tls: Option<ClientTls>,
 }
 
@@ -60,17 +60,17 @@ pub struct MemcachedPlan {
     pub upstream: Upstream,
     /// The protocol of the servers.
     pub dialect: Dialect,
-    /// Where missing items come from.
+    /// How missing items are copied from an old pool.
     pub warm_up: Option<Box<WarmUpPlan>>,
 }
 
-/// A pool that finds its servers while it serves.
+/// A pool that discovers its servers while it serves.
 pub struct DiscoveredPlan {
-    /// Positions for its servers.
+    /// Indices for its servers.
     pub upstream: Upstream,
     /// The scripts that its clients have loaded.
     pub scripts: Arc<ScriptCache>,
-    /// The servers that are known.
+    /// The known servers.
     pub cluster: Arc<Cluster>,
 }
 
@@ -107,8 +107,8 @@ impl DiscoveredPlan {
 }
 
 impl PoolKind {
-    /// What serves a pool as configured, one of `pools`. It begins `now`; its links are secured by
-    /// `tls`. `store` opens the embedded store of a pool that is one.
+    /// Returns what serves a configured pool, one of `pools`. It begins `now`. Its links are
+    /// secured by `tls`. `store` opens the embedded store of a pool that is one.
     pub fn new(
         kind: &TopologyKind,
         (pools, now): (&[Pool], Time),
@@ -144,7 +144,7 @@ impl PoolKind {
         }
     }
 
-    /// The word for it in configuration files.
+    /// Returns its word in configuration files.
     pub fn name(&self) -> &'static str {
         match self {
             PoolKind::Store(_) => "store",
@@ -157,7 +157,7 @@ impl PoolKind {
         }
     }
 
-    /// Whether requests end here, in a store or at servers, and not in other pools.
+    /// Returns whether requests end here, in a store or at servers, and not in other pools.
     pub fn executes(&self) -> bool {
         match self {
             PoolKind::Store(_)
@@ -170,7 +170,7 @@ impl PoolKind {
         }
     }
 
-    /// The servers that are sent large requests as they come.
+    /// Returns the servers to which large requests are streamed.
     pub(crate) fn streams_to(&self) -> Option<&ServerSet> {
         match self {
             PoolKind::Sharded(plan) => Some(&plan.upstream.servers),
@@ -183,7 +183,7 @@ impl PoolKind {
         }
     }
 
-    /// The embedded store, where it is one.
+    /// Returns the embedded store, if it is one.
     #[inline]
     pub fn store(&self) -> Option<&Arc<Store>> {
         match self {
@@ -192,7 +192,7 @@ impl PoolKind {
         }
     }
 
-    /// The servers, of kinds that have some of their own.
+    /// Returns the servers, for kinds that have their own.
     #[inline]
     pub fn upstream(&self) -> Option<&Upstream> {
         match self {
@@ -205,7 +205,7 @@ impl PoolKind {
         }
     }
 
-    /// The servers, where they are those of the file.
+    /// Returns the servers, if they are those of the configuration.
     pub fn listed(&self) -> Option<&ServerSet> {
         match self {
             PoolKind::Sharded(ShardedPlan { upstream, .. })
@@ -218,7 +218,7 @@ impl PoolKind {
         }
     }
 
-    /// The servers that are known, of kinds that find them.
+    /// Returns the known servers, for kinds that discover them.
     #[inline]
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         match self {
@@ -231,7 +231,7 @@ impl PoolKind {
         }
     }
 
-    /// The scripts that clients have loaded, of kinds whose servers run some.
+    /// Returns the scripts that clients have loaded, for kinds whose servers run some.
     pub fn scripts(&self) -> Option<&Arc<ScriptCache>> {
         match self {
             PoolKind::Sharded(plan) => Some(&plan.scripts),
@@ -243,7 +243,7 @@ impl PoolKind {
         }
     }
 
-    /// As [`PoolKind::scripts`], to be changed.
+    /// Like [`PoolKind::scripts`], mutably.
     pub fn scripts_mut(&mut self) -> Option<&mut Arc<ScriptCache>> {
         match self {
             PoolKind::Sharded(plan) => Some(&mut plan.scripts),
@@ -255,7 +255,7 @@ impl PoolKind {
         }
     }
 
-    /// Where missing items come from.
+    /// Returns how missing items are copied from an old pool.
     pub fn warm_up(&self) -> Option<&WarmUpPlan> {
         match self {
             PoolKind::Memcached(plan) => plan.warm_up.as_deref(),
@@ -263,8 +263,8 @@ impl PoolKind {
         }
     }
 
-    /// Goes on with what clients and this process have learnt of `old`, the pool that this one
-    /// replaces.
+    /// Continues with what clients and this process have learned about `old`, the pool that this
+    /// one replaces.
     pub fn inherit(&mut self, old: &PoolKind) {
         if let (Some(scripts), Some(old)) = (self.scripts_mut(), old.scripts()) {
             *scripts = Arc::clone(old);
@@ -282,15 +282,15 @@ impl PoolKind {
         }
     }
 
-    /// What logs, metrics and clients call a server: its name, or its address. Of a
-    /// position in a cluster that nobody has, that.
+    /// Returns the name of a server in logs, metrics and for clients: its name, or its address. For
+    /// an index without a server in a cluster, it is the index.
     pub fn label(&self, server: usize) -> String {
         let Some(upstream) = self.upstream() else { return String::new() };
         let found = self.cluster().and_then(|cluster| cluster.label(server));
         found.unwrap_or_else(|| upstream.servers.servers[server].label().into_owned())
     }
 
-    /// Where a server is. `None` for a position in a cluster that nobody has.
+    /// Returns the address of a server, or `None` for an index without a server in a cluster.
     pub fn address(&self, server: usize) -> Option<Address> {
         match self.cluster() {
             Some(cluster) => Some(address_of(&cluster.map().node(server)?.endpoint)),
@@ -298,17 +298,18 @@ impl PoolKind {
         }
     }
 
-    /// Whether there is a server at this position.
+    /// Returns whether there is a server at this index.
     pub fn has_server(&self, server: usize) -> bool {
         self.cluster().is_none_or(|cluster| cluster.map().node(server).is_some())
     }
 
-    /// Longest wait of a request for its reply. `None`: without end, or the pool asks no server.
+    /// Returns the longest wait of a request for its reply. `None`: without a limit, or the pool
+    /// asks no server.
     pub fn timeout(&self) -> Option<Duration> {
         self.upstream()?.options.timeout
     }
 
-    /// What its links are secured with, if they are.
+    /// Returns the TLS state of its links, if they are secured.
     pub fn tls(&self) -> Option<&ClientTls> {
         self.upstream()?.tls.as_ref()
     }
@@ -316,20 +317,21 @@ impl PoolKind {
 
 /// Where a pool of memcached gets the items that it does not have yet.
 pub struct WarmUpPlan {
-    /// Position of the pool that has them.
+    /// Index of the pool that has them.
     pub from: u16,
-    /// Of each of its servers, by position, which of the new pool's is the same.
+    /// For each of its servers, by index, which of the new pool's servers is the same.
     pub same: Vec<Option<u16>>,
-    /// What both are asked in.
+    /// The protocols of both pools.
     pub terms: Terms,
     /// When it ends.
     pub until: Option<Time>,
-    /// What it came to.
+    /// Its totals.
     pub totals: Arc<WarmUpTotals>,
 }
 
 impl WarmUpPlan {
-    /// That of `pool`, as configured, among `pools`; it begins `now`. `None` without one.
+    /// Returns the warm-up of `pool`, as configured, among `pools`. It begins `now`. Returns `None`
+    /// without one.
     pub fn new(pool: &MemcachedPool, pools: &[Pool], now: Time) -> Option<WarmUpPlan> {
         let WarmUp { from, ttl_max, lasts } = pool.warm_up.as_ref()?;
         let from = pools.iter().position(|other| other.name == *from)?;
@@ -352,7 +354,7 @@ impl WarmUpPlan {
         })
     }
 
-    /// Goes on with the totals of an earlier version, and ends when that would have.
+    /// Continues with the totals of an earlier version, and ends when that would have.
     fn inherit(&mut self, old: &WarmUpPlan) {
         self.totals = Arc::clone(&old.totals);
         if self.until.is_some() {
@@ -360,13 +362,13 @@ impl WarmUpPlan {
         }
     }
 
-    /// Whether it goes on.
+    /// Returns whether it is still running.
     pub fn is_active(&self, now: Time) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 }
 
-/// Where to connect to.
+/// Returns the address to which to connect.
 pub(crate) fn address_of(endpoint: &Endpoint) -> Address {
     match endpoint {
         Endpoint::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
@@ -377,23 +379,23 @@ pub(crate) fn address_of(endpoint: &Endpoint) -> Address {
 
 /// A pool that leads to others.
 pub struct RoutePlan {
-    /// What goes where.
+    /// The policy.
     pub pool: RoutedPool,
-    /// What it came to.
+    /// Its totals.
     pub totals: Arc<RouteTotals>,
-    /// How many requests may come, where that is bounded.
+    /// Limits the rate of requests, if that is bounded.
     pub bucket: Option<Bucket>,
-    /// A pool it leads to is warmed up: writes to it take several steps there.
+    /// Whether a pool to which it leads is warmed up: writes to it take several steps there.
     pub has_warm_up: bool,
-    /// It, or a pool it leads to, looks up in one child what another misses: what is
-    /// written meanwhile is not to be there first.
+    /// Whether it, or a pool to which it leads, looks up in one child what another one misses: a
+    /// value that is written meanwhile must not be there first.
     pub looks_up: bool,
-    /// When the log last told of a child that fails.
+    /// Limits the log lines about a failing child.
     pub(crate) trouble: crate::Notice,
 }
 
 impl RoutePlan {
-    /// `pool`, which is one of `pools`, as configured; it begins `now`.
+    /// Creates the plan of `pool`, which is one of `pools`, as configured. It begins `now`.
     pub fn new(pool: RoutedPool, pools: &[Pool], now: Time) -> RoutePlan {
         let bucket = match &pool {
             RoutedPool::RateLimited(limited) => {
@@ -421,8 +423,8 @@ impl RoutePlan {
     }
 }
 
-/// Has pools that read for others run the scripts that these were told of: a client that
-/// loads one and calls it by its digest knows of one pool only.
+/// Lets pools that serve reads for others run the scripts that were loaded into these: a client
+/// that loads one and calls it by its digest knows only one pool.
 pub fn share_scripts(pools: &mut [PoolPlan]) {
     for index in 0..pools.len() {
         if split_of(&pools[index]).is_none() {
@@ -453,7 +455,7 @@ fn split_of(pool: &PoolPlan) -> Option<&ReadWriteSplitPool> {
     }
 }
 
-/// Whether any pool that it leads to is such a one.
+/// Returns whether any pool to which it leads fulfils `is_it`.
 fn leads_to(pool: &RoutedPool, pools: &[Pool], is_it: impl Fn(&TopologyKind) -> bool) -> bool {
     let mut left = pool.children();
     let mut seen = vec![false; pools.len()];

@@ -1,18 +1,18 @@
-//! Clients to be told of one thing: mostly one or two, at times thousands.
+//! Clients to be told of one change: usually one or two, sometimes thousands.
 
 use crate::invalidations::Client;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use smallvec::SmallVec;
 
-/// Clients that are looked through one by one. More make each read of a key
-/// that many have read dearer, fewer cost memory.
+/// Number of clients that are searched one by one. With more, each read of a key with many readers
+/// would cost more. Fewer would take more memory.
 const FEW_MAX: usize = 32;
 
-/// What a client takes in a list that is looked through, in bytes.
+/// Number of bytes that a client takes in a list.
 const FEW_COST: usize = 16;
 
-/// What a client takes in a set.
+/// Number of bytes that a client takes in a set.
 const MANY_COST: usize = 48;
 
 /// A set of clients.
@@ -29,12 +29,12 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// One client.
+    /// Creates a set of one client.
     pub(crate) fn of(client: Client) -> Self {
         Readers::Few(SmallVec::from_slice(&[client]))
     }
 
-    /// Adds a client; whether it was not there before.
+    /// Adds a client. Returns whether it is new.
     pub(crate) fn insert(&mut self, client: Client) -> bool {
         match self {
             Readers::Many(clients) => clients.insert(client),
@@ -51,7 +51,7 @@ impl Readers {
         }
     }
 
-    /// Takes a client out; whether it was there.
+    /// Removes a client. Returns whether it was there.
     pub(crate) fn remove(&mut self, client: Client) -> bool {
         match self {
             Readers::Many(clients) => clients.swap_remove(&client),
@@ -62,7 +62,7 @@ impl Readers {
         }
     }
 
-    /// Keeps the clients of which `is_kept` is true.
+    /// Keeps the clients for which `is_kept` is true.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(Client) -> bool) {
         match self {
             Readers::Many(clients) => clients.retain(|client| is_kept(*client)),
@@ -96,7 +96,7 @@ impl Readers {
         few.into_iter().flatten().chain(many.into_iter().flatten())
     }
 
-    /// Bytes that they take, about.
+    /// Returns the approximate number of bytes that they take.
     pub(crate) fn cost(&self) -> usize {
         match self {
             Readers::Few(clients) => clients.len() * FEW_COST,

@@ -1,15 +1,15 @@
-//! Invalidations on their way to the clients that are told in place of those
-//! whose keys they are, from worker to worker.
+//! Invalidations for clients that are told in place of those whose keys they concern, on their way
+//! from worker to worker.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// Bytes that wait for a worker, above which its clients are told to forget
-/// everything instead. More lets a worker that is slow hold more memory; less
-/// makes clients forget more than they must.
+/// Number of bytes that wait for a worker, above which its clients are told instead to drop their
+/// whole cache. With more, a slow worker could hold more memory. With less, clients would drop more
+/// than necessary.
 const INBOX_LEN_MAX: usize = 1 << 20;
 
-/// One inbox for each worker; bounded.
+/// One bounded inbox for each worker.
 #[derive(Debug, Default)]
 pub struct Redirects {
     inboxes: Mutex<Vec<Inbox>>,
@@ -26,8 +26,8 @@ pub(crate) struct Inbox {
 }
 
 impl Redirects {
-    /// Puts a push for a client of `worker` into its inbox. Returns whether the
-    /// inbox was empty: its worker is to be woken then.
+    /// Puts a push for a client of `worker` into its inbox. Returns whether the inbox was empty, so
+    /// that the worker must be woken.
     pub(crate) fn post(&self, worker: u16, client: u64, push: &[u8]) -> bool {
         let mut inboxes = self.inboxes.lock();
         let worker = usize::from(worker);

@@ -1,4 +1,4 @@
-//! What the servers of a pool do that finds them out, for those who look at it.
+//! The roles of the servers of a pool that discovers them, for reports.
 
 use crate::{Cluster, Plan};
 use keyway_metrics::{BackendRole, ClusterFigures};
@@ -7,25 +7,25 @@ use keyway_topology::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What one server does.
+/// The role of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStatus {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
-    /// The primary that it copies; through Sentinel, what its primary is called.
+    /// The primary that it copies. With Sentinel, the name of its primary.
     pub of: Option<String>,
-    /// Slots it has, in a cluster.
+    /// Number of its slots, in a cluster.
     pub slots: Option<u16>,
     /// Its availability zone.
     pub zone: Option<String>,
-    /// How far it is behind its primary, in milliseconds, where that is asked.
+    /// How far it is behind its primary, in milliseconds, if that is known.
     pub lag_millis: Option<u64>,
-    /// What tells it from others that had its place before.
+    /// Distinguishes it from earlier servers with its index.
     pub tenure: u64,
 }
 
 impl Cluster {
-    /// What the server at a place does; `None` where there is none.
+    /// Returns the role of the server at an index, or `None` if there is none.
     pub fn standing(&self, place: usize) -> Option<ServerStatus> {
         let map = self.map();
         let node = map.node(place)?;
@@ -40,14 +40,14 @@ impl Cluster {
         })
     }
 
-    /// What is said of the server at a place that has failed, by its cluster or the sentinels;
-    /// or of a replica that they name no more.
+    /// Returns what its cluster or the sentinels report about a failed server at an index, or about
+    /// a replica that they no longer name.
     pub fn told_down(&self, place: usize) -> Option<&'static str> {
         told_down(self.map().node(place)?)
     }
 
-    /// Why no request can be served in the pool of this name, whichever its key is; `None` where
-    /// some can.
+    /// Returns why no request can be served in the pool of this name, whatever its key, or `None`
+    /// if some can.
     pub fn unserved(&self, pool: &str) -> Option<String> {
         let map = self.map();
         if (0..map.place_count()).any(|place| map.is_serving(place)) {
@@ -69,8 +69,7 @@ impl Cluster {
         })
     }
 
-    /// What it came to, and who its servers are. Of those at which `is_down` nothing can be
-    /// reached.
+    /// Returns its totals, and its servers. Servers for which `is_down` is true cannot be reached.
     pub fn figures(&self, is_down: impl Fn(usize) -> bool) -> ClusterFigures {
         let map = self.map();
         let has_slots = self.has_slots();
@@ -127,7 +126,8 @@ impl Cluster {
     }
 }
 
-/// How a backend is, and why: of several states the one that keeps most requests away.
+/// Returns the state of a backend, and its reason: of several states the one that keeps most
+/// requests away.
 pub fn backend_state(plan: &Plan, id: BackendId) -> (&'static str, Option<&'static str>) {
     let health = &plan.health;
     let (circuits, reads) = (health.circuits(), health.reads());
@@ -161,7 +161,7 @@ fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
     cluster.told_down(place)
 }
 
-/// The cluster of a server, and the server's place there.
+/// Returns the cluster of a server, and the server's index there.
 fn cluster_of(plan: &Plan, id: BackendId) -> Option<(&Cluster, usize)> {
     let backend = plan.topology.backend(id)?;
     Some((plan.pools[backend.pool_index].kind.cluster()?, backend.server_index))
@@ -180,7 +180,7 @@ const REPLICA: &str = "replica";
 fn role(map: &ClusterMap, place: usize, node: &PlacedNode) -> &'static str {
     match node.role {
         PlaceRole::Replica { .. } => REPLICA,
-        // One that no slot or key is left with serves nobody.
+        // A primary without slots or keys serves nothing.
         PlaceRole::Primary if map.is_serving(place) => "primary",
         PlaceRole::Primary if map.primaries().is_empty() => "primary",
         PlaceRole::Primary | PlaceRole::Seed => "none",

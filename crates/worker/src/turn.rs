@@ -1,11 +1,11 @@
-//! The turn of a worker. One straight list:
+//! The turn of a worker. It is one straight list:
 //!
 //! ```text
 //!  poll ─► events ─► resumed sessions ─► timeouts, upkeep ─► connects
 //!       ─► links' output, or it is held for the next turn's ─► sessions' output
 //! ```
-//! Output is written once a turn, never per event: at one request per client
-//! most of the cost is segments and wake-ups, and batching saves both.
+//! Output is written once a turn, and never for each event: at one request for each client, most of
+//! the cost is segments and wake-ups, and batching saves both.
 
 mod accepting;
 mod departures;
@@ -34,10 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Marks a token as a link's; the others are sessions'.
+/// Marks a token as a link's. The others are sessions'.
 const LINK: u64 = 1 << 62;
 
-/// Between two rounds of upkeep: expiry, health, gauges.
+/// Time between two rounds of upkeep: expiry, health, gauges.
 const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// What the driver knows of a client besides its session.
@@ -45,11 +45,11 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 struct Client {
     key: Key<Session>,
     socket: Socket,
-    /// It has said that it sends no more, and all that it had sent was read.
+    /// Whether it has ended its side, and everything that it had sent was read.
     has_ended: bool,
 }
 
-/// One for each client, idle ones as well.
+/// Each client has one, even an idle one.
 const _: () = assert!(size_of::<Option<Client>>() <= 16, "a client takes more than 16 bytes");
 
 /// One worker: a [`Core`] and its sockets.
@@ -65,36 +65,36 @@ pub struct Worker<I: Io> {
     /// Sessions whose output waits for more replies, and until when.
     held: Vec<Key<Session>>,
     held_until: Time,
-    /// Until when the links' output may wait for more of it.
+    /// Until when the links' output may wait for more.
     links_held_until: Option<Time>,
-    /// Sessions whose socket holds bytes that were not read yet.
+    /// Sessions whose socket has unread bytes.
     rereads: Vec<Key<Session>>,
-    /// Links to read on in the next turn, to be fair to others.
+    /// Links that are read again in the next turn, for fairness.
     link_rereads: Vec<ConnectionKey>,
-    /// The same for the links that messages come on.
+    /// The same for subscriber links.
     subscriber_rereads: Vec<SubscriberIndex>,
     dead_links: Vec<(ConnectionKey, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
-    /// Who was looked at last for having asked nothing for long.
+    /// Index of the client that was last checked for being idle.
     idle_cursor: usize,
-    /// The stores have more to tidy than one turn should do.
+    /// Whether the stores have more upkeep than one turn should do.
     tick_again: bool,
-    /// When a stopping worker gives up waiting.
+    /// When a stopping worker stops waiting.
     drain_deadline: Option<Time>,
-    /// When those who are still coming in then are turned away.
+    /// When clients that are then still being accepted are refused.
     arrivals_until: Option<Time>,
-    /// Clients that are to be ended when what they have sent is answered.
+    /// Clients that must be ended when their requests are answered.
     ending: Ending,
     /// Clients that have their last reply, and may still be sending.
     lingering: Lingering,
-    /// Another process accepts clients now.
+    /// Set if another process accepts clients now.
     leaving: Option<Leaving>,
 }
 
 impl<I: Io> Worker<I> {
-    /// A worker over `io`, whose listeners are those of `plan` in order.
-    /// `seed` is for choices by chance.
+    /// Creates a worker over `io`, whose listeners are those of `plan` in order. `seed` is for
+    /// random choices.
     pub fn new(
         io: I,
         plan: Arc<Plan>,
@@ -130,12 +130,12 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Takes turns until told to drain and drained.
+    /// Takes turns until it was told to drain and has drained.
     pub fn run(&mut self) {
         while self.turn(true) {}
     }
 
-    /// The worker's core, for tests that look inside.
+    /// Returns the worker's core, for tests.
     pub fn core(&self) -> &Core {
         &self.core
     }
@@ -148,13 +148,13 @@ impl<I: Io> Worker<I> {
         Leftovers { sockets, listed: core.listed + lists, ..core }
     }
 
-    /// The driver, for tests that steer it.
+    /// Returns the driver, for tests that steer it.
     pub fn io_mut(&mut self) -> &mut I {
         &mut self.io
     }
 
-    /// One turn; with `may_sleep` it waits for something to do. Returns
-    /// whether there is to be another.
+    /// Takes one turn. With `may_sleep` it waits for something to do. Returns whether there must be
+    /// another one.
     pub fn turn(&mut self, may_sleep: bool) -> bool {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
@@ -195,8 +195,8 @@ impl<I: Io> Worker<I> {
             self.core.plane.acknowledge_told();
         }
         if self.core.plane.observe.served.has_any() {
-            // The one other look at the clock: with the turn's own, all of
-            // them would have taken no time.
+            // This is the only other reading of the clock: with the turn's own time, all of them
+            // would have taken no time.
             let now = self.io.clock().now;
             self.core.plane.observe.served.record(&self.core.plane.cells, now);
         }
@@ -246,7 +246,7 @@ impl<I: Io> Worker<I> {
         Some(next.since(plane.clock.now))
     }
 
-    /// Returns how many clients were ready.
+    /// Handles events. Returns how many clients were ready.
     fn handle_events(&mut self) -> usize {
         let mut events = std::mem::take(&mut self.events);
         let mut ready = 0;
@@ -261,7 +261,7 @@ impl<I: Io> Worker<I> {
                     if hangup && self.core.note_hangup(key) {
                         self.part_with(key);
                     } else if (readable || hangup) && !self.core.is_reread(key) {
-                        // Who is read on anyway has no second share of the turn.
+                        // A client that is read again anyway has no second share of the turn.
                         self.read_client(key, hangup);
                     }
                 }
@@ -298,7 +298,7 @@ impl<I: Io> Worker<I> {
         ready
     }
 
-    /// Makes a client this worker's.
+    /// Makes a client one of this worker.
     fn install(&mut self, client: Adopted) {
         let Adopted { socket, pool, listener, identity } = client;
         let id = identity.id;
@@ -316,7 +316,7 @@ impl<I: Io> Worker<I> {
             return self.close_client(key, CloseReason::Killed);
         }
         if self.io.watch(socket, Token(key.to_bits())) {
-            // Bytes may have come before the socket was watched.
+            // Bytes may have arrived before the socket was watched.
             if self.core.set_unread(key) {
                 self.rereads.push(key);
             }
@@ -324,7 +324,7 @@ impl<I: Io> Worker<I> {
             return self.close_client(key, CloseReason::Reset);
         }
         if self.drain_deadline.is_some() || self.plan.listeners[usize::from(listener)].is_ended {
-            // It was on its way here when the others were told to end.
+            // It was being handed over when the others were told to end.
             self.end_soon(key);
         }
     }
@@ -352,7 +352,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes a client whose connection is of no more use.
+    /// Closes a client whose connection can no longer be used.
     #[cold]
     fn close_broken(&mut self, key: Key<Session>, socket: Socket) {
         let has_broken_rules = self.io.has_broken_rules(socket);
@@ -374,10 +374,10 @@ impl<I: Io> Worker<I> {
         self.core.on_client_writable(key);
     }
 
-    /// Reads on where reading stopped for fairness or for want of room.
+    /// Continues reading where it stopped for fairness or for lack of room.
     fn read_again(&mut self) {
         let mut links = std::mem::take(&mut self.link_rereads);
-        // A server's end may have been told of before all was read, or while nothing was.
+        // A server's end may have been reported before everything was read, or while nothing was.
         for index in links.drain(..) {
             self.read_link(index, true);
         }
@@ -393,7 +393,7 @@ impl<I: Io> Worker<I> {
         let mut keys = std::mem::take(&mut self.rereads);
         for key in keys.drain(..) {
             self.core.clear_unread(key);
-            // The peer's end may have been told of while nothing was read.
+            // The peer's end may have been reported while nothing was read.
             self.read_client(key, true);
             self.core.end_reread(key);
         }
@@ -477,7 +477,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes the clients that are still there when draining takes too long. Their requests are
+    /// Closes the clients that still exist when draining takes too long. Their requests are
     /// answered with an error first.
     fn cut_off(&mut self) {
         for key in self.core.client_keys() {
@@ -513,7 +513,7 @@ impl<I: Io> Worker<I> {
                 }
             }
         }
-        // A worker that found this mailbox full has told nothing.
+        // A worker that found this mailbox full has sent no mail.
         self.core.plane.on_mail();
     }
 }

@@ -1,19 +1,20 @@
-//! Where host names lead by which replicas are known, here or to their primary.
+//! The addresses of host names in reports about replicas, by Keyway or by their primary.
 
 use keyway_base::Time;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a name is not looked up again. Shorter asks name servers more often; longer
-/// leaves a replica unread for longer that has come back at another address.
+/// How long a name is not looked up again. If it were shorter, name servers would be asked more
+/// often. If it were longer, a replica that has returned with another address would stay unread for
+/// longer.
 const STANDS_FOR: Duration = Duration::from_secs(10);
 
-/// Names that are known at once: beyond that none is looked up until others are forgotten.
-/// A primary may tell of that many replicas.
+/// Number of names that are known at once. Beyond that none is looked up until others are
+/// discarded. A primary may report that many replicas.
 const HOSTS_MAX: usize = 1024;
 
-/// How long a name is known that nobody asks for.
+/// How long a name is kept that is not used.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Names that were looked up.
@@ -27,7 +28,7 @@ struct Host {
 }
 
 impl Hosts {
-    /// Where a host is, which may be told by its address, as far as that is known.
+    /// Returns the address of a host, which may be given as an address, as far as it is known.
     pub(super) fn address(&self, host: &str) -> Option<IpAddr> {
         match host.parse::<IpAddr>() {
             Ok(address) => Some(address.to_canonical()),
@@ -35,7 +36,7 @@ impl Hosts {
         }
     }
 
-    /// Whether the caller is to look a host up.
+    /// Returns whether the caller must look a host up.
     pub(super) fn try_claim(&mut self, host: &str, now: Time) -> bool {
         if host.parse::<IpAddr>().is_ok() {
             return false;
@@ -57,7 +58,7 @@ impl Hosts {
         has_room
     }
 
-    /// Notes where a name leads. One that leads nowhere now is believed to be where it was.
+    /// Notes the address of a name. If the name no longer resolves, its last address is kept.
     pub(super) fn note(&mut self, host: &str, address: Option<IpAddr>) {
         if let (Some(known), Some(address)) = (self.0.get_mut(host), address) {
             known.address = Some(address);

@@ -1,5 +1,5 @@
-//! A pool that a reload has replaced by another one with the same servers: the new pool goes on
-//! with what was found out. Otherwise requests would fail until a server is asked, and a sentinel
+//! A pool that a reload has replaced by another one with the same servers: the new pool continues
+//! with what was discovered. Otherwise requests would fail until a server is asked, and a sentinel
 //! that has missed a fail-over would be believed again.
 
 use super::Cluster;
@@ -8,8 +8,8 @@ use keyway_topology::Endpoint;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 impl Plan {
-    /// Has pools go on with what the pools in `old` that they replace knew of the same servers.
-    /// `heir_of` tells the position of the pool that the one at a position replaces. To be called
+    /// Lets pools continue with what the pools in `old` that they replace knew of the same servers.
+    /// `heir_of` returns the index of the pool that the one at an index replaces. It must be called
     /// before any worker follows this plan.
     pub fn follow_maps(&self, old: &Plan, heir_of: impl Fn(usize) -> Option<usize>) {
         for pool in 0..self.pools.len() {
@@ -17,7 +17,7 @@ impl Plan {
             let (Some(new), Some(was)) = (self.cluster(pool), old.cluster(before)) else {
                 continue;
             };
-            // A server tells other ports to who asks by TLS.
+            // A server reports other ports to clients with TLS.
             let has_tls = |plan: &Plan, pool: usize| plan.pools[pool].kind.tls().is_some();
             let is_alike = has_tls(self, pool) == has_tls(old, before)
                 && self.sentinels_of(new) == old.sentinels_of(was);
@@ -27,7 +27,7 @@ impl Plan {
         }
     }
 
-    /// Where the sentinels are that a cluster asks, if it asks any.
+    /// Returns the addresses of the sentinels that a cluster asks, if it asks any.
     fn sentinels_of(&self, cluster: &Cluster) -> Vec<Endpoint> {
         let Some(name) = cluster.sentinels() else { return Vec::new() };
         let pool = self.topology.pools().iter().find(|pool| pool.name == name);
@@ -37,7 +37,8 @@ impl Plan {
 }
 
 impl Cluster {
-    /// Returns whether both ask the same servers about the same primaries, and have as many places.
+    /// Returns whether both ask the same servers about the same primaries, and have the same number
+    /// of indices.
     fn finds_out_as(&self, other: &Cluster) -> bool {
         let (own, its) = (&self.settings, &other.settings);
         own.seeds == its.seeds
@@ -46,7 +47,7 @@ impl Cluster {
             && self.lags.len() == other.lags.len()
     }
 
-    /// Goes on with what another one knows. Servers are asked again at once.
+    /// Continues with what another one knows. Servers are asked again at once.
     fn inherit(&self, old: &Cluster) {
         let known = old.map.lock();
         *self.map.lock() = (*known).clone();

@@ -1,4 +1,4 @@
-//! Shards without replicas in pools that have replicas: if their primary fails as well, their keys
+//! Shards without replicas, in pools that have replicas: if their primary fails as well, their keys
 //! cannot be served. Such a shard has lost its replicas, or never had any while others had. In a
 //! pool without any replica no shard counts.
 
@@ -7,27 +7,28 @@ use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlaceRole, PlacedNode, S
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A shard counts when it has had no replica for so long, and an answer from after that time says
-/// the same. Servers leave a replica out of what they tell while it copies its primary, as one does
-/// that was a primary a moment ago. Without an answer the shard counts after twice the time. Shorter
-/// tells of every planned fail-over; longer tells later of a replica that died.
+/// A shard counts if it has had no replica for this time, and an answer from after that time
+/// agrees. Servers do not report a replica while it copies its primary, for example if it was a
+/// primary a moment ago. Without an answer the shard counts after twice the time. If the time were
+/// shorter, every planned fail-over would be reported. If it were longer, a replica that died would
+/// be reported later.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Most primaries that [`Redundancy::expect_replicas`] remembers until they are seen: the servers
-/// that a cluster may have. More would let a foreign process fill memory.
+/// Largest number of primaries that [`Redundancy::expect_replicas`] remembers until they are seen:
+/// as many as a cluster may have servers. With more, a foreign process could fill the memory.
 const EXPECTED_MAX: usize = SLOT_COUNT;
 
-/// What is known of one pool. Slots are remembered rather than servers: after a fail-over the
-/// shard has another primary.
+/// What is known of one pool. It remembers slots and not servers: after a fail-over the shard has
+/// another primary.
 #[derive(Debug)]
 pub(crate) struct Redundancy {
-    /// Version of the map that was looked at last.
+    /// Version of the map that was last checked.
     version: Option<u64>,
-    /// Slots, or primaries of a pool that is no cluster by their number, that had a replica.
+    /// Slots that had a replica. In a pool that is no cluster: primaries, by their number.
     had: Box<[bool]>,
-    /// Primaries not seen yet whose shards had a replica in the previous process.
+    /// Primaries that have not been seen yet, whose shards had a replica in the previous process.
     expected: Vec<Endpoint>,
-    /// Primaries by place that have no replicas, as others have or as they had.
+    /// Primaries, by index, that have no replicas although others have, or although they had some.
     lost: BTreeMap<u16, Lost>,
 }
 
@@ -35,31 +36,31 @@ pub(crate) struct Redundancy {
 struct Lost {
     tenure: u64,
     since: Time,
-    /// The shard had a replica.
+    /// Whether the shard had a replica.
     had: bool,
-    /// The servers were asked once more since then, before it is told.
+    /// Whether the servers were asked once more since then, before it is reported.
     is_doubted: bool,
     is_told: bool,
 }
 
-/// Changes of the shards since the last look.
+/// Changes of the shards since the last check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Followed {
-    /// Shards to be told. Each change is returned once.
+    /// Shards to report. Each change is returned once.
     pub(crate) changes: Vec<ShardChange>,
-    /// The servers are to be asked now. A shard is about to be told, by an answer from before its
-    /// time was up.
+    /// Whether the servers must be asked now: a shard is about to be reported because of an answer
+    /// from before its time was up.
     pub(crate) asks_again: bool,
 }
 
-/// A shard that was lost or regained a replica, to be told.
+/// A shard to report, which has lost or regained its replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardChange {
     /// Its primary.
     pub(crate) primary: String,
-    /// It had a replica before.
+    /// Whether it had a replica before.
     pub(crate) had: bool,
-    /// It has a replica now.
+    /// Whether it has a replica now.
     pub(crate) is_redundant: bool,
 }
 
@@ -79,7 +80,7 @@ impl Redundancy {
         }
     }
 
-    /// The primaries of the shards that have lost their replicas, told or not.
+    /// Returns the primaries of the shards that have lost their replicas, reported or not.
     pub(crate) fn lost_primaries(&self, map: &ClusterMap) -> Vec<Endpoint> {
         let primary = |(&place, lost): (&u16, &Lost)| {
             let node = map.node(usize::from(place))?;
@@ -89,7 +90,7 @@ impl Redundancy {
         seen.chain(self.expected.iter().cloned()).collect()
     }
 
-    /// Takes over which shards had a replica. Where these were lost is found by the next look.
+    /// Takes over which shards had a replica. The next check finds the lost ones.
     pub(crate) fn inherit(&mut self, old: &Redundancy) {
         if self.had.len() == old.had.len() {
             self.had.copy_from_slice(&old.had);
@@ -97,7 +98,7 @@ impl Redundancy {
         }
     }
 
-    /// Looks at the map at `now`. The servers answered last at `heard`.
+    /// Checks the map at `now`. The servers answered last at `heard`.
     pub(crate) fn follow(&mut self, map: &ClusterMap, heard: Time, now: Time) -> Followed {
         let mut followed = Followed::default();
         if self.version != Some(map.version()) {
@@ -154,7 +155,8 @@ impl Redundancy {
         }
     }
 
-    /// Returns whether the previous process knew that the shard of the primary at a place had a replica.
+    /// Returns whether the previous process knew that the shard of the primary at an index had a
+    /// replica.
     fn take_expected(&mut self, map: &ClusterMap, place: u16) -> bool {
         let Some(node) = map.node(usize::from(place)) else { return false };
         let before = self.expected.len();
@@ -162,14 +164,14 @@ impl Redundancy {
         self.expected.len() < before
     }
 
-    /// Returns whether the server at a place is the primary of a shard that is told as one without
-    /// replicas.
+    /// Returns whether the server at an index is the primary of a shard that is reported as one
+    /// without replicas.
     pub(crate) fn is_lost(&self, place: usize, tenure: u64) -> bool {
         let lost = u16::try_from(place).ok().and_then(|place| self.lost.get(&place));
         lost.is_some_and(|lost| lost.is_told && lost.tenure == tenure)
     }
 
-    /// How many such shards there are.
+    /// Returns the number of such shards.
     pub(crate) fn lost_count(&self) -> usize {
         self.lost.values().filter(|lost| lost.is_told).count()
     }
@@ -180,7 +182,8 @@ fn change(map: &ClusterMap, place: u16, (had, is_redundant): (bool, bool)) -> Op
     Some(ShardChange { primary, had, is_redundant })
 }
 
-/// Which primary, by place, has which slots; or which of the primaries that a pool names.
+/// Returns the slots of each primary, by its index, or the number of each primary that a pool
+/// names.
 fn shards(map: &ClusterMap) -> Vec<(u16, std::ops::RangeInclusive<usize>)> {
     if map.primaries().is_empty() {
         let ranges = map.owners().ranges();
@@ -193,7 +196,7 @@ fn shards(map: &ClusterMap) -> Vec<(u16, std::ops::RangeInclusive<usize>)> {
     numbered.collect()
 }
 
-/// The primary of a replica that is not known to have failed or left.
+/// Returns the primary of a replica that is not known to have failed or left.
 fn primary_of_sound(node: &PlacedNode) -> Option<u16> {
     let is_lost =
         matches!(node.health, NodeHealth::Failed | NodeHealth::Handshake | NodeHealth::NoAddress);
@@ -230,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Looks at a second at which the servers have just answered.
+    /// Checks at a second at which the servers have just answered.
     fn follow(redundancy: &mut Redundancy, map: &ClusterMap, second: u64) -> Vec<ShardChange> {
         let followed = redundancy.follow(map, at(second), at(second));
         assert!(!followed.asks_again);
@@ -260,7 +263,7 @@ mod tests {
         let regained = ShardChange { is_redundant: true, ..lost.clone() };
         assert_eq!(follow(&mut redundancy, &map, 69), [regained]);
         assert_eq!(redundancy.lost_count(), 0);
-        // Its primary fails, the replica takes over, and is alone.
+        // Its primary fails, and the replica takes over and is alone.
         let map = told(map, 3, &[(1, NodeHealth::Failed)], at(70));
         assert!(follow(&mut redundancy, &map, 70).is_empty());
         let lost = ShardChange { primary: "h:3".into(), had: true, is_redundant: false };
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(after.lost_primaries(&map), [endpoint(1), endpoint(9)]);
     }
 
-    /// Tells about the second of two primaries.
+    /// Reports the second of two primaries.
     fn told_second(map: ClusterMap, primary: u16, replica: Option<u16>, now: Time) -> ClusterMap {
         let replicas = replica.map(|port| (endpoint(port), NodeHealth::Online));
         let replicas = replicas.into_iter().collect();
@@ -356,7 +359,7 @@ mod tests {
         assert!(follow(&mut redundancy, &map, 0).is_empty());
         let map = told(map, 1, &[], at(1));
         assert!(follow(&mut redundancy, &map, 1).is_empty());
-        // The servers are asked once, and nothing is told before they answer.
+        // The servers are asked once, and nothing is reported before they answer.
         let nothing = Followed::default();
         assert_eq!(redundancy.follow(&map, at(5), at(5)), nothing);
         assert_eq!(
@@ -366,7 +369,7 @@ mod tests {
         assert_eq!(redundancy.follow(&map, at(5), at(7)), nothing);
         let back = told(map.clone(), 1, &replica, at(7));
         assert_eq!(redundancy.follow(&back, at(7), at(7)), nothing);
-        // It goes again, and nobody answers any more.
+        // It leaves again, and no server answers any more.
         let gone = told(back, 1, &[], at(8));
         assert_eq!(redundancy.follow(&gone, at(8), at(8)), nothing);
         assert!(redundancy.follow(&gone, at(8), at(13)).asks_again);

@@ -1,46 +1,46 @@
-//! Whom to believe who tells of an earlier epoch than is known: nobody alone, and most
-//! of them together.
+//! Decides whether to believe a report with an earlier epoch than the known one: a single reporter
+//! is not believed, a majority is.
 //!
-//! Epochs go back where a primary is not watched any more and then is again, or where the
-//! node of the latest one is forgotten; and one that was told by somebody who was wrong may
-//! never come.
+//! Epochs go back if a primary is no longer watched and then is watched again, or if the node with
+//! the latest epoch is removed. A wrong epoch that one server reported may also never be reached.
 
 use std::collections::BTreeMap;
 
-/// Who tells something.
+/// The source of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker {
-    /// Its place in its pool.
+    /// Its index in its pool.
     pub(crate) place: u16,
-    /// How many there are of its kind, whether they answer or not.
+    /// Number of sources of its kind, whether they answer or not.
     pub(crate) of: usize,
-    /// How often each must have told of the same earlier epoch, before that counts.
+    /// How often each must have reported the same earlier epoch before that counts.
     pub(crate) times: u32,
 }
 
 #[cfg(test)]
 impl Speaker {
-    /// The only one there is.
+    /// The only source.
     pub(crate) const ALONE: Speaker = Speaker { place: 0, of: 1, times: 1 };
 }
 
-/// What becomes of something that was told.
+/// What is done with a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is of now, as far as is known.
+    /// It is current, as far as is known.
     Current,
-    /// It is of before what is known.
+    /// It is older than what is known.
     Stale,
-    /// It is of before, and so say most: this is how it is.
+    /// It is older, and a majority agrees: it is true.
     Earlier,
 }
 
-/// What was told of one primary, or of a cluster.
+/// The reports about one primary, or a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StaleViews {
-    /// The epoch each has told of last, and how often in a row, since a later one came.
+    /// The epoch that each reported last, and how often consecutively, since a later one was
+    /// reported.
     told: BTreeMap<u16, (u64, u32)>,
-    /// The epochs told by those who were in the minority: only later ones count again.
+    /// The epochs that a minority reported. Only later ones count again.
     outvoted: BTreeMap<u16, u64>,
 }
 
@@ -71,7 +71,7 @@ impl StaleViews {
         Verdict::Earlier
     }
 
-    /// Whether who is at a place was the last to tell of an earlier epoch than this.
+    /// Returns whether the source at an index last reported an earlier epoch than this.
     pub(super) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
         self.told.get(&place).is_some_and(|&(epoch, _)| Some(epoch) < known)
     }

@@ -1,23 +1,22 @@
-//! Why questions are not answered, as operators are told: of several reasons the one that
-//! says most.
+//! Why questions are not answered, for operators: of several reasons the most specific one.
 
 use keyway_base::Time;
 use std::time::Duration;
 
-/// For so long a reason stands against others that say less. Longer keeps one that has
-/// passed; shorter has a server that is silent hide that another one cannot be reached.
+/// For how long a reason hides less specific ones. If it were longer, an outdated one would be
+/// kept. If it were shorter, a silent server would hide that another one cannot be reached.
 const STANDS_FOR: Duration = Duration::from_secs(10);
 
-/// How much a reason says.
+/// How specific a reason is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Telling {
-    /// Nothing came in time, whatever the cause.
+    /// No answer arrived in time, whatever the cause.
     Silence,
-    /// It is known what went wrong.
+    /// The cause is known.
     Cause,
 }
 
-/// The reason that is told.
+/// The reason that is reported.
 #[derive(Debug)]
 pub(super) struct UnansweredReason {
     text: String,
@@ -30,7 +29,7 @@ impl UnansweredReason {
         UnansweredReason { text: text.to_owned(), telling: Telling::Silence, at: Time(0) }
     }
 
-    /// Takes another reason, unless one that says more came not long ago.
+    /// Takes another reason, unless a more specific one arrived recently.
     pub(super) fn note(&mut self, text: String, telling: Telling, now: Time) {
         if telling >= self.telling || self.at + STANDS_FOR <= now {
             *self = UnansweredReason { text, telling, at: now };

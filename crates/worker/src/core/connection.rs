@@ -1,7 +1,7 @@
 //! The connections of a worker to servers, and their keys.
 //!
-//! A connection of a pool stays at its position until the pool ends; a private one until it is
-//! lost. Others take the position then, with a key of another generation.
+//! A connection of a pool keeps its index until the pool ends, and a private one until it is lost.
+//! Then others take the index, with a key of another generation.
 
 use super::pools::servers::given::Given;
 use super::pools::servers::tracking;
@@ -13,14 +13,14 @@ use keyway_resp::Protocol;
 use keyway_topology::{BackendId, RejoinClaim, ServerId};
 use std::ops::{Index, IndexMut};
 
-/// A link with what the worker knows of it.
+/// A link with what the worker knows about it.
 pub(crate) struct Connection {
     pub(crate) link: Link,
-    /// The server that it leads to.
+    /// The server to which it leads.
     pub(crate) server_id: ServerId,
     pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
-    /// Counts the sockets that were lost, so that an event of an earlier one is told apart.
+    /// Counts the sockets that were lost, to distinguish events of earlier ones.
     pub(crate) generation: u32,
     /// The generation of its key.
     pub(in crate::core) key_generation: u32,
@@ -28,69 +28,68 @@ pub(crate) struct Connection {
     pub(in crate::core) waiting: Vec<Key<Session>>,
     /// Time at which the first waiting session has waited for `timeout`.
     pub(in crate::core) waiting_due: Option<Time>,
-    /// The connection was lost or could not be made, and none stands since: requests wait for
-    /// it, in a pool with `wait_for_primary`.
+    /// Whether the connection was lost or could not be opened, and none has been established since:
+    /// requests wait for it, in a pool with `wait_for_primary`.
     pub(in crate::core) is_lost: bool,
-    /// Listed in `upstream.connects`.
+    /// Whether it is in `upstream.connects`.
     pub(in crate::core) is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
     pub(in crate::core) rejoining: Option<RejoinClaim>,
-    /// Counted among the links that take requests.
+    /// Whether it is counted among the links that accept requests.
     pub(in crate::core) is_counted_ready: bool,
-    /// Whether it ever stood: the next connection is a reconnection.
+    /// Whether it was ever established, so that the next connection is a reconnection.
     pub(in crate::core) was_connected: bool,
-    /// The last attempt to connect failed for want of something on this side,
-    /// which tells nothing of the server.
+    /// Whether the last attempt to connect failed because of a lack of resources on this side,
+    /// which says nothing about the server.
     pub(in crate::core) is_starved: bool,
     /// Earliest time to reconnect, unless a request needs the connection.
     pub(in crate::core) next_try: Time,
-    /// The server is unknown, and is to be asked when the connection stands.
+    /// Whether the server is unknown, and must be asked when the connection is established.
     pub(in crate::core) is_to_knock: bool,
     /// What was loaded through this connection.
     pub(in crate::core) given: Given,
     /// When the latest attempt to connect began.
     pub(in crate::core) attempted: Time,
-    /// When the connection was made, or the server last said something on it.
+    /// When the connection was established, or when the server last sent something on it.
     pub(in crate::core) heard: Time,
-    /// One session's alone, see `upstream::leases`.
+    /// Whether only one session uses it, see `upstream::leases`.
     pub(in crate::core) is_private: bool,
-    /// Nobody's: a place for another private link.
+    /// Whether it is unused: its index is free for another private link.
     pub(in crate::core) is_free: bool,
-    /// The session that has it, of a private link.
+    /// The session that uses it, for a private link.
     pub(in crate::core) lease: Option<Key<Session>>,
-    /// Clients of which it owes the reply to a write that has timed out, and the number of replies
-    /// with which it does no more.
+    /// Clients for which it owes the reply to a write that has timed out, and the number of replies
+    /// after which it does not any more.
     pub(in crate::core) late_of: Vec<(Key<Session>, u64)>,
     /// Hashes of the keys for which a blocking command waits on it.
     pub(in crate::core) awaited_keys: Vec<u32>,
-    /// Whether what was asked on a private link goes out again soon: its session
-    /// keeps it.
+    /// Whether the request of a private link will soon be sent again: its session keeps the link.
     pub(in crate::core) awaits_retry: bool,
-    /// What `CLIENT ID` answered on it, of a private link.
+    /// The reply to `CLIENT ID` on it, for a private link.
     pub(in crate::core) client_id: Option<i64>,
-    /// Its command is to be ended, with an error or not.
+    /// Set if its command must be ended, with an error or not.
     pub(in crate::core) unblock: Option<UnblockReason>,
-    /// What it is for, where its session is tracked.
+    /// Its purpose, if its session is tracked.
     pub(in crate::core) role: Option<tracking::Role>,
-    /// How requests went is noted, beyond the health of its server.
+    /// Whether the outcome of requests is noted, beyond the health of its server.
     pub(in crate::core) is_watched: bool,
-    /// Its pool is gone: a place for a shared link of another.
+    /// Whether its pool has ended, so that its index is free for a shared link of another.
     pub(in crate::core) is_spare: bool,
-    /// For sessions whose replies are large.
+    /// Whether it is for sessions whose replies are large.
     pub(in crate::core) is_bulk: bool,
-    /// For sessions whose own link has a large reply to bring.
+    /// Whether it is for sessions whose own link has a large reply to transfer.
     pub(in crate::core) is_bypass: bool,
-    /// A request of which a part is still to come is sent on it.
+    /// Whether an incomplete request is being sent on it.
     pub(crate) is_streamed: bool,
-    /// The request on it was sent as it came, if only in part yet.
+    /// Whether the request on it was streamed, even if only in part yet.
     pub(crate) takes_large: bool,
-    /// Reads that were sent by then have been looked at whether a second server is to
-    /// be sent them.
+    /// Reads that were sent by then have been checked for whether they must be sent to a second
+    /// server.
     pub(in crate::core) hedged_until: Time,
 }
 
 impl Connection {
-    /// The same, whose requests may be sent elsewhere by its server.
+    /// Returns the connection, whose server may redirect requests if `follows`.
     pub(in crate::core) fn following(mut self, follows: bool) -> Self {
         if follows {
             self.link.follow_redirections();
@@ -98,13 +97,13 @@ impl Connection {
         self
     }
 
-    /// The same, of whose requests it is noted how they went.
+    /// Returns the connection, for which the outcome of requests is noted if `is_watched`.
     pub(in crate::core) fn watched(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
         self
     }
 
-    /// Whether it lies beside the links that sessions have for most requests.
+    /// Returns whether it is not one of the links that sessions use for most requests.
     pub(in crate::core) fn is_beside(&self) -> bool {
         self.is_bulk || self.is_bypass
     }
@@ -150,7 +149,7 @@ impl Connection {
     }
 }
 
-/// Generations fit into a token beside the link's position.
+/// Returns the next generation. Generations fit into a token beside the link's index.
 pub(in crate::core) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x1fff_ffff
 }
@@ -159,45 +158,45 @@ pub(in crate::core) fn next_generation(generation: u32) -> u32 {
 #[derive(Default)]
 pub(crate) struct Connections {
     all: Vec<Connection>,
-    /// The generation that keys were given last.
+    /// The generation that was last given to keys.
     generation: u32,
 }
 
 impl Connections {
-    /// The number of positions, those that are free included.
+    /// Returns the number of indices, including free ones.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The connection at a position with its key, if there is one.
+    /// Returns the connection at an index with its key, if there is one.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> Option<(ConnectionKey, &Connection)> {
         let connection = self.all.get(index)?;
         Some((ConnectionKey::new(index as u32, connection.key_generation), connection))
     }
 
-    /// The key of the connection at a position, which must be below [`Connections::len`].
+    /// Returns the key of the connection at an index, which must be below [`Connections::len`].
     #[inline]
     pub(crate) fn key_at(&self, index: usize) -> ConnectionKey {
         ConnectionKey::new(index as u32, self.all[index].key_generation)
     }
 
-    /// All connections, by position.
+    /// Returns all connections, by index.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Connection> {
         self.all.iter()
     }
 
-    /// The same, to be changed.
+    /// Returns all connections mutably.
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Connection> {
         self.all.iter_mut()
     }
 
-    /// All connections with their keys, by position.
+    /// Returns all connections with their keys, by index.
     pub(crate) fn with_keys(&self) -> impl Iterator<Item = (ConnectionKey, &Connection)> {
         (0..).zip(&self.all).map(|(index, it)| (ConnectionKey::new(index, it.key_generation), it))
     }
 
-    /// The same, to be changed.
+    /// Returns all connections with their keys, mutably.
     pub(crate) fn with_keys_mut(
         &mut self,
     ) -> impl Iterator<Item = (ConnectionKey, &mut Connection)> {
@@ -205,20 +204,20 @@ impl Connections {
         (0..).zip(&mut self.all).map(move |(index, it)| (key(index, it), it))
     }
 
-    /// The connection, unless another has taken its position.
+    /// Returns the connection, unless another has taken its index.
     #[inline]
     pub(crate) fn get(&self, key: ConnectionKey) -> Option<&Connection> {
         self.all.get(key.index()).filter(|it| it.key_generation == key.generation())
     }
 
-    /// As [`Connections::get`], to be changed.
+    /// Like [`Connections::get`], mutably.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Connection> {
         self.all.get_mut(key.index()).filter(|it| it.key_generation == key.generation())
     }
 
-    /// Adds the connections of a pool in a row, where an ended pool's were if they fit. Returns
-    /// the key of the first.
+    /// Adds the connections of a pool with consecutive indices, in place of an ended pool's if they
+    /// fit. Returns the key of the first.
     pub(in crate::core) fn add_row(&mut self, row: Vec<Connection>) -> ConnectionKey {
         let first = self.room_for(row.len());
         self.generation = self.generation.wrapping_add(1);
@@ -235,7 +234,7 @@ impl Connections {
         ConnectionKey::new(first as u32, self.generation)
     }
 
-    /// The first position from which on so many are free or beyond the end.
+    /// Returns the first index from which on `count` indices are free or beyond the end.
     fn room_for(&self, count: usize) -> usize {
         let mut first = 0;
         while let Some(row) = self.all.get(first..first + count) {
@@ -244,12 +243,12 @@ impl Connections {
                 Some(taken) => first += taken + 1,
             }
         }
-        // Free positions at the end begin the row.
+        // Free indices at the end begin the new row.
         let at_end = self.all.iter().rev().take_while(|connection| connection.is_spare).count();
         self.all.len() - at_end
     }
 
-    /// Adds one connection, at the position of one that is `gone` if there is such.
+    /// Adds one connection, at the index of an unused one if there is any.
     pub(in crate::core) fn add(
         &mut self,
         mut connection: Connection,
@@ -268,7 +267,7 @@ impl Connections {
         ConnectionKey::new(index as u32, self.generation)
     }
 
-    /// Frees the positions of the connections of a pool that has ended.
+    /// Frees the indices of the connections of a pool that has ended.
     pub(in crate::core) fn end_pool(&mut self, pool: u16) {
         self.generation = self.generation.wrapping_add(1);
         for connection in self.all.iter_mut().filter(|it| it.server_id.pool == pool && !it.is_free)
@@ -289,8 +288,8 @@ impl Connections {
 impl Index<ConnectionKey> for Connections {
     type Output = Connection;
 
-    /// The connection at the key's position: a key that is kept from turn to turn is looked up
-    /// by [`Connections::get`] first.
+    /// Returns the connection at the key's index. A key that is kept from turn to turn must be
+    /// looked up by [`Connections::get`] first.
     #[inline]
     fn index(&self, key: ConnectionKey) -> &Connection {
         let connection = &self.all[key.index()];

@@ -6,11 +6,11 @@
 //!             ▼
 //!          tend_retired, ten times a second ─► nobody is left ─► links end ─► the place is free
 //! ```
-//! A pool whose settings differ is another pool at another position, and the old one is
-//! *retired*: what was begun in it ends in it. So nothing is ever changed under a request, and
-//! the one moment at which keys are placed differently is the one at which the plan is
-//! exchanged, between two requests. A session goes from one to the other when it waits for no
-//! reply, as with a login that leads to another pool ([`super::access`]).
+//! A pool whose settings differ is another pool with another index, and the old one is *retired*:
+//! what was begun in it ends in it. So nothing changes under a request, and the only moment at
+//! which keys are placed differently is the exchange of the plan, between two requests. A session
+//! moves from one to the other when it waits for no reply, as after a login that leads to another
+//! pool ([`super::access`]).
 
 use super::pools::PoolState;
 use super::{Connection, ConnectionKey, Connections, Core, Plane, SubscriberIndex};
@@ -27,23 +27,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// After its time is up a pool waits so much longer for clients that are being told.
+/// How long a pool waits, after its time is up, for clients that still get errors.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What is left of a retired pool.
 pub(crate) struct Leftover {
     /// Clients that do not leave by themselves.
     pub(crate) overdue: Vec<Key<Session>>,
-    /// Links that nothing is awaited on.
+    /// Links on which no reply is expected.
     pub(crate) links: Vec<ConnectionKey>,
-    /// The same of those that messages come on.
+    /// The same for subscriber links.
     pub(crate) subscribers: Vec<SubscriberIndex>,
 }
 
 impl Core {
-    /// Serves by another version of the settings from here on.
+    /// Uses another version of the settings from here on.
     ///
-    /// Returns whose connections are to end, and why.
+    /// Returns whose connections must end, and why.
     pub(crate) fn follow(
         &mut self,
         plan: &Arc<Plan>,
@@ -69,7 +69,7 @@ impl Core {
         keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }
 
-    /// A pool has come to a position that is new, or that another has left.
+    /// Begins a pool at a new index, or one that another has left.
     fn begin_pool(&mut self, index: usize) {
         let Core { links, plane, .. } = self;
         let plan = Arc::clone(&plane.plan);
@@ -85,15 +85,15 @@ impl Core {
         }
         plane.servers.pubsub.begin_pool(&plan, index);
         if plan.retired(index as u16).is_some() {
-            // Of a version that this worker has not seen: nobody is in it.
+            // This worker has not seen that version, so it has no clients in the pool.
             plane.ended.push(index as u16);
         } else {
             self.preconnect(own);
         }
     }
 
-    /// Gives a client the rights it is to have, and takes it to its pool if it is at rest.
-    /// Returns why its connection is to end, if it is.
+    /// Gives a client its current rights, and moves it to its pool if it is at rest. Returns why
+    /// its connection must end, if it must.
     fn bring_over(&mut self, old: &Plan, key: Key<Session>) -> Option<Loss> {
         let Core { sessions, links, plane } = self;
         let session = sessions.get_mut(key).filter(|session| session.sub_request.is_none())?;
@@ -108,7 +108,7 @@ impl Core {
         None
     }
 
-    /// What is left of a retired pool; `None` when it has ended here.
+    /// Returns what is left of a retired pool, or `None` if it has ended here.
     pub(crate) fn leftover(&mut self, retired: &Retired) -> Option<Leftover> {
         let now = self.plane.clock.now;
         let pool = retired.pool;
@@ -136,10 +136,10 @@ impl Core {
             }
         }
         let gives_up = now > retired.until + LAST_WORDS;
-        // A request through other pools may be on its way without anybody who waits for it.
+        // A request through other pools may be in flight although no client waits for it.
         let is_led_to = || self.plane.is_led_to(pool);
-        // The links of a pool that items are brought over from are needed, also while they are idle.
-        // By the last words every client of the pool that is warmed up has left.
+        // The links of a pool from which items are copied are needed even while they are idle. When
+        // the last clients are told, every client of the pool that is warmed up has left.
         let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
         if is_used || is_led_to() || is_warming() {
             return Some(left);
@@ -162,7 +162,7 @@ impl Core {
         None
     }
 
-    /// Nothing is left of a pool in this worker.
+    /// Notes that nothing of a pool is left in this worker.
     fn end_pool(&mut self, retired: &Retired) {
         let pool = retired.pool;
         self.end_cluster(pool);
@@ -171,12 +171,12 @@ impl Core {
         plane.pools[usize::from(pool)] = PoolState::Ended;
         plane.servers.pubsub.end_pool(pool);
         plane.ended.push(pool);
-        // ORDER: pairs with the load of who gives its place to another.
+        // ORDER: pairs with the load in the code that reuses its index.
         retired.left.fetch_sub(1, Ordering::Release);
     }
 
-    /// A client has come, perhaps from a worker that had another version of the settings.
-    /// Returns why its connection is to end, if it is.
+    /// Handles a client that has arrived, perhaps from a worker with another version of the
+    /// settings. Returns why its connection must end, if it must.
     pub(crate) fn bring_in(&mut self, key: Key<Session>) -> Option<Loss> {
         let Core { sessions, links, plane } = self;
         let session = sessions.get_mut(key)?;
@@ -190,13 +190,13 @@ impl Core {
         None
     }
 
-    /// Whether anything is left of any retired pool here.
+    /// Returns whether anything is left of any retired pool here.
     #[inline]
     pub(crate) fn is_retiring(&self) -> bool {
         self.plane.plan.retired.len() > self.plane.ended.len()
     }
 
-    /// Whether nothing is left of a retired pool here.
+    /// Returns whether nothing is left of a retired pool here.
     pub(crate) fn has_ended(&self, pool: u16) -> bool {
         self.plane.ended.contains(&pool)
     }
@@ -207,21 +207,20 @@ fn is_of(session: &Session, pool: u16) -> bool {
     session.pool == pool || home == Some(pool) || reports_to(session, pool)
 }
 
-/// Whether a link has no connection and wants none.
+/// Returns whether a link has no connection and needs none.
 fn is_at_end(connection: &Connection) -> bool {
     let is_down = matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. });
     is_down && connection.socket.is_none() && connection.link.in_flight() == 0
 }
 
 impl Plane {
-    /// The pool that a session is to be of: that of its user, or of its listener.
+    /// Returns the pool to which a session must belong: that of its user, or of its listener.
     pub(super) fn own_pool(&self, session: &Session) -> u16 {
         let of_user = session.identity.user.as_ref().and_then(|user| user.pool());
         of_user.unwrap_or(self.plan.listeners[usize::from(session.listener)].pool)
     }
 
-    /// Takes a session to its pool if it may go now, and sees to it that it goes before its
-    /// next request otherwise.
+    /// Moves a session to its pool if it may move now. Otherwise it moves before its next request.
     fn take_over(&mut self, links: &Connections, ClientMut { key, session }: ClientMut<'_>) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
@@ -234,23 +233,23 @@ impl Plane {
         }
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
         if is_quiet && session.unheard == 0 && !self.has_begun(session) {
-            // What it was lent for is over.
+            // The write for which it was lent is over.
             session.go_home();
             if !self.move_to(session, own) {
                 return self.end_astray(key, session);
             }
             self.bring_wait(key, own);
             if session.waits_for.take().is_some() {
-                // For what was there: it asks again where it is now.
+                // This was for the old pool: the client asks again in the new one.
                 self.plan.clients.set_paused(session.identity.id, false);
                 self.mark_session_resuming(key, session);
             }
         }
     }
 
-    /// Returns whether a client stays in a pool that a reload has replaced, as copies of its requests
-    /// are on their way, or a server may still execute a write of the client that has timed out. The
-    /// next write goes by the same connections, so that it is executed later.
+    /// Returns whether a client stays in a pool that a reload has replaced, because copies of its
+    /// requests are in flight, or a server may still execute a write of the client that has timed
+    /// out. The next write uses the same connections, so that it is executed later.
     pub(super) fn stays_for_order(
         &self,
         links: &Connections,
@@ -260,7 +259,7 @@ impl Plane {
         is_open && (session.sub_requests > 0 || owes_late_write(links, ClientMut { key, session }))
     }
 
-    /// Sees to it that who has said anew who it is goes to its pool before its next request.
+    /// Ensures that a client that has logged in again moves to its pool before its next request.
     pub(super) fn note_stranger(&self, session: &mut Session) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         if home.unwrap_or(session.pool) != self.own_pool(session) {
@@ -268,8 +267,8 @@ impl Plane {
         }
     }
 
-    /// Makes a session one of another pool, with the database that it has if there is one
-    /// like it. Returns whether it is in the database that it was in.
+    /// Moves a session to another pool, with its database if that pool has it. Returns whether it
+    /// is in the same database as before.
     pub(super) fn move_to(&mut self, session: &mut Session, own: u16) -> bool {
         self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
         self.cells.pool(usize::from(own)).clients.connected.raise(1);
@@ -295,8 +294,8 @@ impl Plane {
         database == selected
     }
 
-    /// Ends a client that has selected a database which its pool has no more: in another it
-    /// would read and write what is not its own.
+    /// Ends a client that has selected a database which its pool no longer has: in another database
+    /// it would read and write foreign data.
     pub(super) fn end_astray(&mut self, key: Key<Session>, session: &mut Session) {
         let (client, user) = (&*session.identity.addr, session.identity.user_name());
         tracing::info!(client, user, "{}", Loss::Database.text());
@@ -304,7 +303,7 @@ impl Plane {
         self.mark_session_dirty(key, session);
     }
 
-    /// Which servers are read may be said by listeners and users.
+    /// Follows changes of the read policies of listeners and users.
     fn follow_readers(&mut self, index: usize) {
         if let Some(state) = self.pools[index].found_mut() {
             state.readers = state.cluster.readers(&self.plan, index);

@@ -22,21 +22,21 @@ pub struct Leftovers {
     pub link_waiters: usize,
     /// Private links leased to a session.
     pub leases: usize,
-    /// Commands on private links that are to be ended.
+    /// Commands on private links that must be ended.
     pub unblocks: usize,
     /// Requests that take several exchanges.
     pub operations: usize,
-    /// Items on their way from one pool to another, and requests that wait to bring more.
+    /// Items that are being copied from one pool to another, and requests that wait to copy more.
     pub item_copies: usize,
-    /// Next steps that are due for them, and what is to follow from their replies.
+    /// Next steps that are due for them, and conclusions from their replies.
     pub operations_due: usize,
     /// Reads that were sent to two servers.
     pub hedges: usize,
-    /// Requests that a cluster sends elsewhere, and sessions that wait for its map.
+    /// Requests that a cluster redirects, and sessions that wait for its map.
     pub cluster: usize,
     /// Sessions that a pause holds back, or whose login is being verified.
     pub held_back: usize,
-    /// Large values that pass through to clients.
+    /// Large values that are streamed to clients.
     pub streamed_reply: usize,
     /// Slow requests whose reply has not reached the client.
     pub unwritten: usize,

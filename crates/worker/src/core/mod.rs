@@ -1,5 +1,5 @@
-//! Requests and replies, without sockets: bytes of clients and backends go
-//! in, dirty sessions and links come out.
+//! Requests and replies, without sockets: bytes of clients and backends go in, dirty sessions and
+//! links come out.
 //!
 //! | room | what happens there |
 //! | --- | --- |
@@ -44,12 +44,12 @@ use pools::{cluster, memcached, routed};
 use std::sync::Arc;
 use upstream::streamed_replies;
 
-/// Unsent bytes from which a link does not wait for the end of the turn. A
-/// larger batch saves nothing (the kernel cuts it into segments of 64 KiB or
-/// less), and its buffer leaves the processor's cache and the allocator's heap.
+/// Number of unsent bytes from which a link does not wait for the end of the turn. A larger batch
+/// saves nothing (the kernel cuts it into segments of 64 KiB or less), and its buffer would leave
+/// the processor's cache and the allocator's heap.
 const SEND_EARLY_LEN: usize = 64 << 10;
 
-/// All of a worker but its sockets.
+/// A worker without its sockets.
 pub struct Core {
     pub(crate) sessions: Slab<Session>,
     pub(crate) links: Connections,
@@ -59,16 +59,16 @@ pub struct Core {
 /// What requests and replies need besides sessions and links.
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
-    /// Of the pools that are retired, those of which nothing is left here.
+    /// The retired pools of which nothing is left here.
     ended: Vec<u16>,
     pub(crate) cells: WorkerCells,
     pub(crate) clock: Clock,
     pools: Vec<PoolState>,
-    /// When [`Core::handle_timeouts`] has something to do at the earliest.
+    /// The earliest time at which [`Core::handle_timeouts`] has to act.
     pub(crate) next_deadline: Option<Time>,
-    /// Requests parsed in this turn.
+    /// Number of requests parsed in this turn.
     pub(crate) batch: u64,
-    /// The last request among the bytes that are being parsed.
+    /// The last request in the bytes that are being parsed.
     last_verb: Option<Verb>,
     args: Vec<ByteRange>,
     inline: Vec<u8>,
@@ -78,7 +78,7 @@ pub(crate) struct Plane {
     cluster: cluster::State,
     pub(crate) routes: routed::State,
     random: u64,
-    /// Clients that are to be looked at.
+    /// Clients that must be handled.
     pub(crate) clients: clients::State,
     /// Connections to servers.
     pub(crate) upstream: upstream::State,
@@ -92,19 +92,21 @@ pub(crate) struct Plane {
     pub(crate) observe: observe::State,
 }
 
-/// Bytes that are kept of what a client sends behind a command that blocks. A client with more is
-/// disconnected. Less disconnects clients that send large requests there. Redis keeps 1 GB.
+/// Number of bytes that are kept of what a client sends after a blocking command. A client with
+/// more is disconnected. With less, clients that send large requests there would be disconnected.
+/// Redis keeps 1 GB.
 pub(crate) const BEHIND_BLOCKED_MAX: usize = 16 << 20;
 
-/// Returns whether a session that starts no requests now is read all the same. The end of a client that
-/// waits for others comes behind all that it has sent: only who reads on sees it.
+/// Returns whether a session that starts no requests now is read all the same. The end of a client
+/// that waits for others arrives after everything that it has sent, so it is only noticed by
+/// reading on.
 #[cold]
 fn reads_on(session: &Session, busy: Option<&Busy>) -> bool {
     session.awaits_others() && busy.is_none_or(|busy| busy.unparsed().len() < BEHIND_BLOCKED_MAX)
 }
 
 impl Core {
-    /// The core of a worker; `seed` for choices by chance.
+    /// Creates the core of a worker. `seed` is for random choices.
     pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
         let mut links = Connections::default();
         let mut pools = Vec::new();
@@ -145,14 +147,14 @@ impl Core {
         core
     }
 
-    /// Notes the time; after each poll, before anything else.
+    /// Sets the time. It must be called after each poll, before anything else.
     pub fn set_clock(&mut self, clock: Clock) {
         self.plane.observe.served.on_poll(clock.now);
         self.plane.store.looked = Looked { at: clock.now, requests: self.plane.batch };
         self.plane.clock = clock;
     }
 
-    /// Both clocks of this turn.
+    /// Returns both clocks of this turn.
     pub fn clock(&self) -> Clock {
         self.plane.clock
     }
@@ -171,7 +173,7 @@ impl Core {
         })
     }
 
-    /// Forgets a client; replies still on their way to it are dropped.
+    /// Removes a client. Replies that are still missing are dropped.
     pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         if session.subscriptions.is_some() {
@@ -202,13 +204,13 @@ impl Core {
         }
     }
 
-    /// A session, unless its client is gone.
+    /// Returns a session, unless its client is gone.
     pub fn session(&self, key: Key<Session>) -> Option<&Session> {
         self.sessions.get(key)
     }
 
-    /// Whether bytes of this client are to be read now. When not, what the
-    /// socket holds is noted as unread and looked at again when there is room.
+    /// Returns whether bytes of this client are to be read now. If not, the socket is noted as
+    /// unread and checked again when there is room.
     #[inline]
     pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
@@ -221,7 +223,7 @@ impl Core {
         !session.closing
     }
 
-    /// Returns whether a client has sent more behind a command that blocks than is kept.
+    /// Returns whether a client has sent more after a blocking command than is kept.
     #[cold]
     pub(crate) fn has_sent_too_much(&self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
@@ -229,23 +231,23 @@ impl Core {
         session.awaits_others() && kept >= BEHIND_BLOCKED_MAX
     }
 
-    /// Notes that bytes were read, and others stay in the socket. They may have been there as long as
-    /// the request that waits now, if that was read from there as well.
+    /// Notes that bytes were read, and others stay in the socket. They may have been there as long
+    /// as the request that waits now, if that was read from there as well.
     pub(crate) fn note_left_unread(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.unread_since = session.full_since.min(session.unread_since);
     }
 
-    /// Notes that the client's socket may hold unread bytes; whether it is to be read again
-    /// and was not before.
+    /// Notes that the client's socket may have unread bytes. Returns whether it must be read again
+    /// and was not noted before.
     pub(crate) fn set_unread(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         session.unread = true;
         !std::mem::replace(&mut session.is_reread, true)
     }
 
-    /// Whether the client's socket will be read in this turn, or at the next one's
-    /// beginning, whatever it tells.
+    /// Returns whether the client's socket will be read in this turn, or at the beginning of the
+    /// next one, without an event.
     pub(crate) fn is_reread(&self, key: Key<Session>) -> bool {
         self.sessions.get(key).is_some_and(|session| session.is_reread)
     }
@@ -269,7 +271,7 @@ impl Core {
         }
     }
 
-    /// The client's socket has room again.
+    /// Notes that the client's socket has room again.
     pub(crate) fn on_client_writable(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.send_blocked {
@@ -278,22 +280,22 @@ impl Core {
         }
     }
 
-    /// A link has something to send.
+    /// Notes that a link has something to send.
     pub(crate) fn mark_link_dirty(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         plane.mark_link_dirty(index, &mut links[index]);
     }
 
-    /// Lets sessions go on that waited for room on a link.
+    /// Resumes sessions that waited for room on a link.
     #[inline]
     pub(crate) fn release_waiting(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         upstream::reply::release_waiting(sessions, plane, &mut links[index]);
     }
 
-    /// What follows once a session's output was offered to its socket: buffers
-    /// of a session at rest go back to the pool, one with room again is
-    /// resumed, one at its end is to be closed for the reason returned.
+    /// Handles the state of a session after its output was offered to its socket: buffers of a
+    /// session at rest are returned to the pool, one with room again is resumed, and one at its end
+    /// must be closed for the returned reason.
     #[inline]
     pub(crate) fn after_flush(&mut self, key: Key<Session>) -> Option<CloseReason> {
         let session = self.sessions.get_mut(key)?;
@@ -313,7 +315,7 @@ impl Core {
         if at_rest {
             if let Some(busy) = session.busy.take() {
                 self.plane.clients.busy_pool.give(busy);
-                // Other buffers count its replies anew.
+                // Other buffers count its replies from the beginning.
                 self.plane.forget_order(key);
             }
             return None;
@@ -333,9 +335,9 @@ impl Core {
         None
     }
 
-    /// Gives back room that one huge request needed.
+    /// Frees memory that one huge request needed.
     pub fn trim(&mut self) {
-        /// Elements kept; a request with more is rare.
+        /// Number of elements that are kept. A request with more is rare.
         const KEPT_MAX: usize = 16 << 10;
         let plane = &mut self.plane;
         if plane.args.capacity() > KEPT_MAX {
@@ -362,7 +364,7 @@ impl Core {
         }
     }
 
-    /// Lets the clients go on whose pause is over.
+    /// Resumes clients whose pause is over.
     pub(crate) fn end_pauses(&mut self) {
         if self.plane.clients.held_back.is_empty() {
             return;
@@ -385,7 +387,7 @@ impl Core {
         self.plane.clients.held_back.append(&mut held);
     }
 
-    /// Has those ask again whose logins were being looked at.
+    /// Lets clients whose logins were being checked ask again.
     pub fn resume_logins(&mut self) {
         for key in std::mem::take(&mut self.plane.clients.logins) {
             if let Some(session) = self.sessions.get_mut(key) {
@@ -394,8 +396,8 @@ impl Core {
         }
     }
 
-    /// Runs the upkeep of the embedded stores: expiry and the like. A call
-    /// does a bounded part of it; returns whether there is more to do at once.
+    /// Runs the upkeep of the embedded stores, such as expiry. A call does a bounded part of it.
+    /// Returns whether there is more to do at once.
     #[must_use = "there may be more to do at once"]
     pub fn tick(&mut self) -> bool {
         let mut more = false;
@@ -433,7 +435,7 @@ impl Plane {
         }
     }
 
-    /// Ends what a client waits for: its next request is looked at again.
+    /// Ends a client's wait: its next request is parsed again.
     fn wake(&mut self, key: Key<Session>, session: &mut Session) {
         session.waits_for = None;
         self.mark_session_resuming(key, session);
@@ -455,7 +457,7 @@ impl Plane {
         }
     }
 
-    /// To be called when a request was appended to a link's output.
+    /// Handles a request that was appended to a link's output. It must be called after that.
     #[inline]
     fn note_unsent(&mut self, index: ConnectionKey, connection: &Connection) {
         if connection.link.unsent_len() >= SEND_EARLY_LEN

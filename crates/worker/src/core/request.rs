@@ -1,4 +1,4 @@
-//! A request on its way through the rooms, and what became of it.
+//! A request on its way through the rooms, and its result.
 
 use super::ConnectionKey;
 use crate::{Plan, PoolPlan};
@@ -13,7 +13,7 @@ pub(in crate::core) struct ClientRef<'a> {
     pub(in crate::core) session: &'a Session,
 }
 
-/// A session, to be changed, and its key.
+/// A session, mutably, and its key.
 pub(in crate::core) struct ClientMut<'a> {
     pub(in crate::core) key: Key<Session>,
     pub(in crate::core) session: &'a mut Session,
@@ -35,7 +35,7 @@ pub(in crate::core) struct RequestContext<'a, 'r> {
 }
 
 impl RequestContext<'_, '_> {
-    /// The client that has sent the request.
+    /// Returns the client that has sent the request.
     #[inline]
     pub(in crate::core) fn client(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
@@ -49,24 +49,23 @@ pub(in crate::core) struct PoolInPlan<'a> {
     pub(in crate::core) pool: &'a PoolPlan,
 }
 
-/// Names one reply of a session.
+/// Identifies one reply of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) struct ReplyIndex {
-    /// The session; stale once the client is gone.
+    /// The session. The key is stale once the client is gone.
     pub(in crate::core) session: Key<Session>,
     /// Index of the reply in the session's order of replies.
     pub(in crate::core) reply: u32,
 }
 
-/// The outcome of an attempt to start a request.
+/// The result of an attempt to start a request.
 pub(in crate::core) enum Step {
-    /// It is on its way or answered.
+    /// It is in flight or answered.
     Started,
-    /// A connection it needs is full: it stays unparsed until there is room.
+    /// A connection that it needs is full: it stays unparsed until there is room.
     Full(ConnectionKey),
-    /// It stays unparsed until the replies to those before it are here.
+    /// It stays unparsed until earlier replies have arrived.
     Wait,
-    /// Too many requests are on their way over other pools: it stays unparsed until some have
-    /// ended.
+    /// Too many requests are led to other pools: it stays unparsed until some have ended.
     Crowded,
 }

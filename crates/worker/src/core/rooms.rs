@@ -1,19 +1,19 @@
-//! The rooms of a worker, which its turn walks by the same few verbs. A new room is listed here
-//! once.
+//! The rooms of a worker, for which its turn calls the same few functions. A new room is listed
+//! here once.
 
 use super::pools::{cluster, memcached, routed, servers, store};
 use super::{Plane, clients, observe, pending, upstream};
 
-/// The questions that a turn asks each room.
+/// The functions that a turn calls for each room.
 pub(in crate::core) trait Room {
     /// Returns whether the room has something to do before the worker sleeps.
     fn has_work(&self) -> bool;
 
-    /// Other workers may have left something for this one.
+    /// Handles mail: other workers may have left something for this one.
     fn on_mail(&mut self) {}
 }
 
-/// One verb of all rooms, joined by an operator.
+/// Calls one function of all rooms, and joins the results with an operator.
 macro_rules! rooms {
     ($plane:expr, $verb:ident, $join:tt) => {
         $plane.clients.$verb()
@@ -35,7 +35,8 @@ impl Plane {
         rooms!(self, has_work, ||)
     }
 
-    /// Other workers may have left something for this one: they do not tell for which room.
+    /// Handles mail: other workers may have left something for this one. They do not say for which
+    /// room.
     pub(crate) fn on_mail(&mut self) {
         rooms!(self, on_mail, ;);
     }

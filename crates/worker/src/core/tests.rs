@@ -21,7 +21,7 @@ impl Facts for NoFacts {
     }
 }
 
-/// A core with one pool of one server, whose link stands.
+/// Returns a core with one pool of one server, whose link is connected.
 pub(super) fn connected_core() -> Core {
     connected_core_with(|_| ())
 }
@@ -33,13 +33,13 @@ pub(super) fn connected_core_with(change: impl FnOnce(&mut ServerOptions)) -> Co
     core
 }
 
-/// A core with one pool of one server, to which nobody connected yet.
+/// Returns a core with one pool of one server, without a connection.
 pub(super) fn core_with(change: impl FnOnce(&mut ServerOptions)) -> Core {
     let (plan, cells) = plan_with(change);
     Core::new(plan, cells, 1)
 }
 
-/// What a worker starts from: a plan with one pool of one server.
+/// Returns what a worker starts from: a plan with one pool of one server.
 pub(crate) fn plan_with(change: impl FnOnce(&mut ServerOptions)) -> (Arc<Plan>, WorkerCells) {
     let server = Server::parse("127.0.0.1:1:1 alpha").unwrap();
     let mut pool = ServerSet::new(vec![server]);
@@ -47,13 +47,14 @@ pub(crate) fn plan_with(change: impl FnOnce(&mut ServerOptions)) -> (Arc<Plan>, 
     plan_of(vec![Pool { name: "pool".to_owned(), kind: TopologyKind::Sharded(pool) }])
 }
 
-/// A core with one pool of this kind, without connections.
+/// Returns a core with one pool of this kind, without connections.
 pub(super) fn core_of_kind(kind: TopologyKind) -> Core {
     let (plan, cells) = plan_of(vec![Pool { name: "pool".to_owned(), kind }]);
     Core::new(plan, cells, 1)
 }
 
-/// The same with these pools, of servers or leading to others; the first has a listener.
+/// Returns the plan of these pools, with servers or leading to others. The first one has a
+/// listener.
 pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
     let topology = Arc::new(Topology::new(Epoch(1), pools.clone()));
     let registry = Registry::new(Layout {
@@ -129,7 +130,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
     }
 }
 
-/// Lets time pass to `millis` after zero, and its timeouts happen.
+/// Lets time pass to `millis` after zero, and handles its timeouts.
 pub(super) fn pass_to(core: &mut Core, millis: u64) -> Vec<(ConnectionKey, BackendFault)> {
     core.set_clock(Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 });
     let mut dead = Vec::new();
@@ -153,7 +154,7 @@ fn skip_leaves_out_one_reply_whoever_gives_it() {
     for (skipped, backend) in [("GET a", "$1\r\na\r\n"), ("ECHO a", ""), ("NONESUCH", "")] {
         let mut core = connected_core();
         let client = client(&mut core);
-        // The second SKIP is about the request behind it, as the first was.
+        // The second SKIP applies to the request after it, as the first did.
         let lines = format!("CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\n{skipped}\r\nGET b\r\n");
         core.on_client_bytes(client, lines.as_bytes());
         core.on_backend_bytes(core.links.key_at(0), format!("{backend}$1\r\nb\r\n").as_bytes())
@@ -185,7 +186,7 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
         core.on_connecting(core.links.key_at(0));
         assert_eq!(core.links[0].waiting.len(), 1, "the queue is full");
         if stands {
-            // Late, so that nothing is left to send.
+            // They are late, so that nothing is left to send.
             core.links[0].waiting.clear();
             pass_to(&mut core, 100);
             core.links[0].waiting.push(client);
@@ -196,7 +197,7 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
         assert!(core.links[0].waiting.is_empty());
         let mut unread = Vec::new();
         core.resume_sessions(&mut unread);
-        // The new connection has a PING besides, as the server had failed.
+        // The new connection also has a PING, because the server had failed.
         let queued = core.links[0].link.in_flight() - usize::from(stands);
         assert_eq!(queued, 2, "its other requests are queued");
     }
@@ -270,7 +271,7 @@ fn want_of_descriptors_on_our_side_is_no_failure_of_the_server() {
             core.on_client_bytes(client, b"GET a\r\n");
             core.on_connecting(core.links.key_at(0));
             core.on_connect_failed(core.links.key_at(0), fault);
-            // Refused at once while the link is down: no attempt of its own.
+            // They are refused at once while the link is down, without an attempt of their own.
             core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
             assert!(attempt == 2 || health(&core).is_usable());
         }
@@ -355,8 +356,8 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
     assert!(!output(&core, third).contains("it said"));
 }
 
-/// A core with a timeout of 100 ms whose link has room for four requests, the client that has filled it,
-/// and one that asks for this 50 ms later.
+/// Returns a core with a timeout of 100 ms whose link has room for four requests, the client that
+/// has filled it, and one that asks for this 50 ms later.
 fn behind_a_full_link(request: &[u8]) -> (Core, [Key<Session>; 2]) {
     let mut core = connected_core_with(|pool| {
         pool.link_in_flight_max = 4;
@@ -409,7 +410,7 @@ fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
     assert_eq!(output(&core, own).matches("; the request was not sent").count(), 1);
     at(&mut core, &mut unread, 160);
     assert_eq!(output(&core, own).matches("; the request was not sent").count(), 2);
-    // What comes later has its own time.
+    // Later requests have a timeout of their own.
     core.on_client_bytes(own, b"GET b\r\n");
     at(&mut core, &mut unread, 259);
     assert_eq!(output(&core, own).matches("; the request was not sent").count(), 2);
@@ -441,7 +442,7 @@ fn what_stays_in_the_socket_while_others_are_read_from_it_has_no_second_timeout_
         (refused, unread.contains(&own))
     };
     assert_eq!(refused_at(&mut core, 150), (1, true));
-    // One request is read, and another stays in the socket.
+    // One request is read, and another one stays in the socket.
     core.clear_unread(own);
     core.on_client_bytes(own, b"GET c\r\n");
     assert!(!core.may_read(own));
@@ -517,7 +518,7 @@ fn a_pipeline_waits_once_for_a_server_that_does_not_answer_also_if_another_one_d
         output(core, own).matches("; the request was not sent").count()
     };
     assert_eq!((told_at(&mut core, 149), told_at(&mut core, 150)), (0, 3));
-    // The server answers again: what comes next has its own time.
+    // The server answers again: later requests have a timeout of their own.
     core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n").unwrap();
     core.on_client_bytes(own, b"GET e\r\nGET f\r\n");
     assert_eq!((told_at(&mut core, 249), told_at(&mut core, 250)), (3, 4));
@@ -540,7 +541,7 @@ fn a_request_of_a_pipeline_has_its_time_from_the_last_answer_of_its_server() {
 #[test]
 fn a_request_of_a_pipeline_has_its_whole_time_where_the_server_has_just_been_asked() {
     let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\nGET c\r\n");
-    // All that was asked is answered, and the link is filled again at once.
+    // All requests are answered, and the link is filled again at once.
     pass_to(&mut core, 140);
     core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n".repeat(4).as_slice()).unwrap();
     pass_to(&mut core, 148);

@@ -1,4 +1,4 @@
-//! Clients that wait are taken in, or told that there is no room.
+//! Waiting clients are accepted, or told that there is no room.
 
 use super::Worker;
 use crate::Adopted;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Clients accepted in one turn before those connected get theirs.
+/// Number of clients that are accepted in one turn before connected clients get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Clients accepted at most by a listener that goes: more than queues hold, if not many come
-/// meanwhile.
+/// Largest number of clients that are accepted by a listener that ends: more than queues hold, if
+/// not many arrive meanwhile.
 const WAITING_MAX: usize = 64 << 10;
 
 /// Longest time of a reply, in multiples of the longest `timeout` of all pools: pools may be asked
 /// one after the other, and once more. A smaller number would close clients that wait. A larger one
-/// keeps a session longer whose reply was lost.
+/// would keep a session whose reply was lost for longer.
 const REPLY_TIMEOUTS_MAX: u32 = 32;
 
 /// Pause after the system could not hand over a waiting client.
@@ -53,7 +53,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Takes in all who wait at a listener that is about to go.
+    /// Accepts all clients that wait at a listener that is about to end.
     #[cold]
     pub(super) fn accept_waiting(&mut self, listener: ListenerIndex) {
         self.io.empty_listener(listener);
@@ -67,7 +67,7 @@ impl<I: Io> Worker<I> {
                 Accept::Entering => {}
                 Accept::Turned { peer, away } => self.note_away(listener.0, peer, away),
                 Accept::Empty => return,
-                // Others have their last reply.
+                // The others have their last reply.
                 Accept::Exhausted if self.end_oldest_lingering() => {}
                 Accept::Exhausted => {
                     if self.tells_of_accepting() {
@@ -100,12 +100,13 @@ impl<I: Io> Worker<I> {
         self.io.pause_accepting(true);
     }
 
-    /// Counts a client that was turned away, and tells of it.
+    /// Counts a client that was refused, and logs it.
     #[cold]
     fn note_away(&mut self, listener: u16, peer: Peer, away: Away) {
         let place = &self.plan.listeners[usize::from(listener)];
         let is_due = place.entrance.tally.note_away(away).is_due(self.core.clock().now);
-        // Checks of health come and go without a word; and who is one too many is told so.
+        // Health checks connect and leave without a word. A client for which there is no room is
+        // told so.
         if matches!(away, Away::Gone | Away::Full) || !is_due {
             return;
         }
@@ -118,8 +119,8 @@ impl<I: Io> Worker<I> {
         );
     }
 
-    /// Closes some of the clients that have asked nothing for too long; all are looked at
-    /// once a second.
+    /// Closes some of the clients that have sent no request for too long. All are checked once a
+    /// second.
     pub(super) fn close_idle(&mut self) {
         let mut listeners = self.plan.listeners.iter();
         if listeners.all(|listener| listener.entrance.idle_timeout.is_none()) {
@@ -152,12 +153,12 @@ impl<I: Io> Worker<I> {
             return true;
         }
         let waits = session.subscriptions.is_some() || session.is_monitor || session.is_blocked();
-        // One that stops in the middle of a large value has a reply to come.
+        // A client that stops in the middle of a large value expects a reply.
         let stops = session.streaming.is_some() && !session.paused;
         !waits && (stops || session.has_delivered() || self.is_overdue(silence - timeout))
     }
 
-    /// Returns whether every request has had its reply or an error after so long.
+    /// Returns whether every request must have had its reply or an error after this time.
     #[cold]
     fn is_overdue(&self, waited: Duration) -> bool {
         let upstreams = self.plan.pools.iter().filter_map(|pool| pool.kind.upstream());
@@ -169,7 +170,7 @@ impl<I: Io> Worker<I> {
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
         if place.is_ended {
-            // It came while a reload took the listener away.
+            // It arrived while a reload removed the listener.
             return self.io.close(socket);
         }
         let pool = &self.plan.pools[place.pool as usize];
@@ -205,7 +206,7 @@ impl<I: Io> Worker<I> {
         let mut identity = Identity { addr, ..Identity::new(id, false, clock.now) };
         identity.begin(&place.users);
         let laddr = match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
-            // Clients of a cluster are told of nodes by the address they use.
+            // Clients of a cluster see nodes by the address that they use.
             Some(reached) => reached.to_string().into(),
             None => Arc::clone(&place.name),
         };

@@ -7,49 +7,50 @@ use keyway_proxy::Session;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long what a client still sends is thrown away. Longer holds up the end of the process for
-/// who never closes; shorter loses replies on their way to who is far away.
+/// How long bytes from a closing client are discarded. If it were longer, a client that never
+/// closes would delay the end of the process. If it were shorter, replies in flight to distant
+/// clients would be lost.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes that are thrown away of one: more than both systems hold of what was sent before the
-/// client could know. Who sends more does not read.
+/// Number of bytes that are discarded from one client: more than both systems buffer of what was
+/// sent before the client could know. A client that sends more than this does not read its replies.
 pub(super) const THROWN_LEN_MAX: usize = 64 << 20;
 
-/// Bytes that are thrown away of one before others have their turn.
+/// Number of bytes that are discarded from one client before others have their turn.
 pub(super) const THROWN_LEN_PER_TURN: usize = 64 << 10;
 
-/// By which part of `clients_max` those that linger may be more than clients together with them,
-/// and by how many at least.
+/// Lingering connections and clients together may exceed `clients_max` by one part in this many,
+/// and by at least `BEYOND_MIN`.
 pub(super) const BEYOND_PART: u64 = 16;
 
 pub(super) const BEYOND_MIN: u64 = 16;
 
-/// Names that are forgotten in time may be this many more than there are connections.
+/// The table of names that are discarded in time may exceed the number of connections by this many.
 pub(super) const FORGOTTEN_MAX: usize = 1024;
 
 pub(super) struct Line {
     pub(super) socket: Socket,
-    /// Bytes that may still be thrown away.
+    /// Number of bytes that may still be discarded.
     pub(super) left: usize,
-    /// It is among those to be read on.
+    /// Whether it is among those that must be read again.
     pub(super) is_unread: bool,
 }
 
-/// What a worker knows of them.
+/// The lingering connections of a worker.
 #[derive(Default)]
 pub(super) struct Lingering {
-    /// By what they are called in events: the key of the session that is gone.
+    /// By their name in events: the key of the session that is gone.
     pub(super) lines: BTreeMap<u64, Line>,
-    /// Until when, in the order in which they began; some have ended.
+    /// Their deadlines, in the order in which they began. Some have ended.
     pub(super) order: VecDeque<(u64, Time)>,
-    /// Those to be read on in the next turn.
+    /// The connections that must be read again in the next turn.
     pub(super) unread: Vec<u64>,
-    /// Counts those that were never a session.
+    /// Counts the ones that never were a session.
     pub(super) refused: u64,
 }
 
 impl Lingering {
-    /// Returns whether the next turn has something to do although nothing happens.
+    /// Returns whether the next turn has something to do without an event.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         !self.unread.is_empty()
@@ -60,7 +61,7 @@ impl Lingering {
         self.lines.is_empty()
     }
 
-    /// A name for a client that is refused: no session ever has it.
+    /// Returns a name for a refused client that no session ever has.
     pub(super) fn name_of_refused(&mut self) -> Token {
         /// Generations of sessions have as many bits.
         const GENERATION_MAX: u64 = (1 << 29) - 1;
@@ -72,7 +73,7 @@ impl Lingering {
         self.lines.len()
     }
 
-    /// The one that began first.
+    /// Returns the one that began first.
     pub(super) fn oldest(&mut self) -> Option<(u64, Time)> {
         while let Some(&(name, until)) = self.order.front() {
             if self.lines.contains_key(&name) {
@@ -84,8 +85,8 @@ impl Lingering {
     }
 }
 
-/// Whether a client that is closed for this reason gets what it was told before. Others are closed
-/// at once: nothing arrives there any more, or nothing is to.
+/// Returns whether a client that is closed for this reason gets its earlier replies. Others are
+/// closed at once: nothing reaches them any more, or nothing should.
 pub(super) fn is_in_order(reason: CloseReason) -> bool {
     match reason {
         CloseReason::Left
@@ -97,11 +98,12 @@ pub(super) fn is_in_order(reason: CloseReason) -> bool {
     }
 }
 
-/// Clients that are to be ended, and of which a request still waits.
+/// Clients that must be ended, and of which a request still waits.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) keys: Vec<Key<Session>>,
-    /// When they are ended all the same: who sends without end could always have one that waits.
+    /// When they are ended in any case: a client that sends without end could always have a waiting
+    /// request.
     pub(super) until: Time,
 }
 
@@ -111,7 +113,7 @@ impl Ending {
     }
 }
 
-/// Since when, and for how long, a worker only serves the clients it has.
+/// Since when, and for how long, a worker only serves its current clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
     pub(super) idle_from: Time,

@@ -1,4 +1,4 @@
-//! Clients are ended: what has come of them is answered first.
+//! Ends clients after their received requests are answered.
 //!
 //! ```text
 //!  end_soon ─► nothing of it waits: its socket is read to the end, it is answered, and closed
@@ -13,13 +13,13 @@ use keyway_net::Io;
 use keyway_proxy::Session;
 
 impl<I: Io> Worker<I> {
-    /// Answers what a client has sent by now, and no more.
+    /// Answers what a client has sent by now, and then ends it.
     pub(super) fn end_client(&mut self, key: Key<Session>) {
         self.read_client(key, true);
         self.core.on_client_end(key);
     }
 
-    /// The same when no request of it waits any more, and has none wait as long as it likes.
+    /// Does the same once no request of it waits any more, and lets none wait without limit.
     pub(super) fn end_soon(&mut self, key: Key<Session>) {
         if self.core.session(key).is_some_and(|session| session.paused) {
             if self.ending.keys.is_empty() {
@@ -33,7 +33,7 @@ impl<I: Io> Worker<I> {
         self.core.let_go(key);
     }
 
-    /// Ends those of which none waits any more.
+    /// Ends the clients of which no request waits any more.
     #[inline]
     pub(super) fn tend_ending(&mut self) {
         if !self.ending.keys.is_empty() {
@@ -47,7 +47,7 @@ impl<I: Io> Worker<I> {
         for key in std::mem::take(&mut self.ending.keys) {
             let waits = |core: &Core| core.session(key).is_some_and(|session| session.paused);
             if !waits(&self.core) {
-                // One behind those that waited may wait as well.
+                // A request after those that waited may wait as well.
                 self.read_client(key, true);
             }
             match waits(&self.core) && !is_due {

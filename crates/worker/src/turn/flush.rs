@@ -1,4 +1,4 @@
-//! The end of a turn: what links and sessions have to say goes to their sockets.
+//! The end of a turn: the output of links and sessions is sent to their sockets.
 
 use super::Worker;
 use crate::core::{Connection, ConnectionKey, Core};
@@ -10,16 +10,17 @@ use keyway_proxy::{Output, Session};
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// How long links' output is held while clients keep coming. Longer memcached joins no
-/// more, for the clients then wait for their replies; shorter memcached joins less.
+/// How long links' output is held while requests of clients keep arriving. If it were longer, no
+/// more requests would be joined, because the clients then wait for their replies. If it were
+/// shorter, fewer would be joined.
 const LINKS_HELD_MAX: Duration = Duration::from_micros(100);
 
-/// Clients of one turn from which more are expected in the next. A single one
-/// would pay for the wait of others.
+/// Number of clients in one turn from which more are expected in the next. A single one would pay
+/// for the wait for others.
 const HOLD_FROM: usize = 2;
 
-/// Requests per ready client up to which links' output is held. Deep pipelines
-/// fill a segment by themselves.
+/// Number of requests for each ready client up to which links' output is held. Deep pipelines fill
+/// a segment by themselves.
 const HOLD_DEPTH_MAX: u64 = 4;
 
 /// Returns whether the server is a memcached server on TLS. Output to it is cut into records that
@@ -29,18 +30,18 @@ fn needs_records(plan: &Plan, connection: &Connection) -> bool {
     matches!(kind, PoolKind::Memcached(_)) && kind.tls().is_some()
 }
 
-/// From when on a reply counts as late: silence is told in seconds.
+/// The time from which a reply counts as late: silence is measured in seconds.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Bytes that are sent to one client before the others have their turn: one that reads as
-/// fast as this is copied for would take a hundred megabytes at once. Less makes more turns
-/// of them, more makes the others wait.
+/// Number of bytes that are sent to one client before the others have their turn. A client that
+/// reads as fast as the bytes are copied could take a hundred megabytes at once. With less, there
+/// would be more turns. With more, the others would wait.
 const SENT_PER_TURN_MAX: usize = 1 << 20;
 
-/// Pieces that are sent at once.
+/// Number of pieces that are sent at once.
 const PIECES_MAX: usize = 64;
 
-/// Sends what a client is to have, or the first `len_max` bytes of it.
+/// Sends the output of a client, or its first `len_max` bytes.
 #[inline]
 fn send_output<I: Io>(
     io: &mut I,
@@ -88,10 +89,9 @@ fn send_pieces<I: Io>(
 }
 
 impl<I: Io> Worker<I> {
-    /// Whether links' output waits for what the next turn adds to it: each send
-    /// wakes a server and brings a reply of its own, so that few large ones cost
-    /// less. It waits only as long as every turn finds clients `ready`, which
-    /// the next poll tells at once.
+    /// Returns whether links' output waits for what the next turn adds to it. Each send wakes a
+    /// server and brings a reply of its own, so a few large ones cost less. It waits only while
+    /// every turn finds `ready` clients, which the next poll shows at once.
     pub(super) fn holds_links(&mut self, ready: usize) -> bool {
         let plane = &self.core.plane;
         let now = plane.clock.now;
@@ -122,8 +122,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Sends what has grown large already: a buffer that stays small stays in
-    /// the processor's cache.
+    /// Sends output that is already large: a buffer that stays small stays in the processor's
+    /// cache.
     #[cold]
     pub(super) fn send_full_links(&mut self) {
         while let Some(index) = self.core.plane.upstream.full_links.pop() {
@@ -169,7 +169,7 @@ impl<I: Io> Worker<I> {
     }
 
     /// Sends the output of a link, up to `len_max` bytes. Returns whether the socket took all of
-    /// that.
+    /// it.
     #[inline]
     fn send_some(&mut self, index: ConnectionKey, len_max: usize) -> bool {
         let connection = &mut self.core.links[index];
@@ -229,8 +229,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes a client that has left while it waits, with the replies that were
-    /// on their way to it: it may have closed its own side alone.
+    /// Closes a client that has left while it waits, with its missing replies: it may have closed
+    /// only its own side.
     #[cold]
     pub(super) fn part_with(&mut self, key: Key<Session>) {
         self.flush_up_to(key, usize::MAX);
@@ -260,7 +260,7 @@ impl<I: Io> Worker<I> {
             if len > 0 {
                 let now = self.core.plane.clock.now;
                 if busy.hold.took(now) >= LATE {
-                    // It has waited: that is no silence of its own.
+                    // The client has waited, which is no silence of its own.
                     session.identity.live.note_request(None, now);
                 }
                 let calls = &self.core.plane.cells.send_calls;

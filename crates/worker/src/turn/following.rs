@@ -1,4 +1,4 @@
-//! The settings change: sockets that come with it, and those that end.
+//! The settings change: sockets that are added, and those that end.
 
 use super::Worker;
 use crate::Follow;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl<I: Io> Worker<I> {
-    /// Serves by other settings from here on.
+    /// Uses other settings from here on.
     #[cold]
     pub(super) fn follow(&mut self, follow: Follow) {
         let Follow { plan, registry, listeners } = follow;
         if self.core.plane.observe.served.has_any() {
-            // Their places are those of the pools so far.
+            // The indices are those of the pools so far.
             let now = self.io.clock().now;
             self.core.plane.observe.served.record(&self.core.plane.cells, now);
         }
@@ -36,7 +36,7 @@ impl<I: Io> Worker<I> {
         for (key, loss) in self.core.follow(&plan, &registry) {
             self.end_unwelcome(key, loss);
         }
-        // ORDER: pairs with the load of who waits for all of them.
+        // ORDER: pairs with the load in the code that waits for all of them.
         plan.followers.fetch_add(1, Ordering::Release);
         for key in self.core.sessions.keys() {
             let session = self.core.session(key).filter(|session| session.sub_request.is_none());
@@ -47,7 +47,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Ends a listener when all who wait there are in.
+    /// Ends a listener when all clients that wait there are accepted.
     fn end_listener(&mut self, listener: ListenerIndex) {
         let place = self.plan.listeners.get(usize::from(listener.0));
         if self.drain_deadline.is_none() && place.is_some_and(|place| !place.is_ended) {
@@ -56,7 +56,7 @@ impl<I: Io> Worker<I> {
         self.io.end_listening(listener);
     }
 
-    /// Closes a client that may not go on as it is.
+    /// Closes a client that may not continue.
     fn end_unwelcome(&mut self, key: Key<Session>, loss: Loss) {
         if let Some(session) = self.core.session(key) {
             let identity = &session.identity;
@@ -66,8 +66,7 @@ impl<I: Io> Worker<I> {
         self.close_client(key, CloseReason::Killed);
     }
 
-    /// Ends what is left of pools that are not among the settings any more, a few times a
-    /// second.
+    /// Ends what is left of pools that are no longer in the settings, a few times a second.
     pub(super) fn tend_retired(&mut self) {
         if !self.core.is_retiring() {
             return;

@@ -1,4 +1,4 @@
-//! Clients that leave this worker: for another, by an operator's word, or as it ends.
+//! Clients that leave this worker: to another one, by an operator's command, or because it ends.
 
 use super::{Client, Worker};
 use crate::turn::departures::LINGER;
@@ -7,7 +7,7 @@ use keyway_metrics::CloseReason;
 use keyway_net::{Io, ListenerIndex, Token};
 
 impl<I: Io> Worker<I> {
-    /// Stops accepting, when all who wait are in; what was received is answered,
+    /// Stops accepting, when all waiting clients are accepted. Received requests are answered, and
     /// then clients are closed.
     pub(super) fn drain(&mut self) {
         if self.drain_deadline.is_some() {
@@ -20,7 +20,7 @@ impl<I: Io> Worker<I> {
             self.io.pause_accepting(false);
         }
         let now = self.core.clock().now;
-        // Who has begun to come in is to be told of its end as others are.
+        // A client that is being accepted must be told of its end like others.
         self.io.leave_listening();
         self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
         self.drain_deadline = Some(now + self.plan.drain_timeout);
@@ -35,10 +35,10 @@ impl<I: Io> Worker<I> {
         is_over && self.lingering.is_empty() && !self.io.has_arrivals()
     }
 
-    /// Closes clients of all workers; `ids` ascend.
+    /// Closes clients of all workers. `ids` must be in ascending order.
     pub(super) fn kill(&mut self, ids: &[u64]) {
-        // Before the mail: who took a client over before reading it has the
-        // client, who takes it over later sees the mark.
+        // This is done before the mail: a worker that took a client over before it reads the mail
+        // has the client, and one that takes it over later sees the mark.
         self.plan.clients.mark_killed(ids);
         // Their workers read no mail until the scripts are over.
         self.plan.pools.iter().for_each(|pool| pool.scripts.kill_of_clients(ids));
@@ -46,7 +46,7 @@ impl<I: Io> Worker<I> {
         self.plan.post_kill(self.index, ids);
     }
 
-    /// Closes those of this worker's; `ids` ascend.
+    /// Closes the clients of this worker. `ids` must be in ascending order.
     pub(super) fn kill_own(&mut self, ids: &[u64]) {
         for key in self.core.sessions.keys() {
             let id = self.core.session(key).map(|session| session.identity.id);
@@ -56,7 +56,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Hands clients at rest to another worker.
+    /// Hands clients at rest over to another worker.
     pub(super) fn give_away(&mut self, count: usize, to: &keyway_net::Mailer<Mail>) {
         let mut left = count;
         for key in self.core.sessions.keys() {
@@ -89,7 +89,7 @@ impl<I: Io> Worker<I> {
                     left -= 1;
                 }
                 Err(_) => {
-                    // No room in the other's mailbox: keep the client.
+                    // There is no room in the other's mailbox, so the client is kept.
                     let socket = self.io.adopt(released);
                     let kept = Client { socket, ..client };
                     self.clients[key.index() as usize] = Some(kept);

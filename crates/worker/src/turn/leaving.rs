@@ -1,4 +1,4 @@
-//! Another process has taken over: its clients are there, ours leave.
+//! Another process has taken over: new clients go there, and ours leave.
 
 use super::Worker;
 use crate::turn::departures::Leaving;
@@ -6,12 +6,12 @@ use keyway_base::Time;
 use keyway_net::Io;
 use std::time::Duration;
 
-/// How long a worker without a client stays all the same: another one may be giving it some.
+/// How long a worker without a client stays: another worker may be handing some over.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl<I: Io> Worker<I> {
-    /// Stops accepting, but for who has begun to come in. The sockets stay open in the other
-    /// process, and who waits there is its client.
+    /// Stops accepting, except for clients that are being accepted. The sockets stay open in the
+    /// other process, which accepts the waiting clients.
     #[cold]
     pub(super) fn leave(&mut self, grace: Duration) {
         if self.drain_deadline.is_some() || self.leaving.is_some() {
@@ -23,7 +23,7 @@ impl<I: Io> Worker<I> {
         self.tend_leaving(now);
     }
 
-    /// Drains when the time is over, or nobody is left.
+    /// Drains when the time is over, or no client is left.
     pub(super) fn tend_leaving(&mut self, now: Time) {
         let Some(leaving) = self.leaving.filter(|_| self.drain_deadline.is_none()) else { return };
         let has_clients = self.core.has_clients() || self.io.has_arrivals();

@@ -1,9 +1,9 @@
 //! Connections that end in order, while the other side may still be sending.
 //!
-//! A socket that is closed with bytes unread is reset by the system, and what the peer has not
-//! read yet is lost to it: replies, too. So a client that has its last reply is told first that
-//! nothing more comes. What it sends until it closes is read and thrown away, within bounds of
-//! time, bytes and number. None of this is a client any more: it is in no figures of theirs.
+//! A socket that is closed with unread bytes is reset by the system, and what the peer has not read
+//! yet is lost to it, including replies. So a client that has its last reply is told first that
+//! nothing more will be sent. What it sends until it closes is discarded, within limits of time,
+//! bytes and number. Such a connection is no client any more: it is in no figures of clients.
 
 use super::Worker;
 use crate::turn::departures::BEYOND_MIN;
@@ -18,7 +18,7 @@ use keyway_base::Time;
 use keyway_net::{Io, Recv, Socket, Token};
 
 impl<I: Io> Worker<I> {
-    /// Closes a socket of that name in order: the peer gets all that was sent.
+    /// Closes a socket with that name in order: the peer gets everything that was sent.
     #[cold]
     pub(super) fn linger(&mut self, socket: Socket, name: Token) {
         if !self.has_room_to_linger() || !self.io.finish(socket) {
@@ -33,11 +33,11 @@ impl<I: Io> Worker<I> {
             order.retain(|(name, _)| lines.contains_key(name));
         }
         self.core.plane.cells.lingering.raise(1);
-        // Some of what it has sent may have been told of before.
+        // Some of what it has sent may have been reported before.
         self.throw_away(name);
     }
 
-    /// Whether one more may linger, when the oldest has made room if it had to.
+    /// Returns whether one more may linger, after the oldest one has made room if necessary.
     fn has_room_to_linger(&mut self) -> bool {
         let clients_max = u64::from(self.plan.limits.clients_max);
         let most = clients_max + (clients_max / BEYOND_PART).max(BEYOND_MIN);
@@ -45,7 +45,7 @@ impl<I: Io> Worker<I> {
         lingering + (self.plan.clients.len() as u64) < most || self.end_oldest_lingering()
     }
 
-    /// Closes the one that has lingered longest; `false` where there is none.
+    /// Closes the one that has lingered longest. Returns `false` if there is none.
     #[cold]
     pub(super) fn end_oldest_lingering(&mut self) -> bool {
         let oldest = self.lingering.oldest();
@@ -61,7 +61,8 @@ impl<I: Io> Worker<I> {
         self.io.close(line.socket);
     }
 
-    /// Reads on what one sends that lingers; whoever else has the name is let alone.
+    /// Reads and discards what a lingering connection sends. Another one with the name is not
+    /// touched.
     #[cold]
     pub(super) fn throw_away(&mut self, name: Token) {
         let Some(line) = self.lingering.lines.get_mut(&name.0) else { return };
@@ -86,7 +87,7 @@ impl<I: Io> Worker<I> {
         self.end_lingering(name.0);
     }
 
-    /// Reads on where throwing away stopped for fairness.
+    /// Continues where discarding stopped for fairness.
     #[cold]
     pub(super) fn throw_away_more(&mut self) {
         for name in std::mem::take(&mut self.lingering.unread) {
@@ -97,7 +98,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes those whose time is over, a few times a second.
+    /// Closes the ones whose time is over, a few times a second.
     pub(super) fn tend_lingering(&mut self, now: Time) {
         while let Some((name, until)) = self.lingering.oldest() {
             if until > now {

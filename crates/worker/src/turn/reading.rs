@@ -7,8 +7,8 @@ use keyway_net::{Io, Recv, Token};
 use keyway_proxy::Session;
 
 impl<I: Io> Worker<I> {
-    /// Reads what a client has sent, until the socket is drained, the session
-    /// stops taking requests, or others should have their turn.
+    /// Reads what a client has sent, until the socket is drained, the session stops accepting
+    /// requests, or others must have their turn.
     pub(super) fn read_client(&mut self, key: Key<Session>, hangup: bool) {
         let Some(client) = self.client(key) else {
             return self.throw_away(Token(key.to_bits()));

@@ -47,8 +47,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Tells why a connection ends, where the server's word on our certificate has
-    /// come behind the handshake.
+    /// Returns why a connection ends, if the server's error about our certificate arrived after the
+    /// handshake.
     #[cold]
     pub(super) fn note_tls_fault(&mut self, index: ConnectionKey, socket: Socket) {
         if let Some(fault) = self.io.tls_fault(socket) {
@@ -70,7 +70,7 @@ impl<I: Io> Worker<I> {
         match self.link_of(token) {
             Some(index) => self.core.on_connected(index, socket),
             None if self.on_subscriber_connected(token, socket) => {}
-            // Given up in the meantime.
+            // It was given up in the meantime.
             None => self.io.close(socket),
         }
     }
@@ -83,7 +83,7 @@ impl<I: Io> Worker<I> {
         (link_token(key, connection.generation) == token).then_some(key)
     }
 
-    /// What the turn's requests and replies left to do about private links.
+    /// Handles private links after the turn's requests and replies.
     pub(super) fn settle_private(&mut self) {
         while let Some(unblock) = self.core.plane.clients.unblocks.pop() {
             if !self.core.unblock(unblock) {
@@ -100,8 +100,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Ends what goes with a link that was lost, and tells the clients that are
-    /// to forget everything.
+    /// Ends what belongs to a lost link, and tells clients that must drop their whole cache.
     #[cold]
     pub(super) fn settle_tracking(&mut self) {
         while let Some((index, fault)) = self.core.next_loss() {
@@ -115,7 +114,7 @@ impl<I: Io> Worker<I> {
         let mut connects = std::mem::take(&mut self.core.plane.upstream.connects);
         for index in connects.drain(..) {
             if !self.core.wants_connection(index) {
-                // Given up, or asked for twice.
+                // It was given up, or requested twice.
                 continue;
             }
             self.core.on_connecting(index);
@@ -130,7 +129,7 @@ impl<I: Io> Worker<I> {
         self.core.plane.upstream.connects = connects;
     }
 
-    /// Connects to a server of a pool, as the pool says.
+    /// Connects to a server of a pool, with the pool's settings.
     pub(super) fn connect(&mut self, pool: u16, address: &Address, token: Token) {
         match self.plan.pools[usize::from(pool)].kind.tls() {
             None => self.io.connect(address, token),

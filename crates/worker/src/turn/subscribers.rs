@@ -1,4 +1,4 @@
-//! Sockets of the links that messages come on.
+//! Sockets of subscriber links.
 
 use super::{LINK, Worker};
 use crate::core::SubscriberIndex;
@@ -7,7 +7,7 @@ use keyway_metrics::CloseReason;
 use keyway_net::{ConnectFault, Io, Recv, Send, Socket, Token};
 use keyway_proxy::pubsub::SubscriberState;
 
-/// Tells a subscriber link's token from another link's.
+/// Distinguishes a subscriber link's token from another link's.
 const SUBSCRIBER: u64 = 1 << 31;
 
 fn token(index: SubscriberIndex, generation: u32) -> Token {
@@ -24,7 +24,7 @@ impl<I: Io> Worker<I> {
         (token(index, connection.generation) == told).then_some(index)
     }
 
-    /// A socket that is no link's and no client's is ready.
+    /// Handles an event of a socket that belongs neither to a link nor to a client.
     #[cold]
     pub(super) fn on_subscriber_ready(&mut self, told: Token, writable: bool, readable: bool) {
         let Some(index) = self.subscriber_of(told) else { return };
@@ -38,7 +38,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Whether the connection is a subscriber's; the socket is left otherwise.
+    /// Returns whether the connection belongs to a subscriber link. If not, the socket is not
+    /// touched.
     pub(super) fn on_subscriber_connected(&mut self, told: Token, socket: Socket) -> bool {
         let Some(index) = self.subscriber_of(told) else { return false };
         self.core.on_subscriber_connected(index, socket);
@@ -63,7 +64,7 @@ impl<I: Io> Worker<I> {
                         Ok(()) => {
                             budget = budget.saturating_sub(len);
                             if budget == 0 {
-                                // The others first; it is not told of again.
+                                // The others come first. It is not reported again.
                                 if !self.subscriber_rereads.contains(&index) {
                                     self.subscriber_rereads.push(index);
                                 }
@@ -96,15 +97,15 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Reads on where reading stopped for fairness.
+    /// Continues reading where it stopped for fairness.
     pub(super) fn read_subscribers_again(&mut self) {
         for index in std::mem::take(&mut self.subscriber_rereads) {
             self.read_subscriber(index);
         }
     }
 
-    /// Delivers what was published, closes who does not keep up, and serves
-    /// the links that messages come on.
+    /// Delivers published messages, closes clients that do not keep up, and handles subscriber
+    /// links.
     #[cold]
     pub(super) fn serve_subscribers(&mut self) {
         self.core.deliver_published();
@@ -177,7 +178,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Upkeep of subscriptions, a few times a second.
+    /// Performs the upkeep of subscriptions, a few times a second.
     pub(super) fn tend_subscribers(&mut self) {
         let mut dead = Vec::new();
         self.core.tend_pubsub(&mut dead);

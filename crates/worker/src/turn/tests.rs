@@ -6,13 +6,13 @@ use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
 use keyway_users::{User, Users};
 
-/// Sockets on which nothing ever comes; mail is at hand once.
+/// Sockets on which nothing is ever received. There is mail once.
 #[derive(Default)]
 struct Silence {
     has_mail: bool,
     closed: Vec<Socket>,
     now: Time,
-    /// Whether an end can be said without closing.
+    /// Whether a direction can be ended without closing the socket.
     finishes: bool,
 }
 
@@ -62,7 +62,7 @@ fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
         |id: u64| ClientEntry::new(&Identity::new(id, true, Time(0)), Arc::default(), 1, 0, id);
     [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
     let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);
-    // Nobody has the client when all workers are told.
+    // No worker has the client when all workers are told.
     worker.kill(&[1]);
     for id in [1, 2] {
         let adopted = Adopted {
@@ -98,7 +98,7 @@ fn a_client_adopted_by_a_draining_worker_does_not_hold_it_up() {
     assert_eq!(worker.io_mut().closed, [Socket(7)]);
 }
 
-/// A worker that has adopted these, and then was told to drain.
+/// Returns a worker that has adopted these clients, and then was told to drain.
 fn draining(plan: &Arc<Plan>, cells: WorkerCells, ids: std::ops::Range<u64>) -> Worker<Silence> {
     let mailbox = Mailbox::new(64).unwrap();
     let mailer = mailbox.mailer();
@@ -156,7 +156,7 @@ fn an_idle_client_is_closed_whatever_state_its_session_is_in() {
             4 => session.send_blocked = true,
             _ => {}
         }
-        // A reply that never comes.
+        // This reply never arrives.
         session.busy.insert(Box::default()).order.reserve();
     }
     worker.io_mut().now = Time(0) + Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Requests of clients that may not do everything: looked at before they start.
+//! Checks requests of clients that may not do everything, before they start.
 
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::request::{ClientMut, Step};
@@ -12,13 +12,14 @@ use keyway_proxy::{Busy, Session, write_fault};
 use keyway_resp::reply;
 use keyway_users::{Denied, Place, Prepared};
 
-/// A login may lead to another pool, and what a connection has begun stays where it is.
+/// The error if a login would lead to another pool although the connection has begun something in
+/// this one.
 const HAS_BEGUN: &str = "ERR another user may be of another pool: end what this connection has \
      begun (MULTI, WATCH, subscriptions, CLIENT TRACKING, MONITOR) first, or connect again";
 
 impl Plane {
-    /// Looks at a request of a client that may not do everything. `None` where it may be
-    /// made, and here.
+    /// Checks a request of a client that may not do everything. Returns `None` if it is allowed, in
+    /// this pool.
     #[inline(never)]
     pub(in crate::core::front) fn look_at(
         &mut self,
@@ -48,8 +49,8 @@ impl Plane {
                 return Some(Step::Started);
             }
         }
-        // Who comes in goes there with the request behind that; and so does who is in a pool
-        // that a reload has replaced.
+        // A client that logs in moves there with its next request. So does a client in a pool that
+        // a reload has replaced.
         if !request.command.flags.contains(Flags::NO_AUTH)
             && let Some(step) = self.bring_to_its_pool(links, ClientMut { key, session }, busy)
         {
@@ -61,8 +62,7 @@ impl Plane {
         Some(Step::Started)
     }
 
-    /// Whether what a client logs in with is still being looked at: its request comes again
-    /// then.
+    /// Returns whether a login is still being checked. The request is then parsed again later.
     #[cold]
     pub(in crate::core) fn awaits_login(
         &mut self,
@@ -80,7 +80,7 @@ impl Plane {
         true
     }
 
-    /// Whether a connection has something that belongs to its pool.
+    /// Returns whether a connection has begun something in its pool.
     pub(in crate::core) fn has_begun(&self, session: &Session) -> bool {
         session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())
             || session.tracking.is_some()
@@ -89,8 +89,8 @@ impl Plane {
             || self.store.tracking.is_tracker(session.identity.id)
     }
 
-    /// Makes a client one of the pool of its user, once every reply is here; its request
-    /// comes again then. `None` where it is one already.
+    /// Moves a client to the pool of its user once every reply has arrived. Its request is then
+    /// parsed again. Returns `None` if it is there already.
     pub(in crate::core) fn bring_to_its_pool(
         &mut self,
         links: &Connections,
@@ -99,7 +99,7 @@ impl Plane {
     ) -> Option<Step> {
         let own = self.own_pool(session);
         let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
-        // What it has begun it ends where it is.
+        // What it has begun ends where it is.
         if lent_from.unwrap_or(session.pool) == own
             || self.has_begun(session)
             || self.stays_for_order(links, ClientMut { key, session })
@@ -112,7 +112,7 @@ impl Plane {
         }
         let clients_max = self.plan.pools[usize::from(own)].clients_max;
         let connected = self.cells.registry().clients_connected(usize::from(own));
-        // Nobody is sent away since the pool is another one now.
+        // The client is not refused because the pool was replaced.
         let is_new_here = self.plan.retired(session.pool).is_none();
         if is_new_here && clients_max != 0 && connected >= u64::from(clients_max) {
             let fault = Fault::Limit(LimitFault::Clients);
@@ -131,7 +131,7 @@ impl Plane {
             session.closing = true;
             return Some(Step::Started);
         }
-        // What it was lent for is over: else nobody had logged in.
+        // The write for which it was lent is over. Otherwise it could not have logged in.
         session.go_home();
         if !self.move_to(session, own) && !is_new_here {
             self.end_astray(key, session);
@@ -142,8 +142,8 @@ impl Plane {
         Some(Step::Wait)
     }
 
-    /// Answers what the client's user may not do. It spoils an open transaction, and an
-    /// `EXEC` ends it.
+    /// Answers what the client's user may not do. It invalidates an open transaction, and an `EXEC`
+    /// ends it.
     #[cold]
     fn refuse_to_user(
         &mut self,
@@ -170,7 +170,7 @@ impl Plane {
         self.refuse(session, busy, |out| out.extend_from_slice(&said));
     }
 
-    /// Tells of a login that failed.
+    /// Logs a failed login.
     #[cold]
     pub(in crate::core) fn tell_failed_login(&self, session: &Session) {
         if self.plan.notices.login.is_due(self.clock.now) {
@@ -186,7 +186,7 @@ impl Plane {
     }
 }
 
-/// What a command that needs no server may read and change.
+/// Returns what a command that needs no server may read and change.
 pub(in crate::core::front) fn local_context<'a>(
     plan: &'a Plan,
     clock: Clock,
@@ -207,7 +207,7 @@ pub(in crate::core::front) fn local_context<'a>(
     }
 }
 
-/// Whether the reply to a login says that it failed.
+/// Returns whether the reply to a login is an error.
 pub(in crate::core) fn is_failed_login(request: &Request, reply: &[u8]) -> bool {
     matches!(request.command.verb, Verb::Auth | Verb::Hello)
         && (reply.starts_with(b"-WRONGPASS ") || reply.starts_with(b"-ERR too many logins"))

@@ -1,4 +1,4 @@
-//! Replies to requests that a worker waits for no longer.
+//! Replies to requests for which a worker no longer waits.
 
 use crate::core::Core;
 use keyway_base::{ByteRange, Key};
@@ -6,11 +6,11 @@ use keyway_memcache::Wire;
 use keyway_proxy::{ReplyMode, Session};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 
-/// Requests behind those that wait that are told that they were not executed. A client that has
-/// more of them in memory gets none for the rest.
+/// Number of further requests that get an error that they were not executed. If a client has more
+/// of them in memory, the others get none.
 const UNSTARTED_MAX: usize = 1 << 16;
 
-/// The reason why a worker waits for a client's requests no longer.
+/// Why a worker no longer waits for a client's requests.
 #[derive(Clone, Copy, Debug)]
 pub enum CutOff {
     /// The worker ends.
@@ -30,7 +30,7 @@ impl CutOff {
 
 impl Core {
     /// Answers each request of a client that has no reply yet with an error, in their order. The
-    /// client is to be closed right after its output was sent.
+    /// client must be closed right after its output was sent.
     ///
     /// A client gets no error in the middle of a reply, and none by the binary protocol of
     /// memcached, whose errors name their request.
@@ -60,14 +60,14 @@ impl Core {
     }
 }
 
-/// Returns how many whole requests are at the start of `bytes`, at most [`UNSTARTED_MAX`].
+/// Returns how many complete requests are at the start of `bytes`, at most [`UNSTARTED_MAX`].
 fn whole_requests(mut bytes: &[u8], limits: &ParseLimits) -> usize {
     let (mut args, mut inline): (Vec<ByteRange>, Vec<u8>) = Default::default();
     let mut count = 0;
     while count < UNSTARTED_MAX {
         match parse_request(bytes, limits, &mut args, &mut inline) {
             Ok(Parsed::Ready { consumed } | Parsed::Inline { consumed }) => {
-                // A line without a word asks for nothing.
+                // An empty line is no request.
                 count += usize::from(!args.is_empty());
                 bytes = &bytes[consumed..];
             }

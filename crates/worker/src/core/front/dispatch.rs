@@ -22,8 +22,8 @@ use keyway_topology::{Distribution, ServerId, ServerSet};
 use std::time::Duration;
 
 impl Plane {
-    /// Starts one request to the session's pool: `frame` is its wire form,
-    /// `ranges` its arguments.
+    /// Starts one request in the session's pool. `frame` is its wire form, `ranges` are its
+    /// arguments.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request; one of its two callers is cold")]
     pub(in crate::core) fn dispatch(
@@ -86,7 +86,7 @@ impl Plane {
         self.send_on::<false>(links, pool, &upstream.servers, &mut incoming)
     }
 
-    /// Starts a request in the pool that others led it to.
+    /// Starts a request in a pool to which others led it.
     #[inline(never)]
     pub(in crate::core) fn dispatch_led(
         &mut self,
@@ -143,9 +143,8 @@ impl Plane {
         }
     }
 
-    /// Sends a request on to the servers of a pool it is for, or answers it.
-    /// `TRACKED` is for a session that is tracked, so that no other has to look
-    /// for links of its own.
+    /// Forwards a request to the servers of its pool, or answers it. `TRACKED` is for a session
+    /// that is tracked, so that no other has to look for links of its own.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per request, called from few places")]
     pub(in crate::core) fn send_on<const TRACKED: bool>(
@@ -181,8 +180,7 @@ impl Plane {
         self.send_elsewhere(links, pool, incoming, route)
     }
 
-    /// Sends a request to a server that may answer it: of a pool whose replicas are
-    /// read.
+    /// Sends a request to a server that may answer it, in a pool whose replicas are read.
     #[inline(never)]
     fn send_to_reader(
         &mut self,
@@ -210,7 +208,7 @@ impl Plane {
         step
     }
 
-    /// The same for what does not go whole to one server.
+    /// Does the same for requests that do not go whole to one server.
     #[inline(never)]
     fn send_elsewhere(
         &mut self,
@@ -250,8 +248,8 @@ impl Plane {
         }
     }
 
-    /// Answers what is no request, or one with a wrong number of arguments. That
-    /// spoils an open transaction, and an `EXEC` ends it.
+    /// Answers an invalid request, or one with a wrong number of arguments. That invalidates an
+    /// open transaction, and an `EXEC` ends it.
     #[cold]
     fn refuse_unresolved(
         &mut self,
@@ -277,8 +275,8 @@ impl Plane {
         self.refuse(session, busy, |out| refusal.write_error(args, out));
     }
 
-    /// Whether a pause of the pool holds a request back; the session is then
-    /// resumed at its end.
+    /// Returns whether a pause of the pool holds a request back. The session is then resumed at its
+    /// end.
     #[cold]
     pub(in crate::core::front) fn holds_back(
         &mut self,
@@ -290,7 +288,7 @@ impl Plane {
         self.holds_back_led(pool, ClientMut { key, session }, request)
     }
 
-    /// The same for a pool that others led it to.
+    /// Does the same for a pool to which others led it.
     #[cold]
     pub(in crate::core) fn holds_back_led(
         &mut self,
@@ -312,7 +310,7 @@ impl Plane {
         until.is_some()
     }
 
-    /// Sends a request whole through a link.
+    /// Sends a complete request through a link.
     #[inline]
     pub(in crate::core) fn forward(
         &mut self,
@@ -357,14 +355,14 @@ impl Plane {
         Step::Started
     }
 
-    /// Who waits for the reply to a request of a client that wants none.
+    /// Returns the owner of the reply to a request of a client that wants none.
     #[cold]
     pub(in crate::core) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
         session.unheard += 1;
         Owner::Unheard(key)
     }
 
-    /// Makes a link ready to take a request on `database`.
+    /// Prepares a link for a request in `database`.
     #[inline]
     pub(in crate::core) fn prepare_link(
         &mut self,
@@ -381,7 +379,7 @@ impl Plane {
         else {
             return;
         };
-        // A client counts databases from the pool's own.
+        // Clients count databases from the pool's own database.
         let database = options.database + database;
         connection.link.select(database, options, self.clock.now);
         let backend = self
@@ -391,7 +389,7 @@ impl Plane {
         backend.requests.add(1);
     }
 
-    /// A link that nobody waited for: it may need a connection, and a timeout.
+    /// Prepares a link for which no one waited: it may need a connection, and a timeout.
     #[cold]
     pub(in crate::core) fn wake_link(&mut self, index: ConnectionKey, connection: &mut Connection) {
         if connection.link.wants_connection(self.clock.now) && !connection.is_connecting {
@@ -472,7 +470,7 @@ impl Plane {
         after
     }
 
-    /// Does what a request asks of the worker that it answered.
+    /// Does what a request that the worker answered requires.
     pub(in crate::core) fn follow(&mut self, session: &mut Session, pool: &PoolPlan, after: After) {
         match after {
             After::Continue => {}
@@ -493,7 +491,7 @@ impl Plane {
         }
     }
 
-    /// Whether the request now parsed is not to be answered.
+    /// Returns whether the request that is being parsed must get no reply.
     #[inline]
     pub(in crate::core) fn is_silent(session: &Session) -> bool {
         session.identity.reply_mode != ReplyMode::On
@@ -506,7 +504,7 @@ impl Plane {
         }
     }
 
-    /// Puts a reply that is known now into its place.
+    /// Completes a reply that is known now.
     #[inline]
     pub(in crate::core) fn answer(
         &mut self,
@@ -517,7 +515,7 @@ impl Plane {
         let plan = &self.plan;
         let errors = &plan.pools[usize::from(session.pool)].errors;
         if Self::is_silent(session) {
-            // What nobody hears is counted all the same.
+            // A reply that is not sent is counted all the same.
             self.scratch.clear();
             errors.watch(&mut self.scratch, write);
             return Self::end_skip(session);
@@ -526,7 +524,7 @@ impl Plane {
         busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
     }
 
-    /// As [`Plane::answer`], with what counts its errors itself.
+    /// Like [`Plane::answer`], for a caller that counts its errors itself.
     pub(in crate::core) fn answer_noted(
         &mut self,
         session: &mut Session,
@@ -542,7 +540,7 @@ impl Plane {
         busy.order.complete(reply_index, &mut busy.output, write);
     }
 
-    /// Answers with an error that is the client's own doing.
+    /// Answers with an error that the client itself caused.
     #[cold]
     pub(in crate::core) fn refuse(
         &mut self,
@@ -554,8 +552,8 @@ impl Plane {
         self.answer(session, busy, write);
     }
 
-    /// Ends a client that speaks HTTP, unanswered: a web page can have a
-    /// browser post to any port, with commands as the body.
+    /// Ends a client that uses HTTP, without a reply: a web page can make a browser send requests
+    /// to any port, with commands in the body.
     #[cold]
     fn end_http(&mut self, session: &mut Session) {
         let pool = &self.plan.pools[session.pool as usize].name;
@@ -621,8 +619,8 @@ impl Plane {
         self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 
-    /// A backend's name and address, for an error text, and with which words it
-    /// refuses connections, if it does.
+    /// Returns a backend's name and address, for an error text, and the text with which it refuses
+    /// connections, if it does.
     #[cold]
     pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
         let kind = &self.plan.pools[usize::from(server.pool)].kind;
@@ -660,18 +658,16 @@ impl Plane {
     }
 }
 
-/// Whether a request that is local otherwise asks servers or shows requests.
+/// Returns whether a request that is otherwise local asks servers or shows requests.
 fn is_operation(request: &Request) -> bool {
     matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
 }
 
-/// Whether a request may change the protocol that its session speaks, or what
-/// it hears.
+/// Returns whether a request may change the protocol of its session, or its reply mode.
 fn is_greeting(session: &Session, request: &Request) -> bool {
     match request.command.verb {
         Verb::Hello => request.args.len() > 1,
-        // What is not heard has no place behind a script that may have to be
-        // run again.
+        // A reply that is not sent has no index after a script that may have to be run again.
         Verb::ClientReply => true,
         Verb::Reset => {
             session.identity.protocol != Protocol::default() || session.tracking.is_some()
@@ -680,8 +676,7 @@ fn is_greeting(session: &Session, request: &Request) -> bool {
     }
 }
 
-/// Whether a request is the first or a later line of an HTTP request, whatever
-/// its framing.
+/// Returns whether a request is the first or a later line of an HTTP request, whatever its framing.
 #[cold]
 fn is_http(args: &Args) -> bool {
     args.get(0).is_some_and(|word| {

@@ -1,4 +1,4 @@
-//! Bytes of clients, from their sockets to the loop that reads requests.
+//! Handles the bytes of clients, from their sockets to the loop that reads requests.
 
 use super::resp::Resp;
 use crate::core::request::BusyClient;
@@ -6,11 +6,11 @@ use crate::core::{Connections, Core, Plane, reads_on};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
 
-/// Input capacity kept once everything is parsed, in bytes.
+/// Capacity of the input that is kept once everything is parsed, in bytes.
 const INPUT_KEPT_MAX: usize = 32 << 10;
 
 impl Core {
-    /// Takes bytes a client sent.
+    /// Handles bytes that a client sent.
     pub fn on_client_bytes(&mut self, key: Key<Session>, bytes: &[u8]) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
@@ -29,8 +29,8 @@ impl Core {
         plane.settle(key, session, busy);
     }
 
-    /// Parses kept input of the sessions that have room again. Returns those
-    /// whose socket may hold unread bytes, in `reread`.
+    /// Parses kept input of the sessions that have room again. Returns those whose socket may have
+    /// unread bytes, in `reread`.
     pub fn resume_sessions(&mut self, reread: &mut Vec<Key<Session>>) {
         let mut resumes = std::mem::take(&mut self.plane.clients.resuming);
         for key in resumes.drain(..) {
@@ -38,7 +38,7 @@ impl Core {
             let Some(session) = sessions.get_mut(key) else { continue };
             session.is_resuming = false;
             let Some(mut busy) = session.busy.take() else {
-                // What it waited for came, and left, in the turn before.
+                // The replies for which it waited arrived, and were sent, in the previous turn.
                 session.lift_fence();
                 session.paused = false;
                 if session.ended {
@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// The client sends no more: its replies are still due.
+    /// Notes that the client sends no more. Its replies are still due.
     pub fn on_client_end(&mut self, key: Key<Session>) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
@@ -78,8 +78,8 @@ impl Core {
             session.busy = busy;
             session.closing = true;
         }
-        // Requests that wait for room were received whole and are answered; a
-        // request cut off by the end never will be whole.
+        // Requests that wait for room were received completely and are answered. A request that was
+        // cut off by the end can never be completed.
         if !session.paused {
             session.closing = true;
         }
@@ -100,7 +100,7 @@ impl Plane {
         }
     }
 
-    /// Takes bytes of a client, or the first of them: returns the rest, to be taken next.
+    /// Handles bytes of a client, or the first of them. Returns the rest, to be handled next.
     fn take_input<'b>(
         &mut self,
         links: &mut Connections,
@@ -120,7 +120,7 @@ impl Plane {
             }
             return &[];
         }
-        // A request of which all but so much is kept is completed; what comes behind it is not
+        // A request of which only a small part is missing is completed. Bytes after it are not
         // copied.
         let missing = busy.input_needed.saturating_sub(kept);
         let is_completed = !session.paused && (1..bytes.len()).contains(&missing);
@@ -137,7 +137,7 @@ impl Plane {
         &[]
     }
 
-    /// Parses what the session has kept.
+    /// Parses the kept input of the session.
     pub(in crate::core) fn parse_kept(
         &mut self,
         links: &mut Connections,
@@ -167,8 +167,8 @@ impl Plane {
         }
     }
 
-    /// Starts the requests in `bytes`, as many as there is room for. Returns
-    /// how many bytes they took.
+    /// Starts the requests in `bytes`, as many as there is room for. Returns the number of bytes
+    /// that they took.
     pub(in crate::core) fn parse(
         &mut self,
         links: &mut Connections,

@@ -1,4 +1,4 @@
-//! From a client's bytes to a request, and to the pool that gets it.
+//! Turns a client's bytes into requests, and passes them to pools.
 //!
 //! | file | what happens there |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | `cut_off` | requests without a reply are told so when their worker ends |
 //! | `rights` | clients lose what their users may not do any more |
 //!
-//! One request of memcached's protocols is read and started by `pools::memcached`.
+//! The codec of `pools::memcached` reads and starts one request of memcached's protocols.
 
 pub(in crate::core) mod access;
 pub(in crate::core) mod cut_off;

@@ -1,4 +1,4 @@
-//! The loop that starts the requests among a client's bytes, for both protocols.
+//! The loop that starts the requests in a client's bytes, for both protocols.
 //!
 //! A [`Codec`] reads one request and starts it. The loop does the rest: it stops at a fence, where
 //! the client has no room for another reply and where a request has to wait, and it keeps account
@@ -12,19 +12,20 @@ use keyway_base::Time;
 use keyway_proxy::{Busy, Session, WaitFor};
 use std::sync::Arc;
 
-/// The outcome of a codec's look at the first bytes of a client.
+/// The result of a codec for the first bytes of a client.
 pub(in crate::core) enum Taken {
-    /// It started a request of so many bytes.
+    /// It started a request of this number of bytes.
     Request(usize),
-    /// It passed over so many bytes, without starting a request.
+    /// It skipped this number of bytes, without starting a request.
     Passed(usize),
-    /// It refused a request of so many bytes, which had found no room on a connection in time.
+    /// It refused a request of this number of bytes, which had found no room on a connection in
+    /// time.
     Late(usize),
-    /// A request could not be started, and stays among the bytes.
+    /// A request could not be started, and stays in the buffer.
     Held(Step),
-    /// The next request is not whole: nothing was taken.
+    /// The next request is incomplete: nothing was taken.
     Part,
-    /// All bytes are taken, and no request among them is to be started.
+    /// All bytes are taken, and none of them is a request to start.
     All,
 }
 
@@ -41,26 +42,26 @@ pub(in crate::core) trait Codec {
         next: &mut NextRequest,
     ) -> Taken;
 
-    /// Gives back what it has borrowed from the worker, and notes the client's last request.
+    /// Returns what it has borrowed from the worker, and notes the client's last request.
     fn end(self, plane: &mut Plane, session: &mut Session, busy: &Busy);
 }
 
-/// How far the requests among a client's bytes were started.
+/// The progress of starting the requests in a client's bytes.
 struct Reading {
     next: NextRequest,
-    /// A request has waited, or somebody's requests wait for a server.
+    /// Whether a request has waited, or requests of any client wait for a server.
     may_have_waited: bool,
-    /// The last request found no room.
+    /// Whether the last request found no room.
     is_full: bool,
-    /// The client itself holds its next request up.
+    /// Whether the client itself delays its next request.
     is_held_up: bool,
     /// Since when the first request that has waited did so.
     since: Option<Time>,
 }
 
 impl Plane {
-    /// Starts the requests in `bytes`, as many as there is room for. Returns
-    /// how many bytes they took.
+    /// Starts the requests in `bytes`, as many as there is room for. Returns the number of bytes
+    /// that they took.
     pub(in crate::core) fn read_requests<C: Codec>(
         &mut self,
         mut codec: C,
@@ -69,7 +70,7 @@ impl Plane {
         bytes: &[u8],
     ) -> usize {
         let was_paused = std::mem::replace(&mut session.paused, false);
-        // Not one by one: it is shared by the workers.
+        // The plan is not cloned for each request, because the workers share its count.
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         self.choose_lane(links, ClientMut { key, session }, busy);
@@ -143,11 +144,11 @@ impl Plane {
         }
     }
 
-    /// The next request stays unparsed: it is behind a fence, or there is no room for its reply.
+    /// Leaves the next request unparsed: it is after a fence, or there is no room for its reply.
     #[inline]
     fn hold_behind(&self, session: &mut Session, is_fenced: bool, reading: &mut Reading) {
-        // The client itself holds its request up now, for as long as it likes, unless the worker
-        // keeps it from overtaking those before it.
+        // The client itself delays its request now, for any length of time, unless the worker keeps
+        // it from overtaking earlier ones.
         reading.is_held_up = !is_fenced || !self.waits_in_order(session);
         if reading.is_held_up {
             reading.next.is_new = true;
@@ -157,7 +158,7 @@ impl Plane {
         session.paused = true;
     }
 
-    /// A request could not be started; its session is resumed when it can.
+    /// Handles a request that could not be started. Its session is resumed when it can.
     fn hold(
         &mut self,
         links: &mut Connections,
@@ -190,7 +191,7 @@ impl Plane {
         if let Some(since) = *since {
             self.bring_waited(links, key, since);
         }
-        // The first request has waited, also if it was refused and the next one has started.
+        // The first request has waited, even if it was refused and the next one has started.
         let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
         let is_over = next.is_new || (pos > 0 && !reading.is_full);
         self.settle_wait(ClientMut { key, session }, is_over, has_waited && !reading.is_held_up);

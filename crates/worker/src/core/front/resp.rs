@@ -1,4 +1,4 @@
-//! Requests of clients that speak Redis's protocol.
+//! Requests of clients with Redis's protocol.
 
 use super::read::{Codec, Taken};
 use super::waits::{Late, NextRequest};
@@ -16,12 +16,12 @@ use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 pub(in crate::core) struct Resp {
     args: Vec<ByteRange>,
     inline: Vec<u8>,
-    /// Up to where the store knows which keys will come.
+    /// Index up to which the store knows the next keys.
     ahead: usize,
 }
 
 impl Resp {
-    /// A codec, in room that the worker lends it.
+    /// Creates a codec, with buffers of the worker.
     #[inline]
     pub(in crate::core) fn new(plane: &mut Plane) -> Resp {
         plane.last_verb = None;
@@ -99,7 +99,7 @@ impl Codec for Resp {
     #[inline]
     fn end(self, plane: &mut Plane, session: &mut Session, busy: &Busy) {
         session.identity.live.note_request(plane.last_verb, plane.clock.now);
-        // No use reading what cannot be started.
+        // It is useless to read what cannot be started.
         session.paused |= session.is_fenced(busy);
         (plane.args, plane.inline) = (self.args, self.inline);
     }
@@ -125,7 +125,7 @@ impl Plane {
         session.note_fault(fault);
         let backend = self.describe_backend(links[link].server_id);
         match self.last_verb {
-            // Its commands are dropped, as nothing of them was sent.
+            // Its commands are dropped, because nothing of them was sent.
             Some(Verb::Exec) => self.end_transaction(links, key, session),
             _ => session.stateful.iter_mut().for_each(|stateful| stateful.refuse()),
         }

@@ -1,7 +1,8 @@
-//! What becomes of clients whose users change.
+//! What happens to clients whose users change.
 //!
-//! Whoever is in has the rights of its user from its next request on. What it has begun before
-//! that, and may not any more, ends at once: nothing else would ever look at it again.
+//! A client that is logged in has the rights of its user from its next request on. What it has
+//! begun before that, and is no longer allowed, ends at once: nothing else would ever check it
+//! again.
 
 use crate::core::Plane;
 use keyway_command::Verb;
@@ -11,19 +12,19 @@ use keyway_proxy::{Identity, Session};
 use keyway_users::{User, Users};
 use std::sync::Arc;
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Its user is gone.
+    /// Its user was removed.
     User,
-    /// What it hears, watches or is told of its user may have no more.
+    /// Its subscriptions, monitoring or tracking are no longer allowed for its user.
     Rights,
-    /// The database that it has selected is gone.
+    /// The database that it has selected was removed.
     Database,
 }
 
 impl Loss {
-    /// What the log says of it.
+    /// Returns its text in the log.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Loss::User => "client disconnected: a reload has removed its user",
@@ -39,7 +40,7 @@ impl Loss {
 }
 
 impl Plane {
-    /// Whether a client came in as somebody whom a reload has changed since.
+    /// Returns whether a client logged in as a user that a reload has changed since.
     pub(in crate::core) fn has_old_rights(&self, session: &Session) -> bool {
         let users = &self.plan.listeners[usize::from(session.listener)].users;
         let Some(user) = &session.identity.user else { return users.newcomer().is_some() };
@@ -49,8 +50,8 @@ impl Plane {
         !is_now(user)
     }
 
-    /// Gives a client the rights that its user has now. Returns why its connection is to end,
-    /// if it is.
+    /// Gives a client the current rights of its user. Returns why its connection must end, if it
+    /// must.
     pub(in crate::core) fn renew_rights(&mut self, session: &mut Session) -> Option<Loss> {
         let plan = Arc::clone(&self.plan);
         let users = &plan.listeners[usize::from(session.listener)].users;
@@ -69,7 +70,7 @@ impl Plane {
             return None;
         }
         if let Some(stateful) = &mut session.stateful {
-            // What was queued was judged by what its user might do before.
+            // Queued commands were checked with the earlier rights.
             stateful.refuse();
         }
         let before = before?;
@@ -88,7 +89,7 @@ impl Plane {
     }
 }
 
-/// It is whom it has said that it is, or nobody.
+/// Sets the user with which it has logged in, or none.
 fn renew(identity: &mut Identity, still: Option<&Arc<User>>, users: &Users) {
     match still {
         Some(user) => identity.admit(user, users),
@@ -96,7 +97,8 @@ fn renew(identity: &mut Identity, still: Option<&Arc<User>>, users: &Users) {
     }
 }
 
-/// Whether a user may hear all that one of its clients has subscribed to, or is about to.
+/// Returns whether a user may receive everything to which one of its clients has subscribed, or is
+/// about to.
 fn may_hear_all(user: Option<&User>, subscriptions: &Subscriptions) -> bool {
     let may_hear = |kind: SubscriptionKind, name: &[u8]| {
         let verb = match kind {

@@ -8,46 +8,47 @@ use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_proxy::{Owner, Session};
 use std::time::Duration;
 
-/// Why a request is refused that has waited for room for as long as it may.
+/// Why a request that has waited for room for as long as it may is refused.
 pub(in crate::core) enum Late {
-    /// The connection had no room, for this fault.
+    /// The connection had no room, with this fault.
     Full(ConnectionKey, Fault),
-    /// Too many requests were on their way over other pools: the text of the error.
+    /// Too many requests were led to other pools. The text is that of the error.
     Crowded(String),
 }
 
 /// The waiting time of the next request in a session's buffer, as far as it is known.
 pub(in crate::core) struct NextRequest {
-    /// It has not found any room missing so far.
+    /// Whether it has always found room so far.
     pub(in crate::core) is_new: bool,
-    /// The first one in the buffer had found no room before.
+    /// Whether the first one in the buffer had found no room before.
     pub(in crate::core) was_full: bool,
-    /// It was in the socket while others waited, and has not looked for room itself.
+    /// Whether it was in the socket while others waited, and has not looked for room itself.
     is_from_socket: bool,
 }
 
 impl NextRequest {
-    /// The one behind a request that was refused as it found no room in time.
+    /// The request after one that was refused because it found no room in time.
     pub(in crate::core) const BEHIND_REFUSED: NextRequest =
         NextRequest { is_new: true, was_full: true, is_from_socket: false };
 
-    /// The first request in the buffer of a session, whose socket is read now as it has room again if
-    /// `is_reread`.
+    /// Returns the state of the first request in the buffer of a session. With `is_reread` its
+    /// socket is read now, because it has room again.
     pub(in crate::core) fn of(session: &Session, is_reread: bool) -> NextRequest {
         let was_full = session.full_since.is_some();
         NextRequest { is_new: !was_full, was_full, is_from_socket: was_full && is_reread }
     }
 }
 
-/// Time left to a request that goes to a server when its own time is over, or nearly so. A longer one
-/// tells a client later that the server does not answer. A shorter one ends requests that the server
-/// would have answered.
+/// Time that is left to a request that goes to a server when its own time is over, or nearly so. If
+/// it were longer, clients would be told later that the server does not answer. If it were shorter,
+/// it would end requests that the server would have answered.
 const LEFT: Duration = Duration::from_millis(50);
 
 impl Plane {
-    /// Notes that the next request of a session finds no room on a link. If an earlier one of those
-    /// in the buffer has waited, this one has waited as long, but no longer than the server has been
-    /// silent: else each request of a pipeline would wait anew for a server that does not answer.
+    /// Notes that the next request of a session finds no room on a link. If an earlier one in the
+    /// buffer has waited, this one has waited for the same time, but no longer than the server has
+    /// been silent: otherwise each request of a pipeline would wait again for a server that does
+    /// not answer.
     #[cold]
     fn note_no_room(&self, connection: &Connection, session: &mut Session, next: &mut NextRequest) {
         let is_from_socket = std::mem::take(&mut next.is_from_socket);
@@ -59,8 +60,8 @@ impl Plane {
         }
     }
 
-    /// Returns whether the time of a request counts while it waits for the replies to those before
-    /// it: they end within the timeout, as no client takes them slowly and none waits for longer.
+    /// Returns whether the time of a request counts while it waits for earlier replies: they end
+    /// within the timeout, because no client takes them slowly and none waits for longer.
     #[cold]
     pub(in crate::core) fn waits_in_order(&self, session: &Session) -> bool {
         let is_plain =
@@ -68,8 +69,9 @@ impl Plane {
         session.keeps_order() && is_plain && self.primary_wait(session.pool).is_none()
     }
 
-    /// Notes whether the next request of a session has waited already. The time of one that was
-    /// refused is not that of a request behind it, unless that was in the socket meanwhile.
+    /// Notes whether the next request of a session has waited already. The waiting time of a
+    /// refused request does not count for the one after it, unless that was in the socket
+    /// meanwhile.
     #[inline]
     pub(in crate::core) fn settle_wait(
         &self,
@@ -80,20 +82,20 @@ impl Plane {
         if session.full_since.is_some() || session.unread_since.is_some() {
             if is_over {
                 let unread = session.unread_since.take();
-                // All that is read from the socket now has been there as long.
+                // Everything that is read from the socket now has been there as long.
                 session.full_since = match self.clients.rereading == Some(key) {
                     true => session.full_since.filter(|_| has_waited),
                     false => unread.filter(|_| has_waited && session.unread),
                 };
             } else if session.full_since == Some(self.clock.now) {
-                // It is another request that waits now, and what is behind waits for that.
+                // Another request waits now, and later ones wait for that.
                 session.unread_since = session.unread_since.map(|_| self.clock.now);
             }
         }
     }
 
-    /// The time since which a request that is started now has waited, if it has: for room, for
-    /// another connection, or for a server that owns its keys.
+    /// Returns the time since which a request that is started now has waited, if it has: for room,
+    /// for another connection, or for a server that owns its keys.
     #[cold]
     pub(in crate::core) fn waited_since(
         &mut self,
@@ -122,16 +124,15 @@ impl Plane {
         }
     }
 
-    /// The time from which the timeout of a request counts that was asked at `asked` and goes to a
-    /// server now. At least [`LEFT`] is left to it.
+    /// Returns the time from which the timeout of a request counts that was asked at `asked` and
+    /// goes to a server now. At least [`LEFT`] is left to it.
     pub(in crate::core) fn counts_from(&self, pool: u16, asked: Time) -> Time {
         let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
         asked.max(self.clock.now.before(timeout - reserved(timeout)))
     }
 
     /// Returns the reason to refuse a request that could not be started, if its time to find room
-    /// is over.
-    /// If not, the worker looks at the session again by then.
+    /// is over. If it is not, the worker checks the session again by then.
     #[cold]
     pub(in crate::core) fn late(
         &mut self,
@@ -160,9 +161,9 @@ impl Plane {
         Some(late)
     }
 
-    /// The fault of a request that has found no room on a link for as long as it may take. If that
-    /// time is not over, the session is looked at again by then. A tracked client fills its own
-    /// link itself: its requests wait as long as the server takes what is on it.
+    /// Returns the fault of a request that has found no room on a link for as long as it may take.
+    /// If that time is not over, the session is checked again by then. A tracked client fills its
+    /// own link itself: its requests wait for as long as the server takes for what is on it.
     #[cold]
     pub(in crate::core) fn lateness(
         &mut self,
@@ -193,15 +194,15 @@ impl Plane {
     }
 }
 
-/// The part of a timeout that is left to a request for its server, however long the request has
-/// waited elsewhere: [`LEFT`], or half a shorter timeout.
+/// Returns the part of a timeout that is left to a request for its server, however long the request
+/// has waited elsewhere: [`LEFT`], or half of a shorter timeout.
 pub(in crate::core) fn reserved(timeout: Duration) -> Duration {
     LEFT.min(timeout / 2)
 }
 
-/// The time since which a request that is started now has waited for room, if it has. A sub-request that
-/// has waited behind another one only, and found room at once, goes to a server that answers: its
-/// time begins now.
+/// Returns the time since which a request that is started now has waited for room, if it has. The
+/// time of a sub-request that has waited only for another one, and found room at once, goes to a
+/// server that answers. So it begins now.
 pub(in crate::core) fn waited_for_room(session: &Session) -> Option<Time> {
     let has_stalled = session.sub_request.is_none_or(|sub_request| sub_request.stalled.is_some());
     session.full_since.filter(|_| has_stalled)

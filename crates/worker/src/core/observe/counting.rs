@@ -7,14 +7,14 @@ use keyway_metrics::RequestCells;
 use keyway_proxy::Session;
 
 impl Plane {
-    /// Where a pool's requests of one kind are counted.
+    /// Returns where a pool's requests of one kind are counted.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
         self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
     }
 
-    /// Counts a request that was taken for serving.
+    /// Counts a request that was accepted.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn count(&self, session: &Session, request: &Request) {
@@ -35,8 +35,8 @@ impl Plane {
         }
     }
 
-    /// The same of a request that is there as a whole. If it has a value larger than the store may
-    /// be, the log tells of that value: the store may have room for others.
+    /// Does the same for a request that is completely received. If it has a value that is larger
+    /// than the store may be, the log names that value: the store may have room for others.
     #[cold]
     pub(in crate::core) fn note_refused_write(&self, pool: u16, request: &Request, is_full: bool) {
         let counted = request.command.counted();
@@ -65,7 +65,7 @@ impl Plane {
         self.observe.served.note(pool, counted);
     }
 
-    /// Counts a request that was answered with an error of Keyway's own.
+    /// Counts a request that was answered with an error of Keyway itself.
     #[cold]
     pub(in crate::core) fn count_fault(&self, pool: u16, counted: Counted, fault: Fault) {
         self.request_cells(pool, counted).fault(fault);

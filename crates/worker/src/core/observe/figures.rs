@@ -3,52 +3,52 @@ use crate::core::Core;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// What a worker holds at one moment, for tests that hold it to its limits.
+/// What a worker holds at one time, for tests that check its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Clients connected.
+    /// Number of connected clients.
     pub sessions: usize,
-    /// Clients that hold buffers.
+    /// Number of clients that hold buffers.
     pub sessions_busy: usize,
-    /// Most requests of one client in flight.
+    /// Largest number of requests of one client in flight.
     pub session_in_flight_max: usize,
-    /// Most bytes of one client that were received and not parsed.
+    /// Largest number of bytes of one client that were received and not parsed.
     pub session_input_max: usize,
-    /// Most bytes of one client that wait to be sent.
+    /// Largest number of bytes of one client that wait to be sent.
     pub session_output_max: usize,
-    /// Bytes that wait for clients that have taken nothing of large replies for long, without the
-    /// window of each.
+    /// Number of bytes that wait for clients that have taken nothing of large replies for long,
+    /// without the window of each.
     pub stalled_output: usize,
-    /// Requests in flight on all links.
+    /// Number of requests in flight on all links.
     pub in_flight: usize,
-    /// Most requests in flight on one link.
+    /// Largest number of requests in flight on one link.
     pub link_in_flight_max: usize,
-    /// Most bytes of one link that wait to be sent.
+    /// Largest number of bytes of one link that wait to be sent.
     pub link_output_max: usize,
-    /// Most bytes of one link that are part of a reply.
+    /// Largest number of bytes of one link that are part of a reply.
     pub link_input_max: usize,
-    /// Requests that take several exchanges.
+    /// Number of requests that take several exchanges.
     pub operations: usize,
-    /// Reads that two servers were sent, of which neither has answered.
+    /// Number of reads that were sent to two servers, of which neither has answered.
     pub hedges: usize,
-    /// Sessions of sub-requests.
+    /// Number of sessions of sub-requests.
     pub sub_requests: usize,
-    /// Links that one client at a time has for itself, in use or idle.
+    /// Number of links that only one client at a time uses, in use or idle.
     pub private_links: usize,
-    /// Of these, the ones in use.
+    /// Number of those that are in use.
     pub leases: usize,
-    /// Names that clients subscribe to or wait to, and subscriptions at servers.
+    /// Number of names to which clients subscribe or wait to, and of subscriptions at servers.
     pub subscriptions: usize,
-    /// Connections to servers for subscriptions.
+    /// Number of connections to servers for subscriptions.
     pub subscriber_links: usize,
-    /// Clients with links of their own, as they are tracked.
+    /// Number of clients with links of their own, because they are tracked.
     pub tracked: usize,
-    /// How far past its deadline the most overdue link is.
+    /// How far the most overdue link is past its deadline.
     pub overdue: Duration,
 }
 
 impl Core {
-    /// What the worker holds, as of `now`.
+    /// Returns what the worker holds, as of `now`.
     pub fn figures(&self, now: Time) -> Figures {
         let mut figures = Figures {
             sessions: self.sessions.len(),

@@ -1,5 +1,5 @@
-//! Which keys of a pool are asked for most, and which have large values: a few requests by
-//! chance are looked at once they were started, and all that are large.
+//! Finds the most requested keys of a pool, and those with large values. A few random requests are
+//! examined after they were started, and all large ones.
 
 use crate::core::Plane;
 use crate::{PoolPlan, Upstream};
@@ -11,16 +11,16 @@ use keyway_proxy::{BigReply, Session};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
 
-/// Keys of one request that are counted; more cost time. With more of them each of those
-/// counted stands for several.
+/// Number of keys of one request that are counted. More would take time. If there are more, each
+/// counted one represents several.
 const KEYS_MAX: usize = 8;
 
-/// The keys of a request that are counted: each by its argument, and what is done with it.
+/// The counted keys of a request: each by its argument, with what is done with it.
 #[derive(Default)]
 struct Picked {
     keys: [(u32, bool); KEYS_MAX],
     len: usize,
-    /// Keys that each stands for.
+    /// Number of keys that each represents.
     stands_for: f64,
 }
 
@@ -53,7 +53,7 @@ impl Plane {
         self.clock.unix_micros / 1_000_000
     }
 
-    /// Looks at a request whose turn it is, or that is large.
+    /// Examines a request that was chosen, or that is large.
     #[cold]
     #[inline(never)]
     pub(in crate::core) fn note_request(
@@ -67,7 +67,7 @@ impl Plane {
         let Ok(request) = Request::resolve(Args::new(frame, ranges)) else { return };
         let identity = &session.identity;
         let may = |user: &Arc<keyway_users::User>| user.judge(&request).is_ok();
-        // What was refused is nobody's key.
+        // The keys of a refused request do not count.
         if !identity.authenticated || !(identity.is_free || identity.user.as_ref().is_none_or(may))
         {
             return;
@@ -85,7 +85,7 @@ impl Plane {
         }
     }
 
-    /// Looks at what a request brings for each of its keys: the arguments up to the next.
+    /// Examines the values of a request for each of its keys: the arguments up to the next key.
     #[cold]
     fn note_big_request(&self, noted: &NotedKeys, request: &Request) {
         let mut before: Option<(usize, bool)> = None;
@@ -112,7 +112,7 @@ impl Plane {
         }
     }
 
-    /// The same with a request of a client of memcached.
+    /// Does the same for a request of a client of memcached.
     #[cold]
     #[inline(never)]
     pub(in crate::core) fn note_memcached(
@@ -188,7 +188,7 @@ impl Plane {
         }
         let mut keys = (0, 0);
         request.for_each_key(|index, _| keys = (keys.0 + 1, index));
-        // Of several keys it is not known whose value is large.
+        // With several keys it is not known whose value is large.
         if let (1, key) = keys {
             let sight = (argument(request, key), request.command.name, Direction::Reply);
             self.note_sight(noted, sight, len);
@@ -233,7 +233,7 @@ impl Plane {
         if matches!(parsed, Ok(Parsed::Ready { .. }))
             && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
         {
-            // Of others an element is a part of what one key has.
+            // For other commands, an element is a part of one key's value.
             let (element, bytes) = match request.command.verb {
                 Verb::Mget => (big.element, big.bytes),
                 _ => ((0, 1), big.whole),
@@ -259,12 +259,13 @@ impl Plane {
     }
 }
 
-/// An argument; of wrong arguments there may be fewer than are said to be keys.
+/// Returns an argument. If arguments are wrong, there may be fewer than are said to be keys.
 fn argument<'a>(request: &Request<'a>, index: usize) -> &'a [u8] {
     request.args.get(index).unwrap_or_default()
 }
 
-/// The argument that is the key of an element of so many of a reply: of one key all is.
+/// Returns the argument with the key of an element of a reply. With one key, all elements belong to
+/// it.
 fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
     let (mut count, mut found) = (0, None);
     let mut last = None;
@@ -282,7 +283,7 @@ fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
     }
 }
 
-/// What a command of memcached about keys is called.
+/// Returns the name of a command of memcached about keys.
 pub(in crate::core) fn command_of(verb: memcache::Verb) -> Option<&'static str> {
     use memcache::Verb::*;
     Some(match verb {

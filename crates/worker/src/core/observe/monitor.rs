@@ -1,9 +1,8 @@
-//! MONITOR: requests of a pool shown to its clients that watch.
+//! MONITOR: requests of a pool are shown to its monitors.
 //!
-//! A request is shown once, when it starts: the line made of it is held until
-//! the next one comes or the turn ends, and dropped when the request has to
-//! wait instead. A monitor that does not read misses lines, and is told how
-//! many once it has read.
+//! A request is shown once, when it starts. Its line is held until the next one or the end of the
+//! turn, and dropped if the request has to wait instead. A monitor that does not read misses lines,
+//! and is told how many once it has read.
 
 use crate::core::observe::state::Monitoring;
 use crate::core::observe::state::Watcher;
@@ -16,11 +15,11 @@ use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
 use keyway_resp::reply;
 
-/// Undelivered bytes of one monitor above which it is shown nothing more.
+/// Number of undelivered bytes of one monitor above which it is shown nothing more.
 const OUTPUT_LEN_MAX: usize = 1 << 20;
 
-/// Bytes of lines above which they are handed on before the turn ends: a part
-/// of what an inbox holds.
+/// Number of bytes of lines above which they are handed over before the end of the turn: a part of
+/// the capacity of an inbox.
 const STARTED_LEN_MAX: usize = 64 << 10;
 
 impl Plane {
@@ -50,7 +49,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Shows a client no more, as it leaves or resets.
+    /// Stops showing requests to a client that leaves or resets.
     #[cold]
     pub(in crate::core) fn end_monitor(&mut self, key: Key<Session>, session: &mut Session) {
         session.is_monitor = false;
@@ -59,7 +58,7 @@ impl Plane {
         self.plan.monitors.remove(PoolWorker { pool: session.pool, worker: self.worker() }, pause);
     }
 
-    /// Makes the line of a request that is about to start.
+    /// Creates the line of a request that is about to start.
     #[cold]
     pub(in crate::core) fn show_request(
         &mut self,
@@ -77,7 +76,7 @@ impl Plane {
         self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
-    /// The same for a request of a memcached client.
+    /// Does the same for a request of a memcached client.
     #[cold]
     pub(in crate::core) fn show_memcached(
         &mut self,
@@ -96,7 +95,7 @@ impl Plane {
         self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
-    /// Shows the request before this one: it has started.
+    /// Shows the previous request: it has started.
     #[cold]
     pub(in crate::core) fn commit_shown(&mut self) {
         let Monitoring { held, started, started_len, .. } = &mut self.observe.monitoring;
@@ -116,8 +115,8 @@ impl Plane {
         self.hand_on_shown();
     }
 
-    /// Hands the lines of a turn to the workers that have monitors, at once:
-    /// all workers share what they are handed through.
+    /// Hands the lines of a turn over to the workers that have monitors, all at once, because all
+    /// workers share the channel.
     fn hand_on_shown(&mut self) {
         let lines = std::mem::take(&mut self.observe.monitoring.started);
         self.observe.monitoring.started_len = 0;
@@ -129,7 +128,7 @@ impl Plane {
         }
     }
 
-    /// Does not show the request of this client now, as it has to wait.
+    /// Does not show the request of this client now, because it has to wait.
     #[inline]
     pub(in crate::core) fn retract_shown(&mut self, key: Key<Session>) {
         self.observe.monitoring.held.retain(|(shown, ..)| *shown != key);
@@ -137,7 +136,7 @@ impl Plane {
 }
 
 impl Core {
-    /// Hands the lines that have come to this worker's monitors.
+    /// Sends the received lines to this worker's monitors.
     #[cold]
     pub(crate) fn deliver_monitored(&mut self) {
         let Core { sessions, plane, .. } = self;

@@ -1,9 +1,8 @@
-//! Requests answered without asking a server, until their latency is known.
+//! Requests that were answered without asking a server, until their latency is known.
 //!
-//! A turn polls once or twice, and its replies leave at its end. What was
-//! served after each poll is counted apart, so that a request is charged from
-//! the poll that found it, and everything that the turn did before its reply
-//! was sent: the requests ahead of it, upkeep, and all sends.
+//! A turn polls once or twice, and its replies are sent at its end. Requests after each poll are
+//! counted separately. So the latency of a request counts from the poll that found it, and includes
+//! everything that the turn did before its reply was sent: earlier requests, upkeep, and all sends.
 //!
 //! The working time of a single request is not measured: reading the clock costs as much as a GET.
 //! The time of a turn is divided evenly over its requests.
@@ -12,25 +11,26 @@ use keyway_base::Time;
 use keyway_command::Counted;
 use keyway_metrics::{Latency, WorkerCells};
 
-/// Polls of a turn.
+/// Number of polls of a turn.
 const POLLS: usize = 2;
 
-/// A tally further back than so many is not looked for: another one is begun. More cost time in a
-/// turn with requests of many kinds, fewer cost memory there.
+/// Number of tallies that are searched backwards. Further ones are not found, and another one is
+/// begun. More would take time in a turn with requests of many kinds. Fewer would take memory
+/// there.
 const TALLIES_SEARCHED: usize = 16;
 
 /// Requests of one pool that are counted alike, found by one poll.
 struct Tally {
     pool: u16,
     counted: Counted,
-    /// Which poll of the turn found them.
+    /// The poll of the turn that found them.
     poll: u8,
     count: u32,
 }
 
-/// Counts of one worker's turn.
+/// The counts of one worker's turn.
 pub(crate) struct Served {
-    /// In the order in which the first of each was served; a turn has few.
+    /// In the order in which the first of each was served. A turn has few.
     tallies: Vec<Tally>,
     /// The latest poll.
     poll: u8,
@@ -43,7 +43,7 @@ impl Served {
         Self { tallies: Vec::new(), poll: 0, polled: [Time(0); POLLS] }
     }
 
-    /// Requests noted from here on were found by a poll that returned at `now`.
+    /// Notes that requests from here on were found by a poll that returned at `now`.
     pub(in crate::core) fn on_poll(&mut self, now: Time) {
         if self.tallies.is_empty() {
             self.poll = 0;
@@ -58,7 +58,7 @@ impl Served {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn note(&mut self, pool: u16, counted: Counted) {
-        // Most requests are like the one before.
+        // Most requests are like the previous one.
         if let Some(last) = self.tallies.last_mut()
             && last.pool == pool
             && last.counted == counted
@@ -80,13 +80,13 @@ impl Served {
         }
     }
 
-    /// Whether any request waits to be recorded.
+    /// Returns whether any request waits to be recorded.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {
         !self.tallies.is_empty()
     }
 
-    /// Records all that were noted, whose replies had been sent by `now`.
+    /// Records all noted requests, whose replies had been sent by `now`.
     pub(crate) fn record(&mut self, cells: &WorkerCells, now: Time) {
         let served: u64 = self.tallies.iter().map(|tally| u64::from(tally.count)).sum();
         let share = (now - self.polled[0]).as_nanos() as u64 / served.max(1);
@@ -136,7 +136,7 @@ mod tests {
         let mut served = Served::new();
         let names: Vec<&str> = keyway_command::COMMANDS.iter().map(|it| it.name).collect();
         served.on_poll(millis(0));
-        // More kinds than are looked back for, in turn.
+        // These are more kinds than are searched, in turn.
         for round in 0..5 {
             for name in &names[..names.len() - round] {
                 served.note(0, counted(name));
@@ -146,7 +146,7 @@ mod tests {
         }
         served.record(&cells, millis(1));
         let replies = |pool: usize| {
-            // Nothing is told of a command that was not called.
+            // Commands that were not called have no counts.
             names.iter().for_each(|name| {
                 let counted = counted(name);
                 cells.pool(pool).requests(counted.class() as usize, counted.command()).call();
@@ -177,7 +177,7 @@ mod tests {
         let shares = |requests, over| LatencyShares { requests, over };
         assert_eq!(registry.latency_shares(0)[Class::Read as usize], shares(1, [1, 1, 0]));
         assert_eq!(registry.latency_shares(1)[Class::Write as usize], shares(2, [2, 1, 0]));
-        // The next turn begins anew, and one without requests leaves nothing.
+        // The next turn starts from zero, and one without requests leaves nothing.
         served.on_poll(millis(200));
         served.on_poll(millis(300));
         served.note(0, counted("get"));

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
-    /// The id of the client that waits for a reply; `None` when there is none
-    /// any more.
+    /// Returns the id of the client that waits for a reply, or `None` if there is none any more.
     #[cold]
     pub(in crate::core) fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
@@ -46,7 +45,7 @@ impl Plane {
         }
     }
 
-    /// The session that waits for a reply, or for a request to be over.
+    /// Returns the session that waits for a reply, or for a request to be over.
     pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
@@ -66,7 +65,7 @@ impl Plane {
         let entry = SlowEntry {
             id: 0,
             unix_seconds: self.clock.unix_micros / 1_000_000,
-            // So that they add up whatever is cut off.
+            // The parts then add up, whatever is rounded off.
             micros: micros(took) - micros(queued),
             args: shown_args(&slow.request),
             addr,
@@ -82,7 +81,7 @@ impl Plane {
         self.keep_slow(&pool, entry, client.reply, received);
     }
 
-    /// Address and name of a client, as far as it is there.
+    /// Returns address and name of a client, as far as it exists.
     pub(in crate::core) fn client_names(&self, client: Option<u64>) -> (String, String) {
         let entry = client.and_then(|id| self.plan.clients.get(id));
         entry.map_or_else(Default::default, |entry| {
@@ -90,8 +89,8 @@ impl Plane {
         })
     }
 
-    /// Adds an entry to the log of its pool, and completes it once the reply, which is here since
-    /// `received`, with the nanoseconds that its times were cut by, is with its client.
+    /// Adds an entry to the log of its pool. It is completed once the client has the reply, which
+    /// arrived at `received`. The tuple also has the nanoseconds by which its times were rounded.
     pub(in crate::core) fn keep_slow(
         &mut self,
         pool: &PoolPlan,
@@ -116,7 +115,7 @@ impl Plane {
         self.observe.unwritten.push(unwritten);
     }
 
-    /// Has the writing of a session's replies watched.
+    /// Starts to watch when a session's replies are sent.
     #[cold]
     pub(in crate::core) fn await_written(
         &self,
@@ -128,8 +127,7 @@ impl Plane {
         }
     }
 
-    /// Notes, before a client is sent what there is for it, which of the replies to slow
-    /// requests are among that.
+    /// Notes, before a client is sent its output, which of the replies to slow requests are in it.
     #[cold]
     pub(crate) fn mark_unwritten(&mut self, key: Key<Session>, session: &Session) {
         let Some(busy) = &session.busy else { return };
@@ -145,8 +143,8 @@ impl Plane {
         }
     }
 
-    /// Notes that the system has taken so many bytes for a client. Whether there are replies to
-    /// slow requests that it does not have yet.
+    /// Notes that the system has taken `len` bytes for a client. Returns whether there are replies
+    /// to slow requests that it does not have yet.
     #[cold]
     pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) -> bool {
         let (mut index, mut has_more) = (0, false);
@@ -166,7 +164,7 @@ impl Plane {
         has_more
     }
 
-    /// Forgets the slow requests of a client that is gone.
+    /// Discards the slow requests of a client that is gone.
     #[cold]
     pub(in crate::core) fn forget_unwritten(&mut self, key: Key<Session>) {
         while let Some(index) = self.observe.unwritten.iter().position(|it| it.reply.session == key)
@@ -176,8 +174,8 @@ impl Plane {
         }
     }
 
-    /// Completes the entry of a slow request, and at level `debug` tells of it under the same
-    /// name: of ten in a second at most.
+    /// Completes the entry of a slow request, and logs it at level `debug` with the same trace
+    /// number: at most ten a second.
     fn tell_slow(&mut self, it: Unwritten, written: Option<Time>) {
         let write = written.map(|now| {
             let since = now.since(it.received) + Duration::from_nanos(it.rest.into());
@@ -205,12 +203,11 @@ impl Plane {
     }
 }
 
-/// Slow requests of which the client does not have its reply yet, for each worker. With more of
-/// them the oldest is told of without the time that takes.
+/// Number of slow requests, for each worker, whose client does not have the reply yet. With more,
+/// the oldest is logged without that time.
 const UNWRITTEN_MAX: usize = 256;
 
-/// What a command is called, if it is one that is known: what a client made up has no place in
-/// the log.
+/// Returns the name of a known command. Text of a client must not be logged.
 fn command_name(args: &[Vec<u8>]) -> &'static str {
     args.first().and_then(|name| lookup(name)).map_or("unknown", |command| command.name)
 }

@@ -1,4 +1,4 @@
-//! What a worker remembers of the requests that it counts and shows.
+//! What a worker remembers about the requests that it counts and shows.
 
 use super::served::Served;
 use crate::Plan;
@@ -10,11 +10,11 @@ use keyway_proxy::{Session, SlowEntry, SlowLog};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a worker counts and shows of requests.
+/// What a worker counts and shows about requests.
 pub(crate) struct State {
-    /// How often slow requests were told of lately.
+    /// How often slow requests were logged recently.
     pub(in crate::core::observe) slow_lines: SlowLines,
-    /// Slow requests whose reply is on its way to its client.
+    /// Slow requests whose reply is being sent to its client.
     pub(in crate::core) unwritten: Vec<Unwritten>,
     pub(crate) served: Served,
     pub(in crate::core) hot_keys: Noting,
@@ -22,7 +22,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of a worker that has seen no request.
+    /// Creates the state of a worker that has seen no request.
     pub(in crate::core) fn new(plan: &Plan) -> State {
         State {
             slow_lines: SlowLines::default(),
@@ -34,37 +34,37 @@ impl State {
     }
 }
 
-/// Which requests are looked at.
+/// Chooses the requests that are examined.
 pub(in crate::core) struct Noting {
-    /// Requests up to the next that is looked at whatever its length.
+    /// Number of requests up to the next one that is examined whatever its length.
     pub(in crate::core::observe) left: u32,
     pub(in crate::core::observe) every: u32,
-    /// Bytes of a request or reply from which its values are looked at.
+    /// Length of a request or reply from which its values are examined, in bytes.
     pub(in crate::core::observe) big_from: usize,
-    /// Bytes of a reply of a store from which it is looked at.
+    /// Length of a reply of a store from which it is examined, in bytes.
     pub(in crate::core) look_from: usize,
-    /// Room for a request of memcached.
+    /// A buffer for a request of memcached.
     pub(in crate::core::observe) item: memcache::Request,
 }
 
 impl Noting {
     pub(in crate::core) fn new(limits: &Limits) -> Noting {
         let every = limits.hot_keys_every;
-        // Not all workers at once.
+        // Not all workers choose at the same time.
         let left = if every == 0 { u32::MAX } else { every };
         let (big_from, item) = (limits.big_reply_len(), memcache::Request::default());
         Noting { left, every, big_from, look_from: big_from.min(SlowLog::TIMED_FROM), item }
     }
 
-    /// Whether a request of so many bytes, which was started, is to be looked at.
+    /// Returns whether a request of this length, which was started, must be examined.
     #[inline]
     pub(in crate::core) fn is_due(&mut self, len: usize) -> bool {
         self.left -= 1;
         self.left == 0 || len >= self.big_from
     }
 
-    /// How many requests one stands for, if it is its turn; the next follows after as many on
-    /// the average, by chance, so that nothing that comes regularly is seen always or never.
+    /// Returns how many requests one represents, if it is chosen. The next one is chosen after as
+    /// many on average, at random, so that nothing regular is always or never chosen.
     pub(in crate::core::observe) fn take_turn(&mut self, random: u64) -> Option<f64> {
         if self.left != 0 {
             return None;
@@ -82,35 +82,35 @@ impl Noting {
 #[derive(Default)]
 pub(crate) struct Monitoring {
     pub(in crate::core::observe) watchers: Vec<Watcher>,
-    /// The lines of the request that was started last, one for each pool it crosses, and
-    /// its client.
+    /// The lines of the request that was started last, one for each pool that it crosses, and its
+    /// client.
     pub(in crate::core::observe) held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
-    /// Lines on their way to the monitors of all workers, and their bytes.
+    /// Lines for the monitors of all workers, and their bytes.
     pub(in crate::core::observe) started: Vec<Line>,
     pub(in crate::core::observe) started_len: usize,
-    /// The inbox may hold something.
+    /// Whether the inbox may contain something.
     pub(crate) has_mail: bool,
     pub(in crate::core::observe) line: Vec<u8>,
 }
 
 impl Monitoring {
-    /// Number of clients in MONITOR, and of lines for them.
+    /// Returns the number of clients in MONITOR, and of lines for them.
     pub(in crate::core) fn len(&self) -> usize {
         self.watchers.len() + self.held.len() + self.started.len()
     }
 
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail || !self.held.is_empty() || !self.started.is_empty()
     }
 }
 
-/// A client of this worker that watches.
+/// A monitoring client of this worker.
 pub(in crate::core::observe) struct Watcher {
     pub(in crate::core::observe) pool: u16,
     pub(in crate::core::observe) session: Key<Session>,
-    /// Requests it was not shown, and not told of.
+    /// Number of requests that it was not shown, and not told about.
     pub(in crate::core::observe) lost: u64,
 }
 
@@ -120,17 +120,17 @@ pub(crate) struct Unwritten {
     /// Bytes up to the end of the reply that the system has still to take, once its turn has
     /// come.
     pub(in crate::core::observe) left: Option<usize>,
-    /// When the reply was here.
+    /// When the reply arrived.
     pub(in crate::core::observe) received: Time,
-    /// Nanoseconds that the times before were cut by.
+    /// Nanoseconds by which the earlier times were rounded.
     pub(in crate::core::observe) rest: u32,
     pub(in crate::core::observe) log: Arc<SlowLog>,
     pub(in crate::core::observe) id: u64,
-    /// What the log is told, if that wants to know.
+    /// What is logged, if the log level requires it.
     pub(in crate::core::observe) told: Option<Told>,
 }
 
-/// How many lines on slow requests there were in this second.
+/// How many lines about slow requests were logged in this second.
 #[derive(Debug, Default)]
 pub(in crate::core) struct SlowLines {
     pub(in crate::core::observe) since: Time,
@@ -139,8 +139,8 @@ pub(in crate::core) struct SlowLines {
 }
 
 impl SlowLines {
-    /// Whether there may be another line now, which then tells how many were left out
-    /// before it.
+    /// Returns whether another line may be logged now. The number of suppressed lines before it is
+    /// in the result.
     pub(in crate::core::observe) fn take(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + Duration::from_secs(1) {
             (self.since, self.count) = (now, 0);

@@ -6,8 +6,8 @@ use keyway_base::Key;
 use keyway_proxy::{Join, Operation};
 
 impl Plane {
-    /// To be called when a request was sent everywhere: its join keeps what follows from the
-    /// replies.
+    /// Keeps what follows from the replies with the request's join. It must be called when a
+    /// request was sent everywhere.
     pub(in crate::core::pending) fn keep_conclusion(&mut self, key: Key<Operation>) {
         match (self.pending.conclusions.next.take(), self.pending.get_mut::<Join>(key)) {
             (Some(Conclusion::Certain(certain)), Some(join)) => join.certain = certain,
@@ -19,7 +19,7 @@ impl Plane {
         }
     }
 
-    /// To be called when a join is complete.
+    /// Handles a complete join. It must be called when a join is complete.
     #[inline]
     pub(in crate::core::pending) fn conclude(
         &mut self,

@@ -1,6 +1,6 @@
-//! One request becomes one fragment per server: with the server's share of the
-//! keys, or whole. Each argument's bytes are copied as they came, with their
-//! length line, so nothing is composed anew but the head of each fragment.
+//! Splits one request into one fragment for each server: with the server's share of the keys, or
+//! whole. The bytes of each argument are copied as received, with their length line, so only the
+//! head of each fragment is written anew.
 
 use crate::Upstream;
 use crate::core::pending::state::Scratch;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 
 const NO_FRAGMENT: u16 = u16::MAX;
 
-/// What goes into the fragments of a request.
+/// The content of the fragments of a request.
 #[derive(Clone, Copy)]
 enum Cut {
-    /// The keys of the server, each with this many arguments in all.
+    /// The keys of the server, each with this many arguments in total.
     Keys { args_per_key: usize },
     /// The whole request.
     Whole,
 }
 
-/// A request to be sent in fragments.
+/// A request that is sent in fragments.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     request: &'a Request<'a>,
@@ -93,7 +93,7 @@ impl Plane {
         request: &Request,
         rule: Rule,
     ) -> Step {
-        // A report tells of the servers that it is about.
+        // A report also covers servers that cannot be asked.
         if rule != Rule::Each && self.leaves_out(session.pool) {
             self.answer_unrouted(session, busy, request);
             return Step::Started;
@@ -118,8 +118,8 @@ impl Plane {
         step
     }
 
-    /// Finds the server of each key. Returns how many servers there are, or
-    /// `None` when no server is in use.
+    /// Finds the server of each key. Returns the number of servers, or `None` if no server is in
+    /// use.
     fn place_keys(
         &mut self,
         scratch: &mut Scratch,
@@ -147,8 +147,7 @@ impl Plane {
         Some(used)
     }
 
-    /// Sends a fragment to each server that `scratch.counts` names, if all of
-    /// their links have room.
+    /// Sends a fragment to each server in `scratch.counts`, if all of their links have room.
     fn send_fragments(
         &mut self,
         scratch: &mut Scratch,
@@ -193,8 +192,8 @@ impl Plane {
         Step::Started
     }
 
-    /// The first link without room for its fragment, or on which a late write of
-    /// the client is still to be answered.
+    /// Returns the first link without room for its fragment, or on which a late write of the client
+    /// has not been answered yet.
     #[inline]
     fn link_to_wait_for(
         &self,
@@ -225,8 +224,8 @@ impl Plane {
         None
     }
 
-    /// Begins a fragment for each server: with its head, or all of it where it is
-    /// whole. Returns those whose servers cannot be reached, and why.
+    /// Begins a fragment for each server: its head, or all of it if it is whole. Returns those
+    /// whose servers cannot be reached, with the faults.
     #[inline]
     fn begin_fragments(
         &mut self,
@@ -269,8 +268,8 @@ impl Plane {
         down
     }
 
-    /// What a request is joined in that is about to be sent in fragments; the
-    /// index of its reply is reserved.
+    /// Creates the join of a request that is about to be sent in fragments, and reserves the index
+    /// of its reply.
     pub(in crate::core) fn begin_join(
         &mut self,
         key: Key<Session>,
@@ -305,7 +304,7 @@ impl Plane {
                 continue;
             }
             let first = 1 + position * stride;
-            // From behind the argument before to behind this one's line end.
+            // The range starts after the previous argument and ends after this one's line end.
             let start = ranges[first - 1].end as usize + 2;
             let end = ranges[first + stride - 1].end as usize + 2;
             let index = self.link_of(session, server);

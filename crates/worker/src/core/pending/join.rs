@@ -6,7 +6,7 @@ use keyway_proxy::{Busy, Join, Operation, ReplyTo, Session, write_fault};
 use std::sync::Arc;
 
 impl Plane {
-    /// Answers a split request whose last fragment has come.
+    /// Answers a split request whose last fragment was answered.
     pub(in crate::core::pending) fn finish_join(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -22,7 +22,7 @@ impl Plane {
         self.pending.joins_free.give(join);
     }
 
-    /// The same for a join that ends while its session is being parsed.
+    /// Does the same for a join that ends while its session is being parsed.
     pub(in crate::core) fn finish_join_now(
         &mut self,
         key: Key<Operation>,
@@ -42,7 +42,7 @@ impl Plane {
     fn note_join(&self, to: ReplyTo, join: &Join) {
         let cells = self.request_cells(to.pool, to.counted);
         if join.report.is_some() {
-            // It tells of a server that failed, and does not fail itself.
+            // A report covers a failed server, and does not fail itself.
         } else if let Some(fault) = join.fault() {
             self.count_fault(to.pool, to.counted, fault);
         } else if join.has_errors() {

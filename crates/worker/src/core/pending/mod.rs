@@ -1,9 +1,9 @@
 //! *Operations*: requests that take several exchanges with servers.
 //!
-//! An [`Operation`](keyway_proxy::Operation) is in one slab whatever it takes, with whose reply it
-//! becomes. An exchange names it and the part of it that the exchange is for
-//! ([`Owner::Operation`](keyway_proxy::Owner)). What it asks, and what the replies mean, its kind
-//! decides, which is in the room of its pools.
+//! An [`Operation`](keyway_proxy::Operation) is in one slab, whatever its kind, with the
+//! destination of its reply. An exchange refers to it and to the part of it that the exchange is
+//! for ([`Owner::Operation`](keyway_proxy::Owner)). The kind decides what it asks, and what the
+//! replies mean. The code of a kind is in the room of its pools.
 //!
 //! ```text
 //!            begin ──► exchanges ──► on_operation_reply, on_operation_fault
@@ -35,7 +35,7 @@
 //! | `expect`, `expect_nothing` | what follows once every server has answered |
 //!
 //! A hedged read is no operation: it is a second exchange for the reply of one request or of one
-//! part of an operation, so it stands between an exchange and its owner (`cluster::hedge`).
+//! part of an operation, so it is between an exchange and its owner (`cluster::hedge`).
 
 pub(in crate::core) mod conclusions;
 pub(in crate::core) mod fan_out;

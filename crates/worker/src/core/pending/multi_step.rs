@@ -1,10 +1,10 @@
-//! Requests that concern a pool's servers together: walks over all keys,
-//! emptying, scripts and functions.
+//! Requests that concern a pool's servers together: scans of all keys, flushes, scripts and
+//! functions.
 //!
-//! What goes to every server and is joined is sent by `fan_out`; what takes one
-//! server after the other, or may have to be asked again, is an [`MultiStep`].
-//! A reply that asks for another question only notes so ([`Due::Next`]): the
-//! link it came from is in use just then, and goes on at the end of the turn.
+//! A request that goes to every server and is joined is sent by `fan_out`. One that visits one
+//! server after the other, or may have to be sent again, is a [`MultiStep`]. If a reply requires
+//! another question, this is only noted ([`Due::Next`]): the link of the reply is in use, and the
+//! question is sent at the end of the turn.
 
 use super::Due;
 use crate::Upstream;
@@ -52,8 +52,8 @@ impl Plane {
             Across::First => match self.in_use(session.pool).first_from(0) {
                 Some(server) => {
                     let link = self.link_of(session, server);
-                    // It is about libraries: a server that was restarted has
-                    // those that are known before it tells of them.
+                    // It is about libraries: a server that was restarted gets the known ones before
+                    // it lists its own.
                     self.give_libraries(link, &mut links[link]);
                     self.forward(links, key, session, busy, request, link)
                 }
@@ -124,7 +124,7 @@ impl Plane {
                 in_use.first_from(usize::from(server) + 1)
             })
         };
-        // Those that fail are asked if all do: each takes as long as a timeout.
+        // Failed servers are asked if all have failed: each takes as long as a timeout.
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
@@ -147,8 +147,8 @@ impl Plane {
         self.start_multi_step(links, key, session, busy, request, (multi_step, None))
     }
 
-    /// FLUSHALL of a pool with one database empties that one alone: the others
-    /// of its servers may be other pools'.
+    /// Executes FLUSHALL. With one database, it empties only that one: other databases of its
+    /// servers may belong to other pools.
     fn flush(
         &mut self,
         links: &mut Connections,
@@ -183,7 +183,7 @@ impl Plane {
         self.send_everywhere(links, key, session, busy, &request, Rule::AllOk)
     }
 
-    /// Sends a multi-step request's first question, after the script its server lacks.
+    /// Sends a multi-step request's first question, after the script that its server lacks.
     pub(in crate::core) fn start_multi_step(
         &mut self,
         links: &mut Connections,
@@ -202,7 +202,7 @@ impl Plane {
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_steps_free.give(multi_step);
-            // Both end as for any other request, before a byte of it is sent.
+            // Both end like any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
@@ -218,8 +218,8 @@ impl Plane {
         Step::Started
     }
 
-    /// Makes a multi-step request of what was appended to a link and has this owner; its
-    /// question is not kept.
+    /// Makes a multi-step request of what was appended to a link and has this owner. Its question
+    /// is not kept.
     pub(in crate::core) fn own_as_multi_step(
         &mut self,
         (connection, index): (&Connection, ConnectionKey),
@@ -245,7 +245,7 @@ impl Plane {
         Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 }
     }
 
-    /// Appends a multi-step request's question to a link that is ready to take it.
+    /// Appends a multi-step request's question to a link that is ready for it.
     fn ask(
         &mut self,
         links: &mut Connections,
@@ -267,7 +267,7 @@ impl Plane {
         self.note_unsent(index, connection);
     }
 
-    /// The next question of a multi-step request.
+    /// Sends the next question of a multi-step request.
     #[cold]
     pub(in crate::core::pending) fn ask_again(
         &mut self,
@@ -306,7 +306,7 @@ impl Plane {
         }
     }
 
-    /// What follows from a server's reply to a multi-step request.
+    /// Decides what follows from a server's reply to a multi-step request.
     pub(in crate::core::pending) fn after_multi_step_reply(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -320,7 +320,7 @@ impl Plane {
         self.end_multi_step(sessions, key, (kind, bytes), next);
     }
 
-    /// Answers who asked.
+    /// Answers the client.
     fn end_multi_step(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -353,9 +353,9 @@ impl Plane {
         self.pending.multi_steps_free.give(multi_step);
     }
 
-    /// Whether another question is to be asked. A script is not run again
-    /// behind what its client sent later and a server may have run by now; while
-    /// it is, nothing later is sent.
+    /// Returns whether another question may be sent. A script is not run again after later requests
+    /// of its client that a server may have executed. While it is run again, no later request is
+    /// sent.
     #[cold]
     fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Operation>) -> bool {
         let Some(multi_step) = self.pending.get::<MultiStep>(key) else { return false };
@@ -363,7 +363,7 @@ impl Plane {
             return true;
         }
         let (link, work) = (multi_step.link, multi_step.work.clone());
-        // Whoever lacks one lacks all.
+        // A server that lacks one script lacks all.
         self.pending.add_due(Due::Scripts(link));
         let Work::Script { digest, .. } = work else { return false };
         let Some(to) = self.pending.reply_to(key) else { return false };
@@ -407,7 +407,7 @@ impl Plane {
         self.pending.multi_steps_free.give(multi_step);
     }
 
-    /// The servers of a pool that are in use.
+    /// Returns the servers of a pool that are in use.
     pub(in crate::core) fn in_use(&self, pool: u16) -> ServersInUse {
         let index = usize::from(pool);
         let is_used = |server| self.is_server_used(pool, server);

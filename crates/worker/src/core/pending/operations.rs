@@ -1,5 +1,5 @@
-//! One slab for all requests that take several exchanges, and what is the same for all of them:
-//! who is answered, how replies and faults of servers come to them, and how they end.
+//! One slab for all requests that take several exchanges, and what is the same for all of them: who
+//! is answered, how they get replies and faults of servers, and how they end.
 
 use crate::core::ConnectionKey;
 use crate::core::request::ReplyIndex;
@@ -8,13 +8,13 @@ use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::route_policy::RoutedRequest;
 use keyway_proxy::{Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 
-/// What a reply has asked for, to be done when no link is borrowed.
+/// What a reply has requested, to be done when no link is borrowed.
 pub(in crate::core) enum Due {
     /// The next step of an operation.
     Next(Key<Operation>),
-    /// Scripts that were loaded through this connection are not there.
+    /// Scripts that were loaded through this connection are missing on its server.
     Scripts(ConnectionKey),
-    /// What was to be loaded through this connection was refused for now.
+    /// A load through this connection was refused for now.
     Loads(ConnectionKey),
 }
 
@@ -22,7 +22,7 @@ pub(in crate::core) enum Due {
 #[derive(Default)]
 pub(in crate::core::pending) struct Operations {
     pub(in crate::core::pending) slab: Slab<Operation>,
-    /// How many there are of each kind, by [`OfKind::INDEX`].
+    /// Number of operations of each kind, by [`OfKind::INDEX`].
     pub(in crate::core::pending) counts: [usize; KINDS],
 }
 
@@ -31,7 +31,7 @@ const KINDS: usize = 5;
 
 /// A type that a variant of [`OperationKind`] holds.
 pub(in crate::core) trait OfKind: Sized {
-    /// Its place in [`Operations::counts`].
+    /// Its index in [`Operations::counts`].
     const INDEX: usize;
     fn pack(this: Box<Self>) -> OperationKind;
     fn unpack(kind: OperationKind) -> Option<Box<Self>>;
@@ -79,7 +79,7 @@ macro_rules! kinds {
 kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin, 3: WarmUpRead, 4: RoutedRequest);
 
 impl super::State {
-    /// Adds an operation. Its key names it until it has ended.
+    /// Adds an operation. Its key identifies it until it has ended.
     #[inline]
     pub(in crate::core) fn begin<T: OfKind>(
         &mut self,
@@ -90,19 +90,19 @@ impl super::State {
         self.operations.slab.insert_with(|_| Operation { reply_to, kind: T::pack(this) })
     }
 
-    /// An operation of this kind, unless it has ended.
+    /// Returns an operation of this kind, unless it has ended.
     #[inline]
     pub(in crate::core) fn get<T: OfKind>(&self, key: Key<Operation>) -> Option<&T> {
         T::of(&self.operations.slab.get(key)?.kind)
     }
 
-    /// The same, to be changed.
+    /// Returns an operation of this kind mutably, unless it has ended.
     #[inline]
     pub(in crate::core) fn get_mut<T: OfKind>(&mut self, key: Key<Operation>) -> Option<&mut T> {
         T::of_mut(&mut self.operations.slab.get_mut(key)?.kind)
     }
 
-    /// The same, with whose reply it becomes.
+    /// Returns the same with the destination of its reply.
     #[inline]
     pub(in crate::core) fn entry_mut<T: OfKind>(
         &mut self,
@@ -112,7 +112,7 @@ impl super::State {
         Some((*reply_to, T::of_mut(kind)?))
     }
 
-    /// Takes out an operation of this kind, which has ended or is to begin anew.
+    /// Removes an operation of this kind, which has ended or will begin again.
     #[inline]
     pub(in crate::core) fn end<T: OfKind>(
         &mut self,
@@ -125,36 +125,37 @@ impl super::State {
         Some((reply_to, this?))
     }
 
-    /// Number of operations of this kind.
+    /// Returns the number of operations of this kind.
     #[inline]
     pub(in crate::core) fn count<T: OfKind>(&self) -> usize {
         self.operations.counts[T::INDEX]
     }
 
-    /// Operations of this kind, with whose reply they become.
+    /// Returns the operations of this kind, with the destinations of their replies.
     pub(in crate::core) fn all<T: OfKind + 'static>(&self) -> impl Iterator<Item = (ReplyTo, &T)> {
         let all = self.operations.slab.iter();
         all.filter_map(|(_, operation)| Some((operation.reply_to, T::of(&operation.kind)?)))
     }
 
-    /// Whose reply an operation becomes.
+    /// Returns the destination of an operation's reply.
     pub(in crate::core) fn reply_to(&self, key: Key<Operation>) -> Option<ReplyTo> {
         Some(self.operations.slab.get(key)?.reply_to)
     }
 
-    /// The session that an operation answers, or that waits for its end.
+    /// Returns the session that an operation answers, or that waits for its end.
     pub(in crate::core) fn session_of(&self, key: Key<Operation>) -> Option<Key<Session>> {
         Some(self.reply_to(key)?.session)
     }
 
-    /// Whether a reply is waited for by an operation of this kind.
+    /// Returns whether an operation of this kind waits for a reply.
     pub(in crate::core) fn is_part_of<T: OfKind>(&self, owner: Owner) -> bool {
         let Owner::Operation { operation, .. } = owner else { return false };
         self.get::<T>(operation).is_some()
     }
 
-    /// The session that an operation answers, and the index of its reply there; `None` when the
-    /// client asked for no reply, or when the replies of servers only prepare for its request.
+    /// Returns the session that an operation answers, and the index of its reply there. Returns
+    /// `None` if the client asked for no reply, or if the replies of servers only prepare for its
+    /// request.
     pub(in crate::core) fn reply_index(&self, key: Key<Operation>) -> Option<ReplyIndex> {
         let Operation { reply_to, kind } = self.operations.slab.get(key)?;
         match kind {
@@ -163,7 +164,7 @@ impl super::State {
         }
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     pub(in crate::core) fn operations(&self) -> usize {
         self.operations.slab.len()
     }

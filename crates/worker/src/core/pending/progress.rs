@@ -1,4 +1,4 @@
-//! Operations go on: what servers answered, the next steps, and the replies to clients.
+//! The progress of operations: answers of servers, the next steps, and the replies to clients.
 
 use crate::core::pending::operations::Due;
 use crate::core::pending::operations::OfKind;
@@ -13,8 +13,8 @@ use keyway_resp::Kind;
 use keyway_topology::ServerId;
 
 impl Core {
-    /// Takes the next steps of the operations that have one; once a turn, before the links' output
-    /// is sent.
+    /// Performs the next steps of the operations that have one, once a turn, before the links'
+    /// output is sent.
     pub(crate) fn continue_operations(&mut self) {
         let mut due = std::mem::take(&mut self.plane.pending.due);
         for due in due.drain(..) {
@@ -37,7 +37,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let Some(operation) = plane.pending.operations.slab.get(key) else { return };
         match operation.kind {
-            // A server that a WAIT asks is lost: whatever the others say, it fails.
+            // A server that a WAIT has asked is lost, so it fails whatever the others answer.
             OperationKind::Join(_) => plane.end_wait(sessions, links, key),
             OperationKind::MultiStep(_) => plane.ask_again(sessions, links, key),
             OperationKind::WarmUpRead(_) => plane.continue_warm_up_read(sessions, links, key),
@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Whether an operation waits for [`Core::continue_operations`].
+    /// Returns whether an operation waits for [`Core::continue_operations`].
     #[inline]
     pub(crate) fn has_operations_due(&self) -> bool {
         self.plane.pending.has_due()
@@ -73,7 +73,7 @@ impl Plane {
         }
     }
 
-    /// Hands an operation a server's reply to a part of it.
+    /// Passes a server's reply to a part of an operation to it.
     #[inline]
     pub(in crate::core) fn on_operation_reply(
         &mut self,
@@ -103,7 +103,7 @@ impl Plane {
         }
     }
 
-    /// A server does not answer its part of an operation.
+    /// Handles that a server does not answer its part of an operation.
     #[cold]
     pub(in crate::core) fn on_operation_fault(
         &mut self,
@@ -134,7 +134,7 @@ impl Plane {
         }
     }
 
-    /// Answers the client of an operation that has ended. Returns whether there was one to answer.
+    /// Answers the client of an operation that has ended. Returns whether there was a client.
     #[inline]
     pub(in crate::core) fn answer_operation(
         &mut self,
@@ -155,7 +155,7 @@ impl Plane {
         true
     }
 
-    /// The same for one that ends while its session is being parsed.
+    /// Does the same for one that ends while its session is being parsed.
     pub(in crate::core) fn answer_operation_now(
         &self,
         (session, busy): (&mut Session, &mut Busy),
@@ -175,7 +175,7 @@ impl Plane {
         true
     }
 
-    /// Has an operation answer its client that has not ended.
+    /// Lets an operation that has not ended answer its client.
     #[inline]
     pub(in crate::core) fn with_unended<T: OfKind>(
         &mut self,

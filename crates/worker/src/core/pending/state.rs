@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct State {
     pub(in crate::core::pending) operations: super::operations::Operations,
-    /// What replies have asked for.
+    /// What replies have requested.
     pub(in crate::core::pending) due: Vec<Due>,
     pub(in crate::core::pending) conclusions: Conclusions,
     pub(in crate::core::pending) joins_free: JoinPool,
@@ -22,28 +22,28 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Has something done when no link is borrowed.
+    /// Schedules something for when no link is borrowed.
     pub(in crate::core) fn add_due(&mut self, due: Due) {
         self.due.push(due);
     }
 
-    /// Whether a next step is due.
+    /// Returns whether a next step is due.
     #[inline]
     pub(in crate::core) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Number of next steps that are due, and of conclusions that are to be drawn.
+    /// Returns the number of next steps and of conclusions that are due.
     pub(in crate::core) fn due(&self) -> usize {
         self.due.len() + self.conclusions.len()
     }
 
-    /// Gives back room beyond `kept_max` keys.
+    /// Frees capacity beyond `kept_max` keys.
     pub(in crate::core) fn trim(&mut self, kept_max: usize) {
         self.fan_out.trim(kept_max);
     }
 
-    /// Gives back the room of joins at rest.
+    /// Frees the memory of unused joins.
     pub(in crate::core) fn forget_room(&mut self) {
         self.joins_free = JoinPool::default();
     }

@@ -1,10 +1,10 @@
-//! Ways around a large reply: while one comes by a connection that clients share, they send their
-//! requests by another, beside it ([`BYPASS`]), and come back when it is through.
+//! Bypasses of large replies: while one arrives on a connection that clients share, they send their
+//! requests on another one beside it ([`BYPASS`]), and return when it has arrived completely.
 //!
-//! A client changes over when it waits for nothing, so that its requests keep their order. What was
-//! sent before the large reply began to come waits for it: a server answers in order. A client stays
-//! while the server owes the reply to a write of it that has timed out: by another connection its
-//! next write could be executed before that one, which would then overwrite it.
+//! A client changes connections when it waits for nothing, so that its requests keep their order.
+//! Requests that were sent before the large reply began wait for it: a server answers in order. A
+//! client stays while the server owes the reply to one of its writes that has timed out: on another
+//! connection, its next write could be executed before that one, which would then overwrite it.
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, BYPASS};
@@ -15,11 +15,11 @@ use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
 use keyway_topology::ServerId;
 
-/// Stands for the number of replies of a connection that is not known yet.
+/// Means that the number of replies of a connection is not known yet.
 const NOT_KNOWN: u64 = u64::MAX;
 
 impl Plane {
-    /// Chooses by which connections the next requests of a session go.
+    /// Chooses the connections for the next requests of a session.
     #[inline]
     pub(in crate::core) fn choose_lane(
         &mut self,
@@ -42,7 +42,7 @@ impl Plane {
         let len_min = self.plan.limits.pass_len();
         let is_blocked = |it: &Connection| it.is_blocked(len_min);
         self.upstream.blocked.retain(|&key| links.get(key).is_some_and(is_blocked));
-        // The rest of a request that is sent as it comes is not to wait for its own reply.
+        // The rest of a streamed request must not wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
         if session.lane == BULK || is_at_work || session.sub_request.is_some() {
             return;
@@ -56,7 +56,7 @@ impl Plane {
             };
             self.upstream.blocked.iter().filter(|&&index| is_such(&links[index])).count()
         };
-        // Of two that are blocked one is as good as the other.
+        // If both are blocked, it does not matter which one is used.
         let lane = match session.lane {
             BYPASS if count(true) <= count(false) && count(false) > 0 => BYPASS,
             _ if count(false) > count(true) => BYPASS,
@@ -74,8 +74,8 @@ impl Plane {
         }
     }
 
-    /// Notes that the time of a request is up which its server may still execute. `late_of` are the
-    /// clients of which the connection owes replies to such writes, see
+    /// Notes that a request has timed out which its server may still execute. `late_of` are the
+    /// clients to which the connection owes replies to such writes, see
     /// [`Connection::settle_late`].
     #[cold]
     pub(in crate::core::upstream) fn note_late(
@@ -97,7 +97,7 @@ impl Plane {
         }
     }
 
-    /// Notes that a large reply comes by a link, if others use it.
+    /// Notes that a large reply arrives on a link, if others use it.
     #[cold]
     pub(in crate::core::upstream) fn note_blocked(
         &mut self,
@@ -113,10 +113,11 @@ impl Plane {
 }
 
 impl Core {
-    /// The connection for a question of the worker's own that would go by `index`. While a large
-    /// reply comes there that its client does not take, it is another to the same server that is
-    /// clear. If none is, the question waits there: until the reply is through, or its client was
-    /// cut off ([`streamed_replies`](crate::core::upstream::streamed_replies)).
+    /// Returns the connection for a question of the worker that would be sent on `index`. While a
+    /// large reply arrives there that its client does not take, it is another connection to the
+    /// same server without such a reply. If there is none, the question waits there: until the
+    /// reply has arrived completely, or its client was ended
+    /// ([`streamed_replies`](crate::core::upstream::streamed_replies)).
     pub(in crate::core) fn clear_link(&self, index: ConnectionKey) -> ConnectionKey {
         let (connection, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
         let is_shared = !connection.is_private && !connection.is_beside();
@@ -134,7 +135,7 @@ impl Core {
 }
 
 impl Core {
-    /// Returns whether requests of a client may go by other connections from now on.
+    /// Returns whether requests of a client may use other connections from now on.
     pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, links, .. } = self;
         sessions
@@ -155,7 +156,7 @@ impl Connection {
             && self.link.owes_late_write()
     }
 
-    /// Forgets clients whose late writes were answered, or whose connection was lost.
+    /// Removes clients whose late writes were answered, or whose connection was lost.
     pub(in crate::core) fn forget_late(&mut self) {
         if self.late_of.is_empty() {
             return;
@@ -164,8 +165,8 @@ impl Connection {
         self.late_of.retain(|&(_, end)| owes && answered < end);
     }
 
-    /// Notes with which reply the connection owes no late write any more to the clients that have just
-    /// been noted.
+    /// Notes after which reply the connection no longer owes a late write to the clients that have
+    /// just been noted.
     pub(in crate::core) fn settle_late(&mut self) {
         if self.late_of.iter().any(|&(_, end)| end == NOT_KNOWN) {
             let last = self.link.late_writes_end();
@@ -175,7 +176,7 @@ impl Connection {
     }
 }
 
-/// The client on whose behalf a session sends its requests: the client of a sub-request.
+/// Returns the client for which a session sends its requests: the client of a sub-request.
 fn whose(key: Key<Session>, session: &Session) -> Key<Session> {
     session.sub_request.as_ref().map(|it| it.client).map_or(key, client_behind)
 }
@@ -191,9 +192,9 @@ pub(in crate::core) fn owes_late_write(
     session.has_late_write
 }
 
-/// Returns the connection to a server (its pool and its index) that owes the reply to a write of a client
-/// which has timed out. A request that is sent to the server by a connection of its own waits for that
-/// reply.
+/// Returns the connection to a server (its pool and its index) that owes the reply to a write of a
+/// client which has timed out. A request that is sent to the server on a connection of its own
+/// waits for that reply.
 #[cold]
 pub(in crate::core) fn late_link(
     links: &Connections,
@@ -208,10 +209,10 @@ pub(in crate::core) fn late_link(
     links.with_keys().find(is_its).map(|(key, _)| key)
 }
 
-/// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
-/// which has timed out: the write was an `EXEC` or a large value, or the client has changed its
-/// connections since (`HELLO`, `RESET`, `CLIENT TRACKING`). The client's next write waits for that
-/// reply: else it could be executed before the earlier one.
+/// Returns another connection than `at`, to the same server, that owes the reply to a write of a
+/// client which has timed out: the write was an `EXEC` or a large value, or the client has changed
+/// its connections since (`HELLO`, `RESET`, `CLIENT TRACKING`). The client's next write waits for
+/// that reply. Otherwise it could be executed before the earlier one.
 #[cold]
 pub(in crate::core) fn late_apart(
     links: &Connections,
@@ -231,9 +232,9 @@ pub(in crate::core) fn late_apart(
     links.with_keys().find(is_its).map(|(index, _)| index)
 }
 
-/// Returns whether requests of a client may go by other connections from now on: none of its requests
-/// is on its way, also none that it gets no reply to, and no copy of one; and none may still be
-/// executed late.
+/// Returns whether requests of a client may use other connections from now on: none of its requests
+/// is in flight, not even one without a reply, and no copy of one, and none may still be executed
+/// late.
 #[cold]
 pub(in crate::core::upstream) fn may_change_links(
     links: &Connections,

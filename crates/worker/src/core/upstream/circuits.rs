@@ -1,4 +1,4 @@
-//! What is refused without asking a server, how requests went, and what the log says of
+//! What is refused without asking a server, the outcomes of requests, and the log lines about
 //! circuits and outliers.
 
 use crate::core::upstream::reply::release_all;
@@ -12,8 +12,8 @@ use keyway_topology::{
 use std::time::Duration;
 
 impl Core {
-    /// Follows the circuits, once a turn: who waits for a server that is not asked any
-    /// more need not.
+    /// Follows the circuits, once a turn: clients need not wait for a server that is no longer
+    /// asked.
     #[inline]
     pub(in crate::core::upstream) fn follow_circuits(&mut self) {
         let epoch = self.plane.plan.health.circuits().epoch();
@@ -26,10 +26,10 @@ impl Core {
         }
     }
 
-    /// Has requests to the servers of a pool look at whether an operator has ejected them.
+    /// Makes requests to the servers of a pool check whether an operator has ejected them.
     pub(in crate::core) fn watch_held(&mut self, pool: u16) {
         let health = &self.plane.plan.health;
-        // Places that wait to be used again say what they were of another version's.
+        // Unused entries of another version still contain its indices.
         let is_of = |connection: &&mut Connection| {
             connection.server_id.pool == pool && !connection.is_free && !connection.is_spare
         };
@@ -40,9 +40,9 @@ impl Core {
 }
 
 impl Plane {
-    /// Why a request to the server of a link fails at once, if it does; that is counted.
-    /// If not, the request must be sent: it may be one of few that find out whether the
-    /// server answers again.
+    /// Returns why a request to the server of a link fails at once, if it does, and counts that. If
+    /// not, the request must be sent: it may be one of a few that find out whether the server
+    /// answers again.
     #[inline]
     pub(in crate::core) fn refused(&self, connection: &Connection) -> Option<Fault> {
         let is_asked =
@@ -64,22 +64,22 @@ impl Plane {
         (!self.lets_through(connection)).then(|| self.note_not_asked(connection))
     }
 
-    /// Whether neither a circuit nor an operator keeps requests from the server of a link.
+    /// Returns whether neither a circuit nor an operator keeps requests from the server of a link.
     #[inline]
     fn is_asked_freely(&self, connection: &Connection) -> bool {
         let health = &self.plan.health;
         health.circuits().is_closed(connection.id) && !self.is_kept_from(connection)
     }
 
-    /// Whether an operator has ejected a server whose keys no other has. Elsewhere the ring
-    /// leaves it out, and what it was given before is answered.
+    /// Returns whether an operator has ejected a server whose keys no other has. In other pools the
+    /// ring leaves it out, and earlier requests are answered.
     #[inline]
     pub(in crate::core) fn is_kept_from(&self, connection: &Connection) -> bool {
         self.plan.health.is_held(connection.id)
             && self.cluster_state(connection.server_id.pool).is_some()
     }
 
-    /// Whether a request would be let through to a server; nothing changes by asking.
+    /// Returns whether a request would be sent to a server. The check changes nothing.
     #[cold]
     pub(in crate::core) fn admits(&self, connection: &Connection) -> bool {
         !connection.is_watched
@@ -87,7 +87,7 @@ impl Plane {
                 && !self.is_kept_from(connection))
     }
 
-    /// Lets a request through to a server, or not.
+    /// Decides whether a request is sent to a server.
     #[inline]
     pub(in crate::core) fn lets_through(&self, connection: &Connection) -> bool {
         if !connection.is_watched || self.is_asked_freely(connection) {
@@ -103,15 +103,15 @@ impl Plane {
         passes
     }
 
-    /// Returns whether clients have to wait for room on a link, or for the server at its other end.
-    /// A client whose requests are refused at once does not wait.
+    /// Returns whether clients have to wait for room on a link, or for its server. A client whose
+    /// requests are refused at once does not wait.
     #[inline]
     pub(in crate::core) fn is_full(&self, connection: &Connection) -> bool {
         self.has_no_room(connection)
             || ((connection.is_lost | connection.is_watched) && self.is_gone(connection))
     }
 
-    /// The same for what tells of each server, whether that can be reached or not.
+    /// Does the same for requests that report on each server, whether it can be reached or not.
     #[inline]
     pub(in crate::core) fn has_no_room(&self, connection: &Connection) -> bool {
         !connection.link.has_room(self.link_options(connection.server_id.pool))
@@ -132,8 +132,8 @@ impl Plane {
         Fault::Backend { fault, sent: Sent::No }
     }
 
-    /// Requests to the server of a link were answered in time; `refused` of them with
-    /// words that tell of the server and not of the request.
+    /// Notes that requests to the server of a link were answered in time, `refused` of them with an
+    /// error about the server and not about the request.
     #[inline]
     pub(in crate::core::upstream) fn note_answers(
         &self,
@@ -153,7 +153,7 @@ impl Plane {
         }
     }
 
-    /// Requests to the server of a link have failed.
+    /// Notes that requests to the server of a link have failed.
     #[inline]
     pub(in crate::core::upstream) fn note_failed(
         &self,
@@ -161,7 +161,7 @@ impl Plane {
         failed: Failed,
         reason: FailureReason,
     ) {
-        // What fails for want of something on this side says nothing of the server.
+        // A failure because of a lack of resources on this side says nothing about the server.
         let is_our_own = connection.is_starved && reason == FailureReason::Connect;
         if !connection.is_watched || failed.count == 0 || is_our_own {
             return;
@@ -179,15 +179,15 @@ impl Plane {
         }
     }
 
-    /// Requests were lost with their connection.
+    /// Notes that requests were lost with their connection.
     pub(in crate::core::upstream) fn note_lost<'e>(
         &self,
         connection: &Connection,
         lost: impl Iterator<Item = &'e Exchange>,
         fault: BackendFault,
     ) {
-        // A client that asks for too much at once is not the server's fault, and one that
-        // left its cluster is asked no more.
+        // It is not the server's fault if a client asks for too much at once, and a server that has
+        // left its cluster is not asked any more.
         if connection.is_watched
             && !matches!(fault, BackendFault::Reply(_))
             && !self.has_left(connection)
@@ -198,10 +198,10 @@ impl Plane {
         }
     }
 
-    /// Notes how long a server has taken, where one of several is chosen.
+    /// Notes how long a server has taken, if one of several is chosen.
     #[inline]
     pub(in crate::core::upstream) fn note_latency(&self, connection: &Connection) {
-        // What waits on a link of its own does so as it was asked to.
+        // A request on a private link waits as it was asked to.
         if !connection.is_watched || connection.is_private {
             return;
         }
@@ -211,8 +211,7 @@ impl Plane {
         }
     }
 
-    /// Leaves outliers out of the servers that reads go to, once a second, and lets them
-    /// come back.
+    /// Excludes outliers from the servers for reads, once a second, and readmits them.
     pub(in crate::core::upstream) fn tend_outliers(&mut self) {
         let now = self.clock.now;
         for (index, state) in self.pools.iter().enumerate() {
@@ -232,7 +231,7 @@ impl Plane {
         }
     }
 
-    /// Brings the gauges of one server up to date.
+    /// Updates the gauges of one server.
     pub(in crate::core) fn publish_circuit(&self, pool: usize, backend: usize, id: BackendId) {
         let health = &self.plan.health;
         if health.watches(id) {
@@ -309,7 +308,7 @@ impl Plane {
     }
 }
 
-/// Whether requests go to a server now.
+/// Returns whether requests go to a server now.
 fn is_asked(health: &HealthBoard, id: BackendId, now: Time) -> bool {
     health.is_usable(id) && health.circuits().admits(id, now)
 }

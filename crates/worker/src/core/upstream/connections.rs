@@ -14,10 +14,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 impl Core {
-    /// Begins the connections that pools with `preconnect` ask for.
+    /// Begins the connections of pools with `preconnect`.
     pub(in crate::core) fn preconnect(&mut self, among: impl IntoIterator<Item = ConnectionKey>) {
         for index in among {
-            // Those for RESP3 wait until a client speaks it.
+            // Those for RESP3 wait until a client uses it.
             let connection = &self.links[index];
             let is_first = connection.link.protocol() == Protocol::Resp2 && !connection.is_beside();
             if is_first && is_preconnected(&self.plane, connection.server_id.pool) {
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Whether a link that was to be connected still is.
+    /// Returns whether a link that was to be connected must still be.
     pub fn wants_connection(&self, index: ConnectionKey) -> bool {
         let Some(connection) = self.links.get(index) else { return false };
         connection.is_connecting
@@ -81,7 +81,7 @@ impl Core {
         cells.links_connecting.raise(1);
     }
 
-    /// A connection stands.
+    /// Notes that a connection is established.
     pub fn on_connected(&mut self, index: ConnectionKey, socket: Socket) {
         let options = self.options(index);
         let connection = &mut self.links[index];
@@ -102,12 +102,12 @@ impl Core {
             plane.send_probe(connection);
         }
         plane.mark_link_dirty(index, connection);
-        // What sessions wait behind may have expired by now: there may be
-        // nothing to send whose sending would let them go on.
+        // Requests before those of waiting sessions may have expired by now. Then nothing would be
+        // sent that lets the sessions continue.
         release_waiting(sessions, plane, connection);
     }
 
-    /// A connection could not be made.
+    /// Notes that a connection could not be opened.
     pub fn on_connect_failed(&mut self, index: ConnectionKey, fault: ConnectFault) {
         let server = self.links[index].server_id;
         let reason = self.plane.note_connect_fault(server, fault);
@@ -116,15 +116,15 @@ impl Core {
         self.on_link_lost(index, BackendFault::Connect);
     }
 
-    /// A connection stood and was not secured after all: what its server says against
-    /// our certificate comes behind the handshake.
+    /// Notes that a connection was not secured after all: the server's error about our certificate
+    /// arrives after the handshake.
     pub fn on_tls_fault(&mut self, index: ConnectionKey, fault: TlsFault) {
         let server = self.links[index].server_id;
         self.plane.on_tls_fault(server, fault);
     }
 
-    /// A connection is over: everything in flight on it is answered with an
-    /// error. Returns its socket, to be closed.
+    /// Ends a connection: everything in flight on it is answered with an error. Returns its socket,
+    /// to be closed.
     pub fn on_link_lost(&mut self, index: ConnectionKey, fault: BackendFault) -> Option<Socket> {
         let redirected = self.links[index].link.take_redirected();
         self.redirect_all(index, redirected);
@@ -140,16 +140,16 @@ impl Core {
         let connection = &mut links[index];
         let server = connection.server_id;
         let state = connection.link.state();
-        // What is still said of this connection, such as that it stands after
-        // all, is about the past.
+        // Later reports about this connection, such as that it is established after all, are
+        // outdated.
         connection.generation = next_generation(connection.generation);
         plane.end_counts(connection, state);
         plane.note_refusal(connection, fault);
         if !plane.has_left(connection) {
             plane.log_link_end(connection, state, fault);
         }
-        // Only a connection that worked is worth waiting for again, or a
-        // server that accepts and closes would be connected to without pause.
+        // Only a connection that has worked is worth waiting for again. Otherwise, a server that
+        // accepts and closes would be connected to without pause.
         let worked = connection.link.has_answered();
         let has_left = plane.has_left(connection);
         let keep_unsent = plane.keeps_unsent(connection, worked);
@@ -158,7 +158,7 @@ impl Core {
         connection.given = Given::default();
         let (mut lost, mut reads) = (Vec::new(), Vec::new());
         if keep_unsent && !worked {
-            // They would keep what is before them from going out again.
+            // They would keep earlier requests from being sent again.
             connection.link.take_back_questions(|exchange| lost.push((*exchange, Sent::No)));
         }
         connection.link.on_lost(keep_unsent, |one| match one.read {
@@ -176,12 +176,12 @@ impl Core {
             plane.fail(sessions, server, (&exchange, false), why);
         }
         if !has_left {
-            // Else its server is not of the cluster any more.
+            // Otherwise its server no longer belongs to the cluster.
             plane.connect_again((index, connection), &options, (worked, is_idle));
             plane.note_gone(index, connection);
         }
-        // A client that asks for too much at once gets no server ejected, nor
-        // does the end of a connection that nobody used.
+        // A client that asks for too much at once must not cause an ejection, and neither must the
+        // end of an unused connection.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
             plane.doubt_cluster(connection);
@@ -197,7 +197,7 @@ impl Core {
         socket
     }
 
-    /// Fails what waited too long. Links that are dead as a whole go to
+    /// Fails requests that have waited too long. Links that are dead as a whole are added to
     /// `dead`.
     pub fn handle_timeouts(&mut self, dead: &mut Vec<(ConnectionKey, BackendFault)>) {
         let now = self.plane.clock.now;
@@ -231,7 +231,7 @@ impl Core {
                         | Internal::ClientId
                         | Internal::Mode,
                     ) => return,
-                    // A sign of one connection, which ends without it.
+                    // It concerns a single connection, and ends with it.
                     Owner::Unheard(key) if is_own && key == Key::NONE => return,
                     Owner::Internal(_) => probe_expired = true,
                     _ => {}
@@ -278,12 +278,12 @@ impl Core {
         self.end_overdue_waits();
     }
 
-    /// Brings the gauges up to date, a few times a second.
+    /// Updates the gauges, a few times a second.
     pub fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
         let Core { links, plane, .. } = self;
-        // In flight and unsent of each server. Private links are many, so all
-        // are looked at once.
+        // Requests in flight and unsent bytes of each server. There are many private links, so all
+        // are visited once.
         let mut sums = std::mem::take(&mut plane.upstream.gauge_sums);
         sums.clear();
         sums.resize(plane.plan.topology.backend_count(), (0, 0));
@@ -319,7 +319,7 @@ fn is_preconnected(plane: &Plane, pool: u16) -> bool {
     upstream.is_some_and(|upstream| upstream.servers.options.preconnect)
 }
 
-/// Why the exchanges of a lost connection fail.
+/// Returns why the exchanges of a lost connection fail.
 pub(in crate::core) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
     let sent = if fault == BackendFault::Full { Sent::No } else { sent };
     Fault::Backend { fault, sent }
@@ -335,7 +335,7 @@ fn health_level(state: HealthState) -> HealthLevel {
     }
 }
 
-/// How a link waits that leads nowhere: it takes no request, and does not connect again.
+/// The options of a link that leads nowhere: it accepts no request, and does not reconnect.
 static NO_SERVERS: LazyLock<Arc<LinkOptions>> = LazyLock::new(|| {
     Arc::new(LinkOptions {
         password: None,
@@ -353,10 +353,10 @@ static NO_SERVERS: LazyLock<Arc<LinkOptions>> = LazyLock::new(|| {
 });
 
 impl Plane {
-    /// Whether requests that were not sent on a connection that is lost wait for the next one.
+    /// Returns whether requests that were not sent on a lost connection wait for the next one.
     fn keeps_unsent(&self, connection: &Connection, worked: bool) -> bool {
-        // What relies on a script that was loaded through it, or on another
-        // database than the first, is not for another connection.
+        // A request that relies on a script which was loaded through it, or on another database
+        // than the first, must not use another connection.
         (worked || self.holds_unsent(connection))
             && self.plan.pools[usize::from(connection.server_id.pool)].databases <= 1
             && connection.given.is_empty()
@@ -364,8 +364,8 @@ impl Plane {
             && !self.is_held_back(connection)
     }
 
-    /// Has a connection made again that is lost: after a pause if it never worked, at once if
-    /// requests wait for it or it is to stand without any.
+    /// Reconnects a lost connection: after a pause if it never worked, at once if requests wait for
+    /// it or if it must always be connected.
     fn connect_again(
         &mut self,
         (index, connection): (ConnectionKey, &mut Connection),
@@ -384,18 +384,19 @@ impl Plane {
         }
     }
 
-    /// How links of a pool connect and wait.
+    /// Returns how links of a pool connect and wait.
     #[inline]
     pub(in crate::core) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
         match self.plan.pools[usize::from(pool)].kind.upstream() {
             Some(Upstream { options, .. }) => options,
-            // A link of a pool that has ended, whose position has come to one without servers.
+            // This is a link of a pool that has ended, whose index now belongs to a pool without
+            // servers.
             None => &NO_SERVERS,
         }
     }
 
-    /// A reply to the handshake came: if it was the last, requests that waited
-    /// for it go out, and their timeouts are this connection's.
+    /// Handles a reply to the handshake. If it was the last, waiting requests are sent, and their
+    /// timeouts are this connection's.
     #[cold]
     pub(in crate::core::upstream) fn after_handshake(
         &mut self,
@@ -403,7 +404,7 @@ impl Plane {
         connection: &mut Connection,
     ) {
         if connection.link.state() != LinkState::Ready {
-            // What was answered may have been the first part of it.
+            // The answered part may have been the first one.
             return self.mark_link_dirty(index, connection);
         }
         self.note_established(connection);
@@ -414,7 +415,7 @@ impl Plane {
         self.mark_link_dirty(index, connection);
     }
 
-    /// A link takes requests from here on.
+    /// Notes that a link accepts requests from here on.
     fn note_established(&mut self, connection: &mut Connection) {
         let cells = self
             .cells
@@ -432,8 +433,8 @@ impl Plane {
         connection.is_counted_ready = true;
     }
 
-    /// A request is refused at once, as its server cannot be reached: the
-    /// attempt to connect has failed, and was counted. Returns why.
+    /// Refuses a request at once, because its server cannot be reached: the attempt to connect has
+    /// failed, and was counted. Returns the fault.
     #[cold]
     pub(in crate::core::upstream) fn note_refused(&self, connection: &Connection) -> Fault {
         let cells = self
@@ -446,7 +447,7 @@ impl Plane {
         Fault::Backend { fault, sent: Sent::No }
     }
 
-    /// A link takes no requests any more, if it did.
+    /// Notes that a link no longer accepts requests, if it did.
     pub(in crate::core) fn end_counts(&self, connection: &mut Connection, state: LinkState) {
         let cells = self
             .cells

@@ -1,6 +1,5 @@
-//! What the log and the clients are told of connections that are lost, or
-//! refused in words: once for each row of them, however many links of however
-//! many clients a server ends.
+//! What the log and the clients are told of lost or refused connections: once for each series of
+//! them, however many links a server ends.
 
 use crate::Upstream;
 use crate::core::upstream::state::ConnectionFailures;
@@ -12,7 +11,7 @@ use keyway_proxy::LinkState;
 use keyway_topology::ServerId;
 use std::borrow::Cow;
 
-/// Logs the first of a row as a warning, and the rest for those who look close.
+/// Logs the first of a series as a warning, and the others at a lower level.
 macro_rules! log_at {
     ($is_first:expr, $($field:tt)*) => {
         if $is_first {
@@ -25,14 +24,14 @@ macro_rules! log_at {
 pub(in crate::core) use log_at;
 
 impl Plane {
-    /// Notes what the server said against a connection that is over, or that it
-    /// said nothing against one that never worked.
+    /// Notes a server's error for a connection that is over, or that it sent none on one that never
+    /// worked.
     pub(in crate::core::upstream) fn note_refusal(
         &mut self,
         connection: &Connection,
         fault: BackendFault,
     ) {
-        // What it refuses to a tracked client it may grant to others.
+        // What it refuses to a tracked client it may allow to others.
         if connection.role.is_some() || connection.link.has_answered() {
             return;
         }
@@ -47,14 +46,14 @@ impl Plane {
         };
         let is_new = trouble.is_mute() && !was_mute;
         if is_new || (said.is_some() && trouble.refusal.is_none()) {
-            // Worth a line, also in a row that began with something else.
+            // It deserves a line, even in a series that began with something else.
             trouble.lost = 0;
         }
         trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
     }
 
-    /// Whether a server that never answered has closed a plain connection after it was asked
-    /// something, as one does that speaks TLS.
+    /// Returns whether a server that never answered has closed a plain connection after a request,
+    /// like one that uses TLS.
     fn ends_unanswered(&self, connection: &Connection, fault: BackendFault) -> bool {
         let is_plain = self.plan.pools[usize::from(connection.server_id.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
@@ -65,24 +64,24 @@ impl Plane {
         is_plain && is_closed && is_asked && connection.role.is_none() && !has_spoken
     }
 
-    /// A connection to a server stands.
+    /// Notes that a connection to a server is established.
     pub(in crate::core::upstream) fn note_reached(&mut self, connection: &Connection) {
         self.upstream.failures.get_mut(connection.id).unreached = None;
     }
 
-    /// Why a server cannot be connected to, if that is so.
+    /// Returns why a server cannot be connected to, if that is so.
     pub(in crate::core) fn unreached(&self, server: ServerId) -> Option<ConnectFault> {
         let id = self.plan.topology.id_of(server);
         self.upstream.failures.get(id).unreached
     }
 
-    /// Forgets what was known of the server at a place: another one is there.
+    /// Discards what was known of the server at an index: another one is there.
     pub(in crate::core) fn forget_troubles(&mut self, server: ServerId) {
         let id = self.plan.topology.id_of(server);
         *self.upstream.failures.get_mut(id) = ConnectionFailures::default();
     }
 
-    /// Tells the log that a connection, or the attempt to make it, is over.
+    /// Logs that a connection, or the attempt to open it, is over.
     pub(in crate::core) fn log_link_end(
         &mut self,
         connection: &Connection,
@@ -159,7 +158,7 @@ impl Plane {
         }
     }
 
-    /// Notes why a connection could not be made; in words.
+    /// Notes the text of why a connection could not be opened.
     #[cold]
     pub(in crate::core::upstream) fn note_connect_fault(
         &mut self,
@@ -174,20 +173,20 @@ impl Plane {
         };
         trouble.tls = Some(fault);
         if trouble.tls_told.replace(fault) != Some(fault) {
-            // Worth a line, also in a row that began with something else.
+            // It deserves a line, even in a series that began with something else.
             trouble.lost = 0;
         }
         self.tls_words(server, fault).into()
     }
 
-    /// A connection was not secured, or not after all.
+    /// Handles a connection that was not secured, or not after all.
     #[cold]
     pub(in crate::core) fn on_tls_fault(&mut self, server: ServerId, fault: TlsFault) {
         let reason = self.note_connect_fault(server, ConnectFault::Tls(fault));
         self.log_cannot_connect(server, &reason);
     }
 
-    /// Why TLS did not come about, for the log and for clients.
+    /// Returns why TLS failed, for the log and for clients.
     #[cold]
     pub(in crate::core) fn tls_words(&self, server: ServerId, fault: TlsFault) -> String {
         let kind = &self.plan.pools[usize::from(server.pool)].kind;
@@ -202,7 +201,7 @@ impl Plane {
         }
     }
 
-    /// Tells the log why a connection could not be made.
+    /// Logs why a connection could not be opened.
     #[cold]
     pub(in crate::core::upstream) fn log_cannot_connect(&mut self, server: ServerId, reason: &str) {
         let id = self.plan.topology.id_of(server);
@@ -218,8 +217,8 @@ impl Plane {
         );
     }
 
-    /// What the backend said against the handshake, fit for the log and for
-    /// clients: in one line of bounded length, and without the password.
+    /// Returns the backend's error for the handshake, in a form for the log and for clients: in one
+    /// line of bounded length, and without the password.
     fn refusal_text(&self, connection: &Connection) -> Option<String> {
         const LEN_MAX: usize = 200;
         const SECRET_LEN: usize = 8;
@@ -230,7 +229,7 @@ impl Plane {
         let text = String::from_utf8_lossy(line);
         let Upstream { options, .. } =
             self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()?;
-        // A server that repeats what it was sent may cut it off.
+        // A server that repeats what it was sent may truncate it.
         let is_secret = |password: &String| {
             let begin: String = password.chars().take(SECRET_LEN).collect();
             !begin.is_empty() && text.contains(&*begin)
@@ -252,7 +251,7 @@ mod tests {
     fn connections_that_end_together_do_not_tell_of_tls_and_one_more_does() {
         let first = Mute::No.after(Time(1), Time(10));
         assert_eq!(first, Mute::Once(Time(10)));
-        // It was begun before the first had ended, as all are when a server dies.
+        // It was begun before the first one had ended, like all connections when a server dies.
         assert_eq!(first.after(Time(5), Time(11)), first);
         assert_eq!(first.after(Time(12), Time(13)), Mute::Always);
         assert_eq!(Mute::Always.after(Time(1), Time(14)), Mute::Always);

@@ -61,7 +61,8 @@ impl Core {
         }
     }
 
-    /// The worker that asked has no answer. That worker hangs, or the server does not answer.
+    /// Handles that the worker that asked has no answer. That worker hangs, or the server does not
+    /// answer.
     #[cold]
     fn give_up_unknown(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
@@ -75,8 +76,8 @@ impl Core {
 }
 
 impl Plane {
-    /// The link on which an unknown server is asked. `None` while its pool has no server at that
-    /// place.
+    /// Returns the link on which an unknown server is asked, or `None` while its pool has no server
+    /// at that index.
     fn unknown_link(&self, id: BackendId) -> Option<ConnectionKey> {
         let found = self.plan.topology.backend(id)?;
         let pool = found.pool_index as u16;
@@ -114,7 +115,7 @@ mod tests {
         core.plane.plan.health.state(core.links[0].id)
     }
 
-    /// Lets time pass with upkeep, as a worker does, until the server is asked.
+    /// Lets time pass with upkeep, as in a worker, until the server is asked. Returns the time.
     fn ask(core: &mut Core) -> u64 {
         let is_asked = |core: &Core| {
             core.links[0].link.in_flight() > 0
@@ -152,7 +153,7 @@ mod tests {
         let asked = ask(&mut core);
         pass_to(&mut core, asked + 250);
         assert_eq!(state(&core), HealthState::Failing);
-        // Nor in any time, where requests may take as long as they like.
+        // It also does not happen after any time if requests have no timeout.
         let mut core = unknown(connected_core_with(|pool| pool.timeout = Duration::MAX));
         let asked = ask(&mut core);
         for millis in [asked + 2900, asked + 30_000] {

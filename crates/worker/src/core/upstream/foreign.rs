@@ -6,11 +6,11 @@ use crate::core::{Connection, Plane};
 use keyway_base::BackendFault;
 use keyway_topology::{FailureReason, ServerId};
 
-/// So much of a password in what a server says keeps that from being shown.
+/// If a server's text contains this many characters of a password, it is not shown.
 const SECRET_LEN: usize = 8;
 
 impl Plane {
-    /// Notes what a server said that has broken the protocol before its first reply.
+    /// Notes what a server that has violated the protocol sent before its first reply.
     #[cold]
     pub(in crate::core::upstream) fn note_foreign(
         &self,
@@ -29,7 +29,8 @@ impl Plane {
         fault
     }
 
-    /// A server that repeats what it was sent may cut it off.
+    /// Returns whether the text contains a password. A server that repeats what it was sent may
+    /// truncate it.
     fn repeats_password(&self, pool: u16, said: &[u8]) -> bool {
         let upstream = self.plan.pools[usize::from(pool)].kind.upstream();
         let Some(Upstream { options, .. }) = upstream else { return false };
@@ -38,7 +39,8 @@ impl Plane {
         !begin.is_empty() && String::from_utf8_lossy(said).contains(&*begin)
     }
 
-    /// The words of a server that are not of its pool's protocol, if that is why it is not up.
+    /// Returns the text of a server that does not use its pool's protocol, if that is why it is not
+    /// up.
     #[cold]
     pub(in crate::core) fn foreign_words(&self, server: ServerId) -> Option<String> {
         let (at, said) =

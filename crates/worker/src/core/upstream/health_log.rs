@@ -1,20 +1,20 @@
-//! What the log says of the backends' health.
+//! Log lines about the backends' health.
 
 use crate::core::Plane;
 use crate::flaps::Flap;
 use crate::{Plan, PoolKind};
 use keyway_topology::{FailureReason, HealthState, Rejoin, ServerId, StateChange};
 
-/// How the log calls a backend: everywhere the same, and as metrics do.
+/// The name of a backend in the log: the same everywhere, and as in metrics.
 pub(in crate::core) struct BackendName<'p> {
     pub(in crate::core) pool: &'p str,
     pub(in crate::core) label: String,
-    /// Left out where it is the label.
+    /// `None` if the name is the address.
     pub(in crate::core) address: Option<String>,
 }
 
 impl Plane {
-    /// How the log calls a backend.
+    /// Returns the name of a backend in the log.
     #[cold]
     pub(in crate::core) fn name_backend(&self, server: ServerId) -> BackendName<'_> {
         let plan = &self.plan.pools[usize::from(server.pool)];
@@ -40,10 +40,10 @@ impl Plane {
         }
     }
 
-    /// Writes the line of a change of health.
+    /// Writes the line for a change of health.
     #[cold]
     pub(in crate::core) fn log_change(&self, change: &StateChange) {
-        // Every server is expected to come up at the start: that is no news.
+        // It is expected, and no news, that every server comes up at the start.
         if change.from == HealthState::Unknown && change.to == HealthState::Up {
             return;
         }
@@ -90,7 +90,7 @@ impl Plane {
         }
     }
 
-    /// What empties a server of the pool before it is used again.
+    /// Returns the command that empties a server of the pool before it is used again.
     pub(in crate::core) fn flush_command(&self, pool: usize) -> &'static str {
         if matches!(self.plan.pools[pool].kind, PoolKind::Memcached(_)) {
             return "flush_all";
@@ -188,7 +188,7 @@ mod tests {
             assert!(old.on_flap(server, &change(HealthState::Failing), at(0)).is_some());
             assert!(old.on_flap(server, &change(HealthState::Up), at(5)).is_none());
         }
-        // The server at place 2 is at place 0 now, and the one at place 0 is not there any more.
+        // The server at index 2 is at index 0 now, and the one at index 0 is gone.
         new.inherit(&old, |server| (server == 2).then_some(0));
         assert!(new.on_flap(0, &change(HealthState::Failing), at(10)).is_none(), "within a second");
         assert!(new.on_flap(2, &change(HealthState::Failing), at(10)).is_some(), "another server");

@@ -1,5 +1,5 @@
 //! Replies on one connection: each goes to its request, and the signs of the server's health in
-//! them are put together.
+//! them are collected.
 
 use super::locked::is_locked;
 use super::reply::Lent;
@@ -14,32 +14,32 @@ use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
 use keyway_resp::Kind;
 use keyway_topology::{FailureReason, ServerId};
 
-/// The sum of the replies that came on a connection in one go.
+/// The sum of the replies that arrived together on a connection.
 pub(in crate::core::upstream) struct Heard<'b> {
     connection: ConnectionKey,
-    /// Positions of the connection's pool and server.
+    /// Indices of the connection's pool and server.
     server: ServerId,
-    /// The bytes are in a block of which parts may be held.
+    /// The bytes, which may be in a block of which parts may be held.
     lent: Lent<'b>,
     is_blocking: bool,
     lease: Option<Key<Session>>,
     /// The answer to a blocking command that was ended.
     ended_with: Option<&'static str>,
-    /// The last sign of the server's health: `None` if it is well, or why it is not, with the time
-    /// at which the request began.
+    /// The last sign of the server's health: `None` if it is healthy, or why it is not, with the
+    /// time at which the request began.
     said: Option<Option<(FailureReason, Time)>>,
-    /// Replies that tell something of the server.
+    /// Number of replies that say something about the server.
     answered: usize,
     not_ready: Failed,
-    /// The server refused to be emptied before it takes requests again.
+    /// Whether the server refused to be emptied before it accepts requests again.
     was_flush_refused: bool,
     /// The answer to a probe: `true` if the server did not refuse it.
     probe: Option<bool>,
-    /// The server forbids `PING`.
+    /// Whether the server forbids `PING`.
     denies_ping: bool,
     /// The answer to `CLIENT ID`.
     pub(in crate::core::upstream) client_id: Option<Option<i64>>,
-    /// A reply is not the one to its question.
+    /// Whether a reply does not belong to its question.
     pub(in crate::core::upstream) is_astray: bool,
     /// The client of a slow request, and its reply.
     pub(in crate::core::upstream) slow_client: Option<SlowClient>,
@@ -71,7 +71,7 @@ impl<'b> Heard<'b> {
         }
     }
 
-    /// Takes one reply.
+    /// Handles one reply.
     #[inline(always)]
     pub(in crate::core::upstream) fn take(
         &mut self,
@@ -81,7 +81,7 @@ impl<'b> Heard<'b> {
         (kind, reply): (Kind, &[u8]),
     ) {
         let reason = if kind == Kind::Error { error_reason(reply) } else { None };
-        // A client's script may say so too, which tells nothing of the server.
+        // A client's script may return the same error, which says nothing about the server.
         let is_doubtful = reason.is_some() && exchange.is_of_scripts();
         let reason = reason.filter(|_| !is_doubtful);
         if !is_own_question(exchange.owner, reason) && exchange.owner != Owner::None {
@@ -93,7 +93,7 @@ impl<'b> Heard<'b> {
         if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
             self.not_ready.add(exchange);
         }
-        // A blocking command is slow on purpose.
+        // A blocking command is slow by intent.
         let is_internal = matches!(exchange.owner, Owner::Internal(_));
         if exchange.is_slow && !self.is_blocking && !is_internal {
             self.slow_client = Some(plane.slow_client(sessions, exchange.owner));
@@ -114,7 +114,7 @@ impl<'b> Heard<'b> {
         }
     }
 
-    /// Takes the reply to a question of the worker's own.
+    /// Handles the reply to a question of the worker.
     fn take_own(
         &mut self,
         plane: &mut Plane,
@@ -144,7 +144,7 @@ impl<'b> Heard<'b> {
         }
     }
 
-    /// Takes the reply to a command that blocks.
+    /// Handles the reply to a blocking command.
     fn deliver_waited(
         &mut self,
         plane: &mut Plane,
@@ -174,7 +174,7 @@ impl<'b> Heard<'b> {
 }
 
 impl Plane {
-    /// Notes what was heard of a server's health.
+    /// Notes the signs of a server's health.
     #[inline]
     pub(in crate::core::upstream) fn note_heard_of_health(
         &mut self,
@@ -194,7 +194,7 @@ impl Plane {
         if self.has_heard_generation() {
             self.on_generation_heard(index, connection);
         }
-        // A server that refuses PING in words of its own can be reached.
+        // A server that refuses PING with an error of its own can be reached.
         let is_refused = heard.probe == Some(false);
         if is_refused && connection.rejoining.is_none() && heard.said.is_none() {
             if heard.denies_ping {
@@ -209,7 +209,7 @@ impl Plane {
         }
     }
 
-    /// Notes how the requests of a connection went that is watched for a circuit.
+    /// Notes the outcomes of requests on a connection that is watched for a circuit.
     pub(in crate::core::upstream) fn note_answers_of(
         &mut self,
         connection: &mut Connection,
@@ -227,8 +227,8 @@ impl Plane {
     }
 }
 
-/// Returns whether a reply tells nothing of the server's health: it answers a question of the
-/// worker's own, or comes unasked.
+/// Returns whether a reply says nothing about the server's health: it answers a question of the
+/// worker, or was not asked for.
 #[inline]
 fn is_own_question(owner: Owner, reason: Option<FailureReason>) -> bool {
     let Owner::Internal(which) = owner else { return false };
@@ -251,20 +251,20 @@ fn is_own_question(owner: Owner, reason: Option<FailureReason>) -> bool {
     }
 }
 
-/// Whether it answers the question whether a server is there: that is the
-/// version of one of memcached.
+/// Returns whether it answers the question whether a server is alive. For memcached that is the
+/// version.
 fn is_pong(reply: &[u8]) -> bool {
     const BINARY_VERSION: &[u8] = &[0x81, 0x0b];
     reply == b"+PONG\r\n" || reply.starts_with(b"VERSION ") || reply.starts_with(BINARY_VERSION)
 }
 
-/// The number of an integer reply.
+/// Returns the number of an integer reply.
 fn read_integer(reply: &[u8]) -> Option<i64> {
     let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
     keyway_resp::parse_integer(digits)
 }
 
-/// What an error reply tells about the health of the server itself.
+/// Returns what an error reply says about the health of the server itself.
 #[cold]
 fn error_reason(reply: &[u8]) -> Option<FailureReason> {
     if reply.starts_with(b"-LOADING") {

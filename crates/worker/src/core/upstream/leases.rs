@@ -1,5 +1,4 @@
-//! Links that one session has for itself for a while: to watch keys, or to wait
-//! in a blocking command.
+//! Links that only one session uses for a while: to watch keys, or to wait in a blocking command.
 //!
 //! ```text
 //!            lease                       release (nothing left on it)
@@ -19,22 +18,22 @@ use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::ServerId;
 
-/// Idle private links kept per server. Fewer connect again for every blocking
-/// command; more keep connections that a server counts.
+/// Number of idle private links that are kept for each server. With fewer, blocking commands would
+/// often need a new connection. More would be connections that the server counts.
 const IDLE_MAX: usize = 32;
 
-/// Private links of a worker. Each is a connection with a client behind it, so
-/// more are asked for only by clients without bound.
+/// Number of private links of a worker. Each is a connection with a client behind it, so only
+/// clients without limits ask for more.
 const PRIVATE_MAX: usize = 50_000;
 
-/// Of these, the ones that tracked sessions may have for good: a client that is
-/// tracked has some to every server, and must not leave none for those that
-/// watch keys or wait. Fewer refuse tracking to applications with many clients.
+/// Number of those that tracked sessions may keep. A tracked client has one to every server, and
+/// must leave some for clients that watch keys or wait. With fewer, tracking would be refused to
+/// applications with many clients.
 const OWN_MAX: usize = PRIVATE_MAX / 2;
 
 impl Plane {
-    /// A link to `server` for `session` alone that speaks `protocol`, connected or about to be; `None`
-    /// when there are too many. Follow with [`Plane::prepare_link`].
+    /// Returns a link to `server` that only `session` uses, with `protocol`, connected or about to
+    /// be. Returns `None` if there are too many. [`Plane::prepare_link`] must follow.
     pub(in crate::core) fn lease(
         &mut self,
         links: &mut Connections,
@@ -52,7 +51,7 @@ impl Plane {
             let index = idle.swap_remove(position);
             let connection = &mut links[index];
             connection.lease = Some(session);
-            // Its last request may have been a large one whose time was up.
+            // Its last request may have been a large one that timed out.
             (connection.link.blocks_until, connection.link.stays_when_late) = (None, false);
             return Some(index);
         }
@@ -70,17 +69,17 @@ impl Plane {
         Some(index)
     }
 
-    /// Whether there may be so many more private links.
+    /// Returns whether there may be `count` more private links.
     fn has_private(&self, count: usize) -> bool {
         self.upstream.leases.count + count <= PRIVATE_MAX
     }
 
-    /// Whether tracked sessions may have so many more.
+    /// Returns whether tracked sessions may have `count` more.
     pub(in crate::core) fn has_own(&self, count: usize) -> bool {
         self.upstream.leases.own + count <= OWN_MAX && self.has_private(count)
     }
 
-    /// A link that a session keeps as long as it is tracked.
+    /// Adds a link that a session keeps for as long as it is tracked.
     pub(in crate::core) fn add_own(
         &mut self,
         links: &mut Connections,
@@ -92,7 +91,7 @@ impl Plane {
         self.add_private(links, session, server, protocol)
     }
 
-    /// Another link for `session` alone, that nothing was said on.
+    /// Adds another link that only `session` uses, on which nothing was sent.
     fn add_private(
         &mut self,
         links: &mut Connections,
@@ -112,24 +111,23 @@ impl Plane {
         links.add(connection, gone)
     }
 
-    /// Takes a link back from its session, with replies nobody needs still to
-    /// come at most.
+    /// Takes a link back from its session. At most replies that no one needs are missing on it.
     pub(in crate::core) fn release(&mut self, links: &mut Connections, index: ConnectionKey) {
         let connection = &mut links[index];
         if connection.role.is_some() {
-            // It stays its session's as long as that is tracked.
+            // The session keeps it for as long as it is tracked.
             return;
         }
         connection.lease = None;
         connection.takes_large = false;
-        // A server that answers half a request takes the rest for another.
+        // A server that answers half of a request treats the rest as another one.
         let is_cut =
             std::mem::take(&mut connection.link.is_blocking) && connection.link.unsent_len() > 0;
         (connection.link.blocks_until, connection.link.stays_when_late) = (None, false);
         connection.awaits_retry = false;
         connection.awaited_keys.clear();
-        // What is said to the server about the client of this connection may
-        // still be on its way, and must not meet another's command.
+        // A request to the server about the client of this connection may be in flight, and must
+        // not affect another's command.
         let is_spoilt = connection.unblock.take().is_some() || connection.is_streamed || is_cut;
         if is_spoilt || connection.link.state() != LinkState::Ready {
             return self.upstream.discards.push(index);
@@ -137,7 +135,7 @@ impl Plane {
         self.give_back(index, connection);
     }
 
-    /// Keeps a link that no session has for the next one.
+    /// Keeps an unused link for the next session.
     fn give_back(&mut self, index: ConnectionKey, connection: &Connection) {
         let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers_mut() else {
             return;
@@ -146,8 +144,8 @@ impl Plane {
         self.trim_idle(index, connection);
     }
 
-    /// Ends an idle link if there are too many for its server, and nothing is
-    /// in flight on it: that may be an `EXEC`.
+    /// Ends an idle link if there are too many for its server, and nothing is in flight on it: that
+    /// may be an `EXEC`.
     fn trim_idle(&mut self, index: ConnectionKey, connection: &Connection) {
         let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers_mut() else {
             return;
@@ -159,7 +157,7 @@ impl Plane {
         }
     }
 
-    /// Ends what a session has begun on its connection, as it leaves or resets.
+    /// Ends what a session has begun on its connection, when it leaves or resets.
     pub(in crate::core) fn end_stateful(
         &mut self,
         links: &mut Connections,
@@ -214,8 +212,7 @@ impl Plane {
         self.release(links, index);
     }
 
-    /// Ends the watch of a session whose links become others: that counts as a
-    /// change to the keys.
+    /// Ends the watch of a session whose links are replaced. That counts as a change of the keys.
     pub(in crate::core) fn lose_watch(
         &mut self,
         links: &mut Connections,
@@ -228,7 +225,7 @@ impl Plane {
         }
     }
 
-    /// What a session had on a private link whose connection is lost.
+    /// Ends what a session had on a private link whose connection is lost.
     pub(in crate::core) fn end_lease(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -245,7 +242,7 @@ impl Plane {
         if let Some(position) = stateful.blocked_on.iter().position(|&link| link == index) {
             stateful.blocked_on.swap_remove(position);
             if connection.awaits_retry {
-                // The command is sent again by another link: its client still waits.
+                // The command is sent again on another link: its client still waits.
                 stateful.unsent += 1;
                 stateful.unsent_end = stateful.unsent_end.or(asked_to_end(connection));
             }
@@ -256,7 +253,7 @@ impl Plane {
         session.tidy();
     }
 
-    /// A command that had lost its private link is sent again, or is over.
+    /// Notes that a command which had lost its private link is sent again, or is over.
     pub(in crate::core) fn end_unsent(&self, session: &mut Session) {
         let Some(stateful) = session.stateful.as_mut().filter(|it| it.unsent > 0) else { return };
         stateful.unsent -= 1;
@@ -269,7 +266,7 @@ impl Plane {
         }
     }
 
-    /// Has a command that was just sent by a link end there, if it is to.
+    /// Ends a command that was just sent on a link, if it must end.
     pub(in crate::core) fn end_there(
         &mut self,
         index: ConnectionKey,
@@ -282,7 +279,7 @@ impl Plane {
         }
     }
 
-    /// Whether a command waits on this link for keys that live elsewhere now.
+    /// Returns whether a command waits on this link for keys that are elsewhere now.
     pub(in crate::core) fn is_displaced(&self, connection: &Connection) -> bool {
         let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers() else {
             return false;
@@ -291,7 +288,7 @@ impl Plane {
         connection.awaited_keys.iter().any(|hash| server(hash) != Some(connection.server_id.server))
     }
 
-    /// A blocking command was answered: the session goes on.
+    /// Handles the reply to a blocking command: the session continues.
     pub(in crate::core) fn after_private_reply(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -314,8 +311,8 @@ impl Plane {
         }
     }
 
-    /// The request of a session on a private link has expired before it was
-    /// sent: what the session had there never began, or counts as ended.
+    /// Handles a request of a session on a private link that has expired before it was sent: what
+    /// the session had there never began, or counts as ended.
     pub(in crate::core::upstream) fn on_private_expired(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -336,7 +333,7 @@ impl Plane {
             self.end_lease(sessions, index, connection);
             self.upstream.discards.push(index);
         } else if was_blocking && !connection.link.is_blocking {
-            // The server owes a reply that nobody needs.
+            // The server owes a reply that no one needs.
             connection.takes_large = false;
             self.end_lease(sessions, index, connection);
             self.give_back(index, connection);
@@ -344,14 +341,13 @@ impl Plane {
     }
 }
 
-/// Why the command on a link is to end, wherever it waits.
+/// Returns why the command on a link must end, wherever it waits.
 pub(in crate::core) fn asked_to_end(connection: &Connection) -> Option<UnblockReason> {
     connection.unblock.filter(|&why| why != UnblockReason::Displaced)
 }
 
 impl Core {
-    /// The connection of a private link is over, or to be ended. Returns its
-    /// socket, to be closed.
+    /// Ends the connection of a private link. Returns its socket, to be closed.
     pub(in crate::core) fn on_private_lost(
         &mut self,
         index: ConnectionKey,
@@ -363,18 +359,18 @@ impl Core {
         let state = connection.link.state();
         let (worked, in_flight) = (connection.link.has_answered(), connection.link.in_flight());
         connection.generation = crate::core::connection::next_generation(connection.generation);
-        // A server may close what is idle; nobody is to hear of it.
+        // A server may close idle connections. That is not reported.
         let is_failure = connection.lease.is_some() && (in_flight > 0 || !worked);
         plane.end_counts(connection, state);
         if is_failure {
             plane.note_refusal(connection, fault);
             plane.log_link_end(connection, state, fault);
         }
-        // A server without room for another connection serves those it has.
+        // A server without room for another connection serves the existing ones.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
         let (is_blocking, mut lost) = (connection.link.is_blocking, Vec::new());
         connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
-        // What a client that has left waited for is nobody's failure.
+        // A request of a client that has left is no failure.
         if is_failure && !is_blameless {
             plane.note_lost(connection, lost.iter().map(|(exchange, _)| exchange), fault);
         }
@@ -406,8 +402,8 @@ impl Core {
         socket
     }
 
-    /// Other servers of a pool are in use: commands that wait where their keys
-    /// no longer live would wait for ever.
+    /// Handles that other servers of a pool are in use: commands that wait where their keys no
+    /// longer are would wait for ever.
     #[cold]
     pub(in crate::core) fn end_displaced(&mut self, pool: u16) {
         let is_blocked = |connection: &Connection| {
@@ -425,8 +421,8 @@ impl Core {
             let is_astray = plane.is_displaced(connection);
             if !plane.plan.health.is_usable(connection.id) || (connection.is_streamed && is_astray)
             {
-                // It may never answer, not even that the command has ended; or it has half
-                // of one.
+                // It may never answer, not even that the command has ended, or it may have half of
+                // one.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
                 let server = connection.server_id;
                 connection
@@ -441,17 +437,18 @@ impl Core {
         }
     }
 
-    /// Whether a connection that was to be ended still is: it may have ended by itself.
+    /// Returns whether a connection that was to be ended still must be: it may have ended by
+    /// itself.
     pub(crate) fn is_to_be_discarded(&self, index: ConnectionKey) -> bool {
         self.links.get(index).is_some_and(|it| !it.is_free && it.lease.is_none())
     }
 
-    /// Private links that a session has, for tests.
+    /// Returns the number of private links of sessions, for tests.
     pub fn leases(&self) -> usize {
         self.links.iter().filter(|connection| connection.lease.is_some()).count()
     }
 
-    /// Private links in use or idle, for tests.
+    /// Returns the number of private links in use or idle, for tests.
     pub fn private_links(&self) -> usize {
         self.plane.upstream.leases.count
     }

@@ -1,20 +1,20 @@
-//! Servers that answer, but refuse who asks. A server that wants a password lets every connection
-//! stand and refuses each request on it, so only its replies tell.
+//! Servers that answer, but refuse their clients. A server that requires a password accepts every
+//! connection and refuses each request on it, so only its replies show that.
 
 use crate::advice::advice;
 use crate::core::upstream::health_log::BackendName;
 use crate::core::{Connection, Plane};
 use keyway_topology::HealthState;
 
-/// Returns whether an error reply says that the connection has given no password. Such a server refuses
-/// every request, whatever its key and command.
+/// Returns whether an error reply says that the connection has given no password. Such a server
+/// refuses every request, whatever its key and command.
 #[cold]
 pub(in crate::core::upstream) fn is_locked(reply: &[u8]) -> bool {
     reply.starts_with(b"-NOAUTH ")
 }
 
 impl Plane {
-    /// Tells the log that a server wants a password, once a minute for each pool.
+    /// Logs that a server requires a password, once a minute for each pool.
     #[cold]
     pub(in crate::core::upstream) fn tell_locked(&self, connection: &Connection) {
         let pool = &self.plan.pools[usize::from(connection.server_id.pool)];
@@ -31,8 +31,8 @@ impl Plane {
         );
     }
 
-    /// Tells the log that a server refuses PING to the pool's user, once a minute for each pool.
-    /// The server may grant every other command, so it counts as up.
+    /// Logs that a server refuses PING to the pool's user, once a minute for each pool. The server
+    /// may allow every other command, so it counts as up.
     #[cold]
     pub(in crate::core::upstream) fn tell_ping_denied(&self, connection: &Connection) {
         let state = self.plan.health.state(connection.id);

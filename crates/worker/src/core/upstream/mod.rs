@@ -1,4 +1,5 @@
-//! Connections to servers: their life, what is sent and answered on them, and the servers' health.
+//! Connections to servers: their lifecycle, what is sent and answered on them, and the servers'
+//! health.
 //!
 //! | file | what happens there |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! What requests and probes tell of a server's health, and its return after an ejection.
+//! What requests and probes show of a server's health, and its return after an ejection.
 
 use crate::Upstream;
 use crate::core::{Connection, Core, Plane};
@@ -11,8 +11,8 @@ use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 
 impl Core {
-    /// Upkeep of the pools' health, a few times a second: backends that are
-    /// due are probed, quarantines end.
+    /// Performs the upkeep of the pools' health, a few times a second: due backends are probed, and
+    /// quarantines end.
     pub fn tend_health(&mut self) {
         let now = self.plane.clock.now;
         self.plane.log_overdue();
@@ -36,7 +36,7 @@ impl Core {
             let index = state.probe_link(found.server_index);
             let Core { links, plane, .. } = self;
             let connection = &mut links[index];
-            // An answer to an earlier question would pass for one to this return's.
+            // An answer to an earlier question would be mistaken for one of this return.
             if owes_health(connection) {
                 continue;
             }
@@ -56,8 +56,8 @@ impl Core {
         }
     }
 
-    /// Tries failing backends that no request asks for: whoever looks at
-    /// `/readyz` may send none until they can be reached.
+    /// Tries failing backends that no request uses: a load balancer that checks `/readyz` may send
+    /// no requests until they can be reached.
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
@@ -89,7 +89,7 @@ impl Core {
 }
 
 impl Plane {
-    /// A request was answered in time.
+    /// Notes that a request was answered in time.
     #[inline]
     pub(in crate::core::upstream) fn note_success(&mut self, connection: &mut Connection) {
         if let Some(change) = self.plan.health.note_success(connection.id) {
@@ -98,19 +98,18 @@ impl Plane {
         self.upstream.failures.get_mut(connection.id).note_spoken();
     }
 
-    /// Since when what a connection tells of its server by its end is so: one on
-    /// which the server has `worked` stood until it was last heard; any other is
-    /// an attempt to connect.
+    /// Returns since when the end of a connection says something about its server: a connection on
+    /// which the server has `worked` was good until it last received something. Any other one is an
+    /// attempt to connect.
     pub(in crate::core) fn began(&self, connection: &Connection, worked: bool) -> Time {
         let latest = if worked { connection.heard } else { connection.attempted };
         self.began_attempt(connection.server_id.pool, connection.id, latest)
     }
 
-    /// Since when what fails now is a failure, having been `latest` tried or heard: so
-    /// much earlier that it counts together with the latest failure if it came sooner
-    /// upon it than one link alone, after as many failures, would have tried again. So
-    /// many links take as long as one does; and of connections that end together, some
-    /// with replies that had not been read, the first alone counts.
+    /// Returns the time from which a current failure counts, last tried or received at `latest`. It
+    /// counts together with the latest failure if it follows sooner than a single link, after as
+    /// many failures, would have tried again. So many links take as long as one does. Of
+    /// connections that end together, some with unread replies, only the first one counts.
     pub(in crate::core) fn began_attempt(&self, pool: u16, id: BackendId, latest: Time) -> Time {
         let options = self.link_options(pool);
         let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
@@ -119,7 +118,7 @@ impl Plane {
         Time(latest.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Something that began at `began` has failed, for what the server is like.
+    /// Notes that something that began at `began` has failed, because of the server.
     #[cold]
     pub(in crate::core) fn note_failure(
         &mut self,
@@ -149,8 +148,7 @@ impl Plane {
         }
     }
 
-    /// Asks an ejected backend whether it is fit for use, after emptying it if
-    /// that is the policy.
+    /// Asks an ejected backend whether it is usable, after emptying it if that is the policy.
     pub(in crate::core::upstream) fn send_probe(&mut self, connection: &mut Connection) {
         let Some(claim) = &connection.rejoining else { return };
         let is_flushed = claim.policy() == Rejoin::Flush;
@@ -169,8 +167,8 @@ impl Plane {
         }
     }
 
-    /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
-    /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
+    /// Asks a backend on an established connection whether it answers: a failing backend, or an
+    /// unknown one that this worker must ask. A PING does not show that a backend refuses writes.
     pub(in crate::core::upstream) fn knock(&mut self, connection: &mut Connection) {
         let health = &self.plan.health;
         let is_told = match health.state(connection.id) {
@@ -179,7 +177,7 @@ impl Plane {
             _ => false,
         };
         connection.is_to_knock = false;
-        // What is in flight will tell.
+        // The requests in flight will show it.
         let is_busy = connection.link.in_flight() > 0 || connection.rejoining.is_some();
         if !is_told || is_busy || connection.is_private {
             return;
@@ -188,8 +186,7 @@ impl Plane {
         self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 
-    /// A backend has answered what it was asked by [`Plane::send_probe`] or
-    /// [`Plane::knock`].
+    /// Notes that a backend has answered a question of [`Plane::send_probe`] or [`Plane::knock`].
     pub(in crate::core::upstream) fn on_probed(&mut self, connection: &mut Connection) {
         if connection.rejoining.is_some() {
             return self.on_rejoined(connection);
@@ -231,7 +228,7 @@ impl Plane {
 }
 
 impl Plane {
-    /// Asks a server whether it is there, or has it emptied.
+    /// Asks a server whether it is alive, or empties it.
     fn ask_about(&self, connection: &mut Connection, which: Internal) {
         let is_flush = which == Internal::Flush;
         if let Some(memcached) = &self.link_options(connection.server_id.pool).memcached {
@@ -249,8 +246,9 @@ impl Plane {
     }
 }
 
-/// Returns whether a server owes an answer to a question about its health or to a step of its return,
-/// or any answer whose time was up: a question may be among those. It ends with the connection.
+/// Returns whether a server owes an answer to a question about its health or to a step of its
+/// return, or any answer whose time was up, which may be one of those. The debt ends with the
+/// connection.
 fn owes_health(connection: &Connection) -> bool {
     [Internal::Probe, Internal::Flush, Internal::Return]
         .into_iter()

@@ -10,11 +10,11 @@ use keyway_resp::Kind;
 use keyway_topology::ServerId;
 
 impl Core {
-    /// Takes bytes a backend sent.
+    /// Handles bytes that a backend sent.
     ///
     /// # Errors
-    /// When the backend broke the protocol or refused the handshake: the
-    /// connection is to be lost.
+    /// Returns an error if the backend violated the protocol or refused the handshake. The
+    /// connection must then be closed.
     pub fn on_backend_bytes(
         &mut self,
         index: ConnectionKey,
@@ -23,10 +23,10 @@ impl Core {
         self.on_backend_block(index, bytes, None)
     }
 
-    /// The same for bytes in a block of which parts may be held.
+    /// Does the same for bytes in a block of which parts may be held.
     ///
     /// # Errors
-    /// As [`Core::on_backend_bytes`].
+    /// Returns the errors of [`Core::on_backend_bytes`].
     pub fn on_backend_block(
         &mut self,
         index: ConnectionKey,
@@ -55,7 +55,7 @@ impl Core {
         });
         outcome.map_err(|fault| plane.note_foreign(connection, fault))?;
         if heard.is_astray {
-            // It is another's, and so would be all that follow.
+            // The reply belongs to another request, and so would all later ones.
             return Err(BackendFault::Protocol);
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), heard.slow_client) {
@@ -102,8 +102,8 @@ impl Core {
     }
 }
 
-/// Sessions that waited for room on a link go on. If its primary is gone, they wait for that from
-/// now on: such a wait has an end, and the worker sees to the link meanwhile.
+/// Resumes sessions that waited for room on a link. If its primary is gone, they wait for that from
+/// now on: such a wait has an end, and the worker handles the link meanwhile.
 pub(in crate::core) fn release_waiting(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
@@ -119,7 +119,7 @@ pub(in crate::core) fn release_waiting(
     }
 }
 
-/// As `release_waiting`, and refuses a session's request that has waited for `timeout`.
+/// Does the same, and refuses a session's request that has waited for `timeout`.
 pub(in crate::core::upstream) fn release_overdue(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
@@ -132,7 +132,7 @@ pub(in crate::core::upstream) fn release_overdue(
     }
 }
 
-/// Sessions that waited for a link look again where their requests go.
+/// Makes sessions that waited for a link decide again where their requests go.
 #[cold]
 pub(in crate::core) fn release_all(
     sessions: &mut Slab<Session>,
@@ -147,11 +147,11 @@ pub(in crate::core) fn release_all(
     }
 }
 
-/// What was read, as far as parts of it may be held.
+/// The read bytes, as far as parts of them may be held.
 #[derive(Clone, Copy)]
 pub(in crate::core::upstream) struct Lent<'b> {
     block: Option<&'b Block>,
-    /// Replies from this length on are worth it.
+    /// Replies of at least this length are held.
     len_min: usize,
 }
 
@@ -168,8 +168,8 @@ impl<'b> Lent<'b> {
 }
 
 impl Plane {
-    /// The place of a reply in a block, if it is long and its session may have it without
-    /// a copy: nobody but its client looks at what is on its way there.
+    /// Returns the range of a reply in a block, if it is long and its session may have it without a
+    /// copy: only its client reads it.
     #[cold]
     pub(in crate::core::upstream) fn part_for(
         &self,
@@ -182,12 +182,12 @@ impl Plane {
         let is_plain =
             session.sub_request.is_none() && session.tracking.is_none() && !session.is_monitor;
         let has_room = busy.parts_count() < self.plan.limits.parts_max(block.len());
-        // What waits for a client that takes no more pins little but itself.
+        // A reply that waits for a client that takes no more must not pin much more than itself.
         let may_wait = !session.send_blocked || reply.len() >= block.len() / 4 * 3;
         if is_plain && has_room && may_wait { Part::of(block, reply) } else { None }
     }
 
-    /// Puts a reply into its place in a session without copying it.
+    /// Completes a reply in a session without copying it.
     #[cold]
     fn complete_with(
         &mut self,
@@ -202,7 +202,7 @@ impl Plane {
         self.after_completion(key, session, sequence, before);
     }
 
-    /// Hands a reply that was put aside to whoever waits for it.
+    /// Passes a reply that was put aside to its owner.
     #[inline(never)]
     pub(in crate::core) fn deliver_aside(
         &mut self,
@@ -215,7 +215,7 @@ impl Plane {
         self.deliver(sessions, server, exchange, (kind, Lent::NONE), reply);
     }
 
-    /// Hands a backend's reply to whoever waits for it.
+    /// Passes a backend's reply to its owner.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
@@ -271,9 +271,8 @@ impl Plane {
         }
     }
 
-    /// Counts the reply to a command that waited as it was asked to: how long is
-    /// nobody's latency. There is no `counted` with a part of a request: the whole
-    /// is counted.
+    /// Counts the reply to a command that waited as it was asked to. Its duration does not count as
+    /// latency. `counted` is `None` for a part of a request: the whole request is counted.
     #[cold]
     pub(in crate::core::upstream) fn deliver_waited(
         &self,
@@ -290,7 +289,7 @@ impl Plane {
         }
     }
 
-    /// Puts a reply into its place in a session.
+    /// Completes a reply in a session.
     #[inline]
     pub(in crate::core) fn complete(
         &mut self,
@@ -306,7 +305,8 @@ impl Plane {
         self.after_completion(key, session, sequence, before);
     }
 
-    /// What follows when a reply has got its place; `before` were undelivered until then.
+    /// Handles the state of a session after a reply was completed. `before` bytes were undelivered
+    /// until then.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per reply: a call costs 3 % of its instructions")]
     fn after_completion(
@@ -322,8 +322,8 @@ impl Plane {
             let is_last = busy.order.is_empty() && session.unheard == 0;
             session.identity.on_reply(sequence, is_last, self.clock.now);
         }
-        // An empty reply may be the last one. A session at its end is closed then, and a session at
-        // rest gives its buffers back.
+        // An empty reply may be the last one. A session at its end is then closed, and a session at
+        // rest returns its buffers.
         let has_to_do = !busy.output.is_empty() || session.closing || busy.is_empty();
         if has_to_do || session.sub_request.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
@@ -336,7 +336,7 @@ impl Plane {
         }
     }
 
-    /// A request without a reply is over: its session may wait for that.
+    /// Notes that a request without a reply is over. Its session may wait for that.
     #[cold]
     pub(in crate::core) fn end_unheard(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
         let Some(session) = sessions.get_mut(key) else { return };
@@ -347,8 +347,8 @@ impl Plane {
         }
     }
 
-    /// Answers an exchange that gets no reply from its backend; of a command that
-    /// waits as it was asked to (`is_blocking`) how long is nobody's latency.
+    /// Answers an exchange that gets no reply from its backend. For a command that waits as it was
+    /// asked to (`is_blocking`), the duration does not count as latency.
     #[cold]
     pub(in crate::core) fn fail(
         &mut self,

@@ -1,4 +1,4 @@
-//! What a worker remembers of its connections and of the servers behind them.
+//! What a worker remembers of its connections and of their servers.
 
 use crate::Plan;
 use crate::core::ConnectionKey;
@@ -10,40 +10,39 @@ use keyway_store::{Context, StreamedSet};
 use keyway_topology::PerServer;
 use std::collections::BTreeMap;
 
-/// What a worker knows of its connections, besides what each has for itself.
+/// What a worker knows of its connections, besides what each one has itself.
 pub(crate) struct State {
-    /// What is known of each server's failures, by its place on the board.
+    /// The failures of each server, by its index on the board.
     pub(in crate::core) failures: PerServer<ConnectionFailures>,
     /// Links with requests to send.
     pub(crate) dirty_links: Vec<ConnectionKey>,
-    /// Of these, the ones with so much to send that waiting for the end of the
-    /// turn gains nothing.
+    /// Of these, the ones with so much to send that waiting for the end of the turn gains nothing.
     pub(crate) full_links: Vec<ConnectionKey>,
-    /// Private links to be ended.
+    /// Private links that must be ended.
     pub(crate) discards: Vec<ConnectionKey>,
-    /// Private links whose command is to be ended, with their generation: they
-    /// are seen to again until it has.
+    /// Private links whose command must be ended, with their generation. They are handled again
+    /// until it has ended.
     pub(in crate::core) unblocking: Vec<(ConnectionKey, u32)>,
     /// Links that need a connection.
     pub(crate) connects: Vec<ConnectionKey>,
-    /// The health board's epoch that the pools' rings are of.
+    /// The epoch of the health board to which the pools' rings belong.
     pub(in crate::core::upstream) health_epoch: u64,
-    /// The same of the circuits.
+    /// The same for the circuits.
     pub(in crate::core::upstream) circuit_epoch: u64,
-    /// Links that clients share by which a large reply comes: see `upstream::bypass`.
+    /// Links that clients share and on which a large reply arrives: see `upstream::bypass`.
     pub(in crate::core::upstream) blocked: Vec<ConnectionKey>,
-    /// Links on which large requests are sent as they come.
+    /// Links on which large requests are streamed.
     pub(in crate::core::upstream) streamed: Vec<ConnectionKey>,
     pub(in crate::core) streamed_replies: StreamedReplies,
-    /// Large values that go into stores as they come.
+    /// Large values that are streamed into stores.
     pub(in crate::core) landings: Landings,
-    /// Room for the sums that gauges are of, by server.
+    /// A buffer for the sums of the gauges, by server.
     pub(in crate::core::upstream) gauge_sums: Vec<(u64, u64)>,
     pub(in crate::core) leases: PrivateLinks,
 }
 
 impl State {
-    /// The state of a worker that has made no connection yet.
+    /// Creates the state of a worker that has opened no connection yet.
     pub(in crate::core) fn new(plan: &Plan) -> State {
         State {
             failures: PerServer::new(&plan.topology, &plan.health),
@@ -67,43 +66,44 @@ impl State {
 /// What a worker knows of the failures of one server.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct ConnectionFailures {
-    /// Connections lost, or not made, since the server last answered.
+    /// Number of connections that were lost, or could not be opened, since the server last
+    /// answered.
     pub(in crate::core) lost: u32,
-    /// How, and in which words, it refused the latest connection, if it did.
+    /// How it refused the latest connection, with its text, if it did.
     pub(in crate::core) refusal: Option<(BackendFault, String)>,
     /// Whether it ends plain connections before it answers.
     pub(in crate::core::upstream) mute: Mute,
-    /// It has answered since it came to its place.
+    /// Whether it has answered since it got its index.
     pub(in crate::core::upstream) has_spoken: bool,
     /// Why the latest attempt to connect has failed, unless one has succeeded since.
     pub(in crate::core::upstream) unreached: Option<ConnectFault>,
-    /// Why the latest connection was not secured, if that is what it failed for.
+    /// Why the latest connection was not secured, if that is why it failed.
     pub(in crate::core) tls: Option<TlsFault>,
-    /// What the log was told last of that.
+    /// What was last logged about that.
     pub(in crate::core::upstream) tls_told: Option<TlsFault>,
 }
 
 impl ConnectionFailures {
-    /// Whether it ends plain connections as a server does that speaks TLS.
+    /// Returns whether it ends plain connections like a server that uses TLS.
     pub(in crate::core) fn is_mute(&self) -> bool {
         self.mute == Mute::Always
     }
 
-    /// It has answered a request.
+    /// Notes that it has answered a request.
     #[inline]
     pub(in crate::core::upstream) fn note_spoken(&mut self) {
         (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
     }
 
-    /// Notes one more; whether it is the first of a row.
+    /// Notes one more. Returns whether it is the first of a series.
     pub(in crate::core) fn is_first(&mut self) -> bool {
         self.lost = self.lost.saturating_add(1);
         self.lost == 1
     }
 }
 
-/// What a server does with plain connections. One that speaks TLS ends each after the first
-/// request on it; one that dies does so once.
+/// How a server handles plain connections. One that uses TLS ends each after the first request on
+/// it. One that dies does so once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::core::upstream) enum Mute {
     #[default]
@@ -115,7 +115,7 @@ pub(in crate::core::upstream) enum Mute {
 }
 
 impl Mute {
-    /// One more that was begun at `began` has ended.
+    /// Returns the state after one more connection that was begun at `began` has ended.
     pub(in crate::core::upstream) fn after(self, began: Time, now: Time) -> Mute {
         match self {
             Mute::No => Mute::Once(now),
@@ -125,51 +125,52 @@ impl Mute {
     }
 }
 
-/// What is about large replies in a worker.
+/// The state of large replies in a worker.
 #[derive(Default)]
 pub(in crate::core) struct StreamedReplies {
-    /// Links that are not read, as their clients take no more.
+    /// Links that are not read, because their clients take no more.
     pub(in crate::core::upstream) held: Vec<ConnectionKey>,
-    /// Links to be read on.
+    /// Links that must be read again.
     pub(in crate::core::upstream) freed: Vec<ConnectionKey>,
-    /// Sessions whose requests go by connections for large values.
+    /// Sessions whose requests use connections for large values.
     pub(in crate::core::upstream) bulk: Vec<Key<Session>>,
-    /// What clients are told unasked, behind the replies that pass to them.
+    /// Messages to clients that were not asked for. They follow the replies that are being
+    /// streamed.
     pub(in crate::core::upstream) behind: Vec<(Key<Session>, Vec<u8>)>,
-    /// Bytes that wait beyond the windows of clients, about.
+    /// Approximate number of bytes that wait beyond the windows of clients.
     pub(in crate::core::upstream) beyond: u64,
     /// Earliest time of the next sum.
     pub(in crate::core::upstream) next_sum: Time,
 }
 
 impl StreamedReplies {
-    /// Whether a connection that was held is to be read on.
+    /// Returns whether a held connection must be read again.
     #[inline]
     pub(in crate::core) fn has_freed(&self) -> bool {
         !self.freed.is_empty()
     }
 
-    /// Number of links and sessions with a large reply under way.
+    /// Returns the number of links and sessions with a large reply in progress.
     pub(in crate::core) fn len(&self) -> usize {
         self.held.len() + self.freed.len() + self.bulk.len() + self.behind.len()
     }
 }
 
-/// A request of which the value lands in a store.
+/// A request whose value is streamed into a store.
 pub(super) struct Landing {
     pub(in crate::core::upstream) draft: Box<StreamedSet>,
     /// The request up to its value.
     pub(in crate::core::upstream) head: Vec<u8>,
-    /// The arguments in there.
+    /// The arguments in it.
     pub(in crate::core::upstream) args: Vec<ByteRange>,
-    /// What has come of the line end behind the value.
+    /// The received part of the line end after the value.
     pub(in crate::core::upstream) line_end: Vec<u8>,
-    /// The class and the command that metrics count it under.
+    /// The class and the command under which metrics count it.
     pub(in crate::core::upstream) counted: Counted,
 }
 
-/// The requests that land in stores, one of a session at most. A request leaves when it is executed,
-/// is broken or loses its client.
+/// The requests that are streamed into stores, at most one of a session. A request is removed when
+/// it is executed, is invalid or loses its client.
 #[derive(Default)]
 pub(in crate::core) struct Landings(BTreeMap<u64, Box<Landing>>);
 
@@ -178,8 +179,8 @@ impl Landings {
         self.0.insert(key.to_bits(), Box::new(landing));
     }
 
-    /// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
-    /// the start of a line end.
+    /// Adds a part of a client's request to its value. Returns whether the bytes after the value
+    /// are the start of a line end.
     pub(super) fn take_part(&mut self, key: Key<Session>, part: &[u8], context: Context) -> bool {
         let Some(landing) = self.0.get_mut(&key.to_bits()) else { return false };
         let rest = landing.draft.extend(part, context);
@@ -187,25 +188,25 @@ impl Landings {
         b"\r\n".starts_with(&landing.line_end)
     }
 
-    /// Takes the request of a session out. What a store has of it is freed with it.
+    /// Removes the request of a session. What a store has of it is freed with it.
     pub(super) fn remove(&mut self, key: Key<Session>) -> Option<Box<Landing>> {
         self.0.remove(&key.to_bits())
     }
 
-    /// Number of requests.
+    /// Returns the number of requests.
     pub(in crate::core) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The private links of a worker that nobody has.
+/// The unused private links of a worker.
 #[derive(Default)]
 pub(in crate::core) struct PrivateLinks {
-    /// Places among the links that are free for any server.
+    /// Indices among the links that are free for any server.
     pub(in crate::core::upstream) places: Vec<ConnectionKey>,
-    /// How many are in use or idle.
+    /// Number of links in use or idle.
     pub(in crate::core::upstream) count: usize,
-    /// Of these, the ones of tracked sessions.
+    /// Number of those that belong to tracked sessions.
     pub(in crate::core) own: usize,
 }
 
@@ -218,7 +219,7 @@ pub(in crate::core::upstream) struct Failed {
 }
 
 impl Failed {
-    /// Notes one more, unless nobody asked but the worker.
+    /// Notes one more, unless only the worker asked.
     pub(in crate::core::upstream) fn add(&mut self, exchange: &Exchange) {
         if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
             self.count += 1;

@@ -1,20 +1,19 @@
-//! Large replies that pass through to their clients as they come.
+//! Large replies that are streamed to their clients.
 //!
 //! ```text
 //!   server ──► link ──► output of the session, up to a window ──► client
 //!               ▲                                   │
 //!               └── not read while that is full ────┘
 //! ```
-//! Only the reply that a client waits for next passes: an early one has to be kept
-//! anyway. Nothing else goes into the output in between, so that clients who are
-//! told things unasked get their replies whole. While a client takes no more the
-//! link is not read, for [`HELD_MAX`] if others wait behind it. That time is for all replies and
-//! clients of the link together. The rest of the reply then waits in the session, within its hard
-//! bound. When all such rests come to more than `Limits::released_len_max`, clients that have taken
-//! nothing for [`STALLED_FOR`] are ended.
+//! Only the reply for which a client waits next is streamed: an early one has to be kept anyway.
+//! Nothing else is written to the output in between, so that clients with pushes get their replies
+//! whole. While a client takes no more, the link is not read, for at most [`HELD_MAX`] if others
+//! wait behind it. That time is for all replies and clients of the link together. The rest of the
+//! reply then waits in the session, within its hard limit. When all such rests exceed
+//! `Limits::released_len_max`, clients that have taken nothing for [`STALLED_FOR`] are ended.
 //!
-//! From then on the client has its requests sent by connections of their own
-//! ([`BULK`]), which it shares with its like, until its replies are small again.
+//! From then on the client's requests use connections of their own ([`BULK`]), which it shares with
+//! similar clients, until its replies are small again.
 
 use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
@@ -29,38 +28,39 @@ use keyway_proxy::{Held, Owner, Patience, Session, StreamedReply};
 use keyway_resp::{Kind, Protocol};
 use std::time::Duration;
 
-/// Longest time that others wait on a link behind replies whose clients do not take them. A shorter
-/// time keeps more of large replies in memory. A longer time lets slow clients hold up all others
-/// on the connection.
+/// Longest time for which others wait on a link behind replies whose clients do not take them. If
+/// it were shorter, more of large replies would be kept in memory. If it were longer, slow clients
+/// would delay all others on the connection.
 const HELD_MAX: Duration = Duration::from_millis(100);
 
-/// The same where all that share the connection ask for large values.
+/// The same if all that share the connection ask for large values.
 const BULK_HELD_MAX: Duration = Duration::from_secs(2);
 
-/// Time after which a client that takes nothing may be disconnected for want of memory. A shorter
-/// time ends clients on slow networks. A longer time keeps more memory for clients that read
-/// nothing.
+/// Time after which a client that takes nothing may be disconnected to free memory. If it were
+/// shorter, clients on slow networks would be ended. If it were longer, more memory would be kept
+/// for clients that read nothing.
 const STALLED_FOR: Duration = Duration::from_millis(500);
 
-/// The same for the sake of replies that came early. Shorter ends clients that pause in a long
-/// pipeline; longer lets more of their kind pile up.
+/// The same because of replies that arrived early. If it were shorter, clients that pause in a long
+/// pipeline would be ended. If it were longer, more such replies would accumulate.
 const EARLY_STALLED_FOR: Duration = Duration::from_secs(2);
 
-/// Between two sums of what clients do not take, while it is too much.
+/// Time between two sums of what clients do not take, while it is too much.
 const SUMMED_EVERY: Duration = Duration::from_millis(10);
 
-/// Longer than it takes until clients that take nothing are looked at.
+/// A time that is longer than until clients that take nothing are checked.
 const LOOKED_AT_WITHIN: Duration = Duration::from_millis(250);
 
 /// How long a client may take for the replies before one that was cut off.
 const CUT_TOLD_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is kept of what a client is told unasked while a reply passes to it, in bytes; of more it
-/// is told at once.
+/// Number of bytes of pushes to a client that are kept while a reply is streamed to it. More pushes
+/// are replaced by one that reports that everything may have changed.
 const BEHIND_LEN_MAX: usize = 64 << 10;
 
 impl Core {
-    /// Whether a link is not to be read now, as who gets what comes takes no more.
+    /// Returns whether a link must not be read now, because the receiver of its reply takes no
+    /// more.
     #[inline]
     pub(crate) fn is_held(&mut self, index: ConnectionKey) -> bool {
         self.links[index].link.is_streaming_reply() && self.hold_streamed_reply(index)
@@ -78,9 +78,9 @@ impl Core {
         let now = plane.clock.now;
         let client = streamed_client(connection).and_then(|client| sessions.get(client));
         if !client.is_some_and(is_full) {
-            // The client has taken some, or is gone. The pause must end here: one that outlived
-            // its reply would hold the next reply without a note in `held`, and nobody would wake
-            // the link.
+            // The client has taken some, or is gone. The pause must end here: one that outlived its
+            // reply would hold the next reply without a note in `held`, and nothing would wake the
+            // link.
             if connection.link.is_held() {
                 connection.link.let_go(patience.most, now);
                 plane.upstream.streamed_replies.held.retain(|&held| held != index);
@@ -90,18 +90,18 @@ impl Core {
         let was_held = connection.link.is_held();
         let Held::On(until) = connection.link.hold(patience, now) else { return false };
         if !was_held {
-            // If nobody waits now, another client may begin to wait.
+            // If no one waits now, another client may begin to wait.
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
-        // A link may have been lost, and held anew, since it was noted.
+        // A link may have been lost, and held again, since it was noted.
         if !plane.upstream.streamed_replies.held.contains(&index) {
             plane.upstream.streamed_replies.held.push(index);
         }
         true
     }
 
-    /// Bytes that wait beyond the window of a client that has asked for large values and has taken
-    /// nothing for so long that it must have been looked at.
+    /// Returns the number of bytes that wait beyond the window of a client that has asked for large
+    /// values and has taken nothing for so long that it must have been checked.
     pub(in crate::core) fn stalled_output(&self, session: &Session, now: Time) -> usize {
         let since_look = |long| is_stalled_for(session, long + LOOKED_AT_WITHIN, now);
         if !gets_large_replies(session) || !since_look(STALLED_FOR) {
@@ -111,8 +111,8 @@ impl Core {
         beyond_window(session, window, since_look(EARLY_STALLED_FOR))
     }
 
-    /// Counts what waits for a client of large values that takes nothing, whichever way it came.
-    /// If it is too much with what waits for others, the sum is bounded.
+    /// Counts what waits for a client of large values that takes nothing, however it arrived. If it
+    /// is too much together with what waits for others, the sum is bounded.
     #[cold]
     pub(in crate::core) fn count_untaken(&mut self, key: Key<Session>) {
         let Core { sessions, plane, .. } = self;
@@ -127,7 +127,7 @@ impl Core {
         }
     }
 
-    /// Upkeep, a few times a second.
+    /// Performs upkeep, a few times a second.
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&self.links, &mut self.sessions);
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// Looks at a held link to which requests have come: others may wait now where none did.
+    /// Checks a held link to which requests have been added: others may wait now.
     #[cold]
     pub(crate) fn look_at_hold(&mut self, index: ConnectionKey) {
         if !self.plane.stays_held(index, &mut self.links[index]) {
@@ -144,16 +144,16 @@ impl Core {
         }
     }
 
-    /// The link to be read on next, of those that were held.
+    /// Returns the next held link that must be read again.
     #[inline]
     pub(crate) fn next_freed(&mut self) -> Option<ConnectionKey> {
         self.plane.upstream.streamed_replies.freed.pop()
     }
 
-    /// Hands on what came of a large reply. Returns what came behind it.
+    /// Forwards a received part of a large reply. Returns the bytes after it.
     ///
     /// # Errors
-    /// When it does not end as it should.
+    /// Returns an error if the reply does not end as it should.
     #[cold]
     pub(in crate::core::upstream) fn pass_on<'b>(
         &mut self,
@@ -202,8 +202,8 @@ impl Core {
         Ok(passed.rest)
     }
 
-    /// Lets the reply pass through of which a part has come, if it is a large one and
-    /// nobody is to look at it.
+    /// Starts to stream the reply of which a part has arrived, if it is a large one and no code has
+    /// to read it.
     #[cold]
     pub(in crate::core::upstream) fn try_streaming_reply(&mut self, index: ConnectionKey) {
         self.begin_streamed_reply(index);
@@ -223,7 +223,7 @@ impl Core {
         plane.note_blocked(index, connection);
         let Some(owner) = connection.link.large_reply(len_min) else { return };
         let (key, sequence) = match owner {
-            // Nobody is to have it.
+            // The reply has no owner.
             Owner::None => return drop(connection.link.begin_streamed_reply()),
             Owner::Session { session, sequence } => (session, sequence),
             _ => return,
@@ -239,14 +239,14 @@ impl Core {
         let stays = owes_late_write(links, ClientMut { key, session });
         let streamed = StreamedReply { link: index, sequence, cut_at: None };
         session.streamed_reply = Some(Box::new(streamed));
-        // What it may begin next could have something to say in between.
+        // A request that it begins next could produce a reply in between.
         session.fence();
         session.paused = true;
         if session.lane != BULK {
             if !stays {
                 session.lane = BULK;
             }
-            // A client that stays is looked after like the others.
+            // A client that stays is handled like the others.
             if !plane.upstream.streamed_replies.bulk.contains(&key) {
                 plane.upstream.streamed_replies.bulk.push(key);
             }
@@ -255,13 +255,13 @@ impl Core {
     }
 }
 
-/// Returns whether a session gets large replies, by the connections for those or, while it stays on
-/// the connections of most, by them.
+/// Returns whether a session gets large replies, on the connections for those or, while it stays on
+/// the normal connections, on them.
 pub(in crate::core) fn gets_large_replies(session: &Session) -> bool {
     session.lane == BULK || session.streamed_reply.is_some()
 }
 
-/// The client that a reply passes through to, if any waits for it.
+/// Returns the client to which a reply is streamed, if any waits for it.
 fn streamed_client(connection: &Connection) -> Option<Key<Session>> {
     match connection.link.streamed_owner() {
         Some(Owner::Session { session, .. }) => Some(session),
@@ -269,8 +269,8 @@ fn streamed_client(connection: &Connection) -> Option<Key<Session>> {
     }
 }
 
-/// Whether a reply may pass through to a session: it is the next to leave, and
-/// nothing can come in between.
+/// Returns whether a reply may be streamed to a session: it is the next one to leave, and nothing
+/// can be inserted.
 fn may_pass(session: &Session, sequence: u32) -> bool {
     let is_told_things = session.subscriptions.is_some()
         || session.is_monitor
@@ -280,20 +280,22 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
     is_next && !is_told_things
 }
 
-/// Returns whether a client has taken nothing for so long.
+/// Returns whether a client has taken nothing for this time.
 fn is_stalled_for(session: &Session, long: Duration, now: Time) -> bool {
     session.send_blocked && now.since(session.blocked_since) >= long
 }
 
-/// Bytes that wait for a client beyond a window, with or without replies that came early.
+/// Returns the number of bytes that wait for a client beyond a window, with or without replies that
+/// arrived early.
 fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
     let Some(busy) = &session.busy else { return 0 };
     let len = if with_early { busy.undelivered() } else { busy.output.len() };
     len.saturating_sub(window)
 }
 
-/// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
-/// it are whole, and so are told first, but one that takes nothing is not waited for.
+/// Returns whether nothing more is to be sent to a client whose large reply was cut off. The
+/// replies before it are whole, and so are sent first. But a client that takes nothing is not
+/// waited for.
 pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
     let Some(cut_at) = session.streamed_reply.as_ref().and_then(|streamed| streamed.cut_at) else {
         return false;
@@ -303,14 +305,14 @@ pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
 }
 
 impl Connection {
-    /// Whether it is not read on for that session.
+    /// Returns whether the link is not read because of that session.
     fn is_held_for(&self, key: Key<Session>) -> bool {
         let owner = self.link.streamed_owner();
         let is_its = matches!(owner, Some(Owner::Session { session, .. }) if session == key);
         is_its && self.link.is_held()
     }
 
-    /// Whether others than who gets what passes wait for room on this link.
+    /// Returns whether others than the receiver of the streamed reply wait for room on this link.
     fn has_others(&self) -> bool {
         let own = match self.link.streamed_owner() {
             Some(Owner::Session { session, .. }) => Some(session),
@@ -338,8 +340,8 @@ impl Plane {
         }
     }
 
-    /// Ends a client whose reply failed when a part of it had left: what it would be
-    /// told now it would take for the rest. Returns whether it was so.
+    /// Ends a client whose reply failed after a part of it had been sent: it would mistake any
+    /// error for the rest. Returns whether there was such a part.
     #[cold]
     pub(in crate::core::upstream) fn cut_short(
         &mut self,
@@ -357,7 +359,7 @@ impl Plane {
         true
     }
 
-    /// A client has taken some of what passes through to it: the link is read on, if
+    /// Notes that a client has taken some of what is streamed to it: the link is read again, if
     /// there is room.
     #[cold]
     pub(in crate::core) fn read_on(
@@ -376,7 +378,7 @@ impl Plane {
         }
     }
 
-    /// What passes to a client that is gone goes nowhere.
+    /// Drops what is streamed to a client that is gone.
     #[inline]
     pub(in crate::core) fn end_streamed_reply(
         &mut self,
@@ -393,7 +395,7 @@ impl Plane {
         }
     }
 
-    /// Keeps what a client is told unasked until the reply has left that passes to it.
+    /// Keeps pushes to a client until the reply that is streamed to it has been sent.
     #[cold]
     pub(in crate::core) fn keep_behind(
         &mut self,
@@ -416,7 +418,7 @@ impl Plane {
         write_redirected(kept, protocol, &everything);
     }
 
-    /// A reply that passed has left: what was kept behind it goes now.
+    /// Handles the end of a streamed reply: kept pushes are sent now.
     #[cold]
     pub(in crate::core) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
         session.streamed_reply = None;
@@ -436,16 +438,16 @@ impl Plane {
         self.upstream.streamed_replies.freed.push(index);
     }
 
-    /// Has the links read on behind which others have waited for long enough; a few
-    /// times a second, and before anything times out.
+    /// Reads the links again behind which others have waited for long enough, a few times a second,
+    /// and before anything times out.
     pub(in crate::core::upstream) fn release_held(&mut self, links: &mut Connections) {
         let mut held = std::mem::take(&mut self.upstream.streamed_replies.held);
         held.retain(|&key| links.get_mut(key).is_some_and(|it| self.stays_held(key, it)));
         self.upstream.streamed_replies.held = held;
     }
 
-    /// Returns whether a link stays held. If others wait, it is looked at again when they have
-    /// waited for long enough. If none does, it is looked at when requests come to it
+    /// Returns whether a link stays held. If others wait, it is checked again when they have waited
+    /// for long enough. If none does, it is checked when requests are added to it
     /// ([`Core::look_at_hold`], [`Plane::note_waiting_behind`]).
     fn stays_held(&mut self, index: ConnectionKey, connection: &mut Connection) -> bool {
         let patience = self.patience(connection);
@@ -463,17 +465,17 @@ impl Plane {
         }
     }
 
-    /// A session begins to wait for room on a link. If the link is held, the next turn looks at
-    /// it.
+    /// Notes that a session begins to wait for room on a link. If the link is held, the next turn
+    /// checks it.
     pub(in crate::core) fn note_waiting_behind(&mut self, connection: &Connection) {
         if connection.link.is_held() {
             self.note_deadline(Some(self.clock.now));
         }
     }
 
-    /// Longest time that a link may be held. It is half of `timeout` at most: the rest is for the
-    /// server. For others that have waited elsewhere it is shorter: as much is left to them as to a
-    /// request whose time is over.
+    /// Returns the longest time for which a link may be held. It is at most half of `timeout`: the
+    /// rest is for the server. It is shorter for others that have waited elsewhere: as much is left
+    /// to them as to a request whose time is over.
     fn patience(&self, connection: &Connection) -> Patience {
         let most =
             if connection.is_bulk || connection.is_private { BULK_HELD_MAX } else { HELD_MAX };
@@ -498,10 +500,10 @@ impl Plane {
         }
     }
 
-    /// Sums what waits for clients that do not take it. Replies that came early count once their
+    /// Sums what waits for clients that do not take it. Replies that arrived early count once their
     /// client has taken nothing for [`EARLY_STALLED_FOR`]. While the sum is too large, the client
-    /// is ended that has taken nothing for longest: the sum would grow as long as others wait
-    /// behind replies.
+    /// that has taken nothing for longest is ended: otherwise the sum would grow for as long as
+    /// others wait behind replies.
     #[cold]
     fn bound_beyond(&mut self, sessions: &mut Slab<Session>) {
         let now = self.clock.now;
@@ -537,12 +539,12 @@ impl Plane {
             }
         }
         if self.upstream.streamed_replies.beyond > limits.released_len_max() {
-            // Every client has taken something of late.
+            // Every client has taken something recently.
             self.upstream.streamed_replies.next_sum = now + SUMMED_EVERY;
         }
     }
 
-    /// Lets sessions whose replies are small again have the connections of most.
+    /// Returns sessions whose replies are small again to the normal connections.
     pub(in crate::core::upstream) fn tend_bulk(
         &mut self,
         links: &Connections,
@@ -553,13 +555,13 @@ impl Plane {
         bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
             if session.streamed_reply.as_ref().is_some_and(|streamed| streamed.cut_at.is_some()) {
-                // It may have had time enough.
+                // It may have had enough time.
                 self.mark_session_dirty(key, session);
                 return true;
             }
             let is_quiet = session.busy.as_ref().is_none_or(|busy| session.is_quiet(busy));
             if is_quiet && session.streamed_reply.is_some() {
-                // Of one whose end the framer has found.
+                // The framer has found the end of this reply.
                 self.end_reply(key, session);
             }
             let is_over = is_quiet && !session.is_special();

@@ -1,19 +1,18 @@
-//! Large requests that go to their server, or into a store, as they come.
+//! Large requests that are streamed to their server, or into a store.
 //!
 //! ```text
 //!   client ──► link of its own, as much as a window ──► server
 //!     ▲                        │
 //!     └── not read while that is full
 //! ```
-//! A client may stop in the middle of what it sends, so nobody shares the
-//! connection with it: a private link is leased, and given back with the reply.
-//! Its requests keep their order, as the first waits until every reply to those
-//! before it is here, and those behind it wait for its own. While a server owes
-//! the reply to a write of the client that has timed out, the request is kept until
-//! it is whole, and goes by the connection of that write.
+//! A client may stop in the middle of a request, so no other client shares the connection: a
+//! private link is leased, and returned with the reply. The client's requests keep their order,
+//! because the large one waits for every earlier reply, and later ones wait for its reply. While a
+//! server owes the reply to one of the client's writes that has timed out, the request is kept
+//! until it is complete, and uses the connection of that write.
 //!
-//! What goes this way has its key in front and the value behind, as `SET` has. All
-//! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
+//! A streamed request has its key first and then the value, like `SET`. All others are kept until
+//! they are complete, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
@@ -29,32 +28,34 @@ use keyway_route::{Route, route};
 use keyway_topology::{Distribution, ServerId};
 use std::time::Duration;
 
-/// Most arguments behind the value, such as `EX 10`.
+/// Largest number of arguments after the value, such as `EX 10`.
 const TAIL_ARGS_MAX: usize = 8;
 
-/// Most arguments in all. Of more the end of the value may not be what is told.
+/// Largest number of arguments in total. With more, the end of the value may not be the announced
+/// one.
 const ARGS_MAX: usize = 1000;
 
-/// Requests that a worker sends to one server as they come. Each has a connection of
-/// its own; more of them take those of others, fewer have more kept until they are whole.
+/// Number of requests that a worker streams to one server. Each has a connection of its own. More
+/// would take the connections of others. With fewer, more requests would be kept until they are
+/// complete.
 const PER_SERVER_MAX: usize = 64;
 
-/// How long a server may take for a large request, beyond the time for others, when
-/// it was sent whole: a part of it is still on its way.
+/// How long a server may take for a large request, in addition to the usual time, when it was sent
+/// completely: a part of it is still in flight.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What became of a request that is large.
+/// The result for a large request.
 pub(in crate::core) enum Begun {
-    /// It goes on as it comes; all that is here of it was taken.
+    /// It is streamed. Everything that has arrived of it was taken.
     Yes,
-    /// It is kept until it is whole.
+    /// It is kept until it is complete.
     No,
-    /// It is looked at again when what it waits for is over.
+    /// It is handled again when its wait is over.
     Wait,
 }
 
-/// Whether the value of a command may be sent before it is whole: there is one key,
-/// in front of it, and where the command goes depends on nothing else.
+/// Returns whether the value of a command may be sent before it is complete: there is one key,
+/// before the value, and nothing else decides where the command goes.
 fn has_value_behind(verb: Verb) -> bool {
     use Verb::*;
     matches!(
@@ -64,8 +65,8 @@ fn has_value_behind(verb: Verb) -> bool {
 }
 
 impl Plane {
-    /// Begins to send a request of which a part has come: `args` are its arguments before
-    /// the one that ends at `end`, beyond the bytes.
+    /// Begins to send a request of which a part has arrived. `args` are its arguments before the
+    /// one that ends at `end`, beyond the received bytes.
     #[cold]
     pub(in crate::core) fn begin_streaming(
         &mut self,
@@ -93,7 +94,7 @@ impl Plane {
         if !pool.pause.is_unused() || !is_free {
             return Begun::No;
         }
-        // Empty ones stand for what is still to come.
+        // Empty ones represent those that have not arrived.
         args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
         let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
         let verb = request.command.verb;
@@ -122,14 +123,14 @@ impl Plane {
         if self.waits_for_primary(links, shared, ClientMut { key, session }) {
             return Begun::Wait;
         }
-        // The late write would be executed behind this request, which goes by another connection.
+        // The late write would be executed after this request, which uses another connection.
         if owes_late_write(links, ClientMut { key, session }) {
             return Begun::No;
         }
         let mut incoming = RequestContext { key, session, busy, request: &request };
         let left = end - bytes.len();
         self.last_verb = Some(verb);
-        // Without one it was answered, and what is still to come of it is for nobody.
+        // Without a link the request was answered, and the rest of it is dropped.
         let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
             let sight = (&request.args[1], request.command.name, Direction::Request);
@@ -158,7 +159,7 @@ impl Plane {
         self.batch += 1;
     }
 
-    /// Whether another large request may be sent to a server as it comes.
+    /// Returns whether another large request may be streamed to a server.
     fn has_room_for_large(&mut self, links: &Connections, server: ServerId) -> bool {
         let takes_large = |it: &Connection| it.takes_large && !it.is_free;
         self.upstream.streamed.retain(|&key| links.get(key).is_some_and(takes_large));
@@ -166,7 +167,7 @@ impl Plane {
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
-    /// Whether clients that wait for room on a link may go on.
+    /// Returns whether clients that wait for room on a link may continue.
     pub(in crate::core::upstream) fn takes_more(&self, connection: &Connection) -> bool {
         let has_window = !connection.is_streamed
             || connection.link.unsent_len() <= self.plan.limits.pass_len() / 2;
@@ -176,7 +177,7 @@ impl Plane {
             && connection.link.has_drained(self.link_options(connection.server_id.pool))
     }
 
-    /// Takes more of a request that is sent as it comes. Returns what came behind it.
+    /// Takes more of a streamed request. Returns the bytes after it.
     #[cold]
     pub(in crate::core) fn stream_on<'b>(
         &mut self,
@@ -256,7 +257,7 @@ impl Plane {
             links[index].link.stays_when_late = true;
             self.note_deadline(links[index].link.deadline(self.link_options(session.pool)));
         }
-        // What follows waits for the reply, unless that is here.
+        // Later requests wait for the reply, unless it has arrived.
         match session.is_quiet(busy) {
             true => session.lift_fence(),
             false => session.fence(),
@@ -264,7 +265,7 @@ impl Plane {
         rest
     }
 
-    /// The link that a request is sent through, unless it was lost or has answered.
+    /// Returns the link through which a request is sent, unless it was lost or has answered.
     fn streamed_link(
         &self,
         links: &Connections,
@@ -303,8 +304,8 @@ impl Plane {
         }
     }
 
-    /// Ends the connection of a request that would be whole while its pool is paused: it
-    /// must not be executed now, and its client is told that it failed.
+    /// Ends the connection of a request that would be complete while its pool is paused: it must
+    /// not be executed now, and its client gets an error.
     fn cut_off_paused(
         &mut self,
         links: &mut Connections,
@@ -322,8 +323,8 @@ impl Plane {
         }
     }
 
-    /// Ends the connection on which half a request was sent. It is not executed, and has no reply,
-    /// like one of which a part was kept.
+    /// Ends the connection on which half of a request was sent. It is not executed, and has no
+    /// reply, like one of which a part was kept.
     #[cold]
     pub(in crate::core) fn cut_off_streaming(
         &mut self,
@@ -347,7 +348,7 @@ impl Plane {
     }
 }
 
-/// The head of an array of what comes behind the value; nothing where nothing does.
+/// Returns the head of an array of the arguments after the value. It is empty if there are none.
 fn head_of(tail: usize) -> Vec<u8> {
     match tail {
         0 => Vec::new(),
@@ -355,7 +356,7 @@ fn head_of(tail: usize) -> Vec<u8> {
     }
 }
 
-/// Whether nothing that a session has begun asks for its requests to be looked at whole.
+/// Returns whether nothing that a session has begun needs complete requests.
 fn is_plain(session: &Session) -> bool {
     !Plane::is_silent(session)
         && !session.is_special()
@@ -367,20 +368,20 @@ fn is_plain(session: &Session) -> bool {
         && !session.ended
 }
 
-/// How many arguments come behind the value that ends at `end`, and the length of that,
-/// if there are few, it is long, and all before it is here.
+/// Returns the number of arguments after the value that ends at `end`, and the length of the value,
+/// if there are few arguments, the value is long, and all before it has arrived.
 fn tail_of(bytes: &[u8], args: &[ByteRange], end: usize, len_min: usize) -> Option<(usize, usize)> {
     let (count, _) = number(bytes, b'*')?;
     let tail = count.checked_sub(args.len() + 1)?;
     let before = args.get(1).and(args.last())?.end as usize + 2;
     let (len, head_len) = number(bytes.get(before..)?, b'$')?;
-    // One byte more is what is asked for when nothing is known of the next.
+    // One more byte is requested if nothing is known of the next argument.
     let is_known = end > bytes.len() + 1 && before + head_len + len + 2 == end;
     let is_fit = count <= ARGS_MAX && tail <= TAIL_ARGS_MAX && len >= len_min;
     (is_known && is_fit).then_some((tail, len))
 }
 
-/// The number in a line that begins with `sign`, and how long that is.
+/// Returns the number in a line that begins with `sign`, and the length of the line.
 fn number(bytes: &[u8], sign: u8) -> Option<(usize, usize)> {
     let line = bytes.strip_prefix(&[sign])?;
     let at = line.iter().take(20).position(|&byte| byte == b'\r')?;
@@ -389,14 +390,14 @@ fn number(bytes: &[u8], sign: u8) -> Option<(usize, usize)> {
 }
 
 enum Tail {
-    /// So long, with the head that was made for it.
+    /// The arguments are complete, with this length including their own head.
     Whole(usize),
-    /// There is no use in looking again before so much is here.
+    /// They need not be parsed again before this many bytes have arrived.
     Partial(usize),
     Broken(RequestFault),
 }
 
-/// What is looked at the arguments behind a value with.
+/// Returns the limits with which the arguments after a value are parsed.
 fn tail_limits(limits: &Limits) -> ParseLimits {
     ParseLimits { inline_len_max: 0, ..ParseLimits::of(limits) }
 }
@@ -405,7 +406,7 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
     match parse_request(bytes, &tail_limits(limits), &mut Vec::new(), &mut Vec::new()) {
         Ok(Parsed::Ready { consumed }) => Tail::Whole(consumed),
         Ok(Parsed::NeedMore { at_least }) => Tail::Partial(at_least),
-        // It is cut from a frame that begins as arrays do.
+        // It is cut from a frame that begins like an array.
         Ok(Parsed::Inline { .. }) => Tail::Broken(RequestFault::MultibulkLength),
         Err(fault) => Tail::Broken(fault),
     }

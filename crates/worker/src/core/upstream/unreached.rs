@@ -1,4 +1,4 @@
-//! Why servers cannot be connected to, for the operators that `/readyz` tells. Each worker has the
+//! Why servers cannot be connected to, for the operators that read `/readyz`. Each worker has the
 //! same in `failures`, for its log and its clients.
 
 use crate::core::{ConnectionKey, Core};
@@ -12,7 +12,7 @@ impl Core {
         self.on_connect_failed(index, fault);
     }
 
-    /// Ends a connection, or the attempt to make it. Returns its socket, to be closed.
+    /// Ends a connection, or the attempt to open it. Returns its socket, to be closed.
     pub(crate) fn end_link(&mut self, index: ConnectionKey, fault: BackendFault) -> Option<Socket> {
         // Only an attempt that takes too long ends here with this fault.
         if fault == BackendFault::Connect {

@@ -1,4 +1,5 @@
-//! Who has which slot: one worker asks one server, and all go by what it says.
+//! Finds out which server has which slot. One worker asks one server, and all workers act on its
+//! answer.
 
 use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
@@ -19,15 +20,15 @@ use keyway_topology::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many servers of a cluster must have told of the same earlier epoch than is known, at
-/// least, before it is believed: one of so few so often.
+/// At least this many servers of a cluster must have told of the same earlier epoch before it is
+/// believed. In a smaller cluster, one server must have told of it this often.
 const EARLIER_TOLD_MIN: usize = 3;
 
-/// A refresh comes earlier by chance, by up to one part in so many.
+/// A refresh comes earlier by a random part of its interval, at most one over this number.
 const JITTER: u32 = 8;
 
 impl Core {
-    /// Asks about the clusters of which it is time to, and hears what was said.
+    /// Asks the clusters that are due to be asked, and handles the answers that have come.
     #[inline]
     pub fn tend_clusters(&mut self) {
         if !self.plane.cluster.pools.is_empty() {
@@ -53,13 +54,13 @@ impl Core {
         }
     }
 
-    /// Whether views wait to be looked at.
+    /// Returns whether answers wait to be looked at.
     #[inline]
     pub(crate) fn has_heard_of_clusters(&self) -> bool {
         self.plane.cluster.has_heard()
     }
 
-    /// Goes by what servers have said since.
+    /// Handles what servers have answered since.
     pub(super) fn hear_views(&mut self) {
         for (server, number) in std::mem::take(&mut self.plane.cluster.unanswered) {
             let pool = server.pool;
@@ -94,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Hears what a server says of its cluster.
+    /// Handles a server's answer about its cluster.
     fn hear_slots(&mut self, server: ServerId, query: SlotQuery, reply: &[u8]) {
         let Some(state) = self.plane.cluster_state(server.pool) else { return };
         let Some(node) = state.map.node(usize::from(server.server)) else {
@@ -107,7 +108,7 @@ impl Core {
         let knows_slots = map.is_known() && map.owners().owned_count() > 0;
         let view = read_view(query, reply, asked).and_then(|view| {
             match view.owners.owned_count() {
-                // It was reset, or is not of a cluster yet.
+                // The server was reset, or is not in a cluster yet.
                 0 if knows_slots => Err(ViewError::NoSlots),
                 _ => Ok(view),
             }
@@ -139,19 +140,19 @@ impl Core {
         }
     }
 
-    /// Asks another server if one tells of slots that nobody has, where somebody is known
-    /// to have them or nothing is known yet: a cluster that is being made, or a server that
-    /// knows too little. Whoever answers next is believed.
+    /// Asks another server if the answer has slots without a server that are known to have one, or
+    /// if no map is known yet. The cluster may just be being created, or the server may know too
+    /// little. The next answer is believed. Returns whether a server was asked.
     fn asks_another_before(&mut self, pool: u16, asked: SlotQuery, view: &ClusterView) -> bool {
         let Some(state) = self.plane.cluster_state(pool) else { return false };
-        // Some servers tell no slots of a shard with a dead primary when asked so.
+        // Asked this way, some servers leave out the slots of a shard whose primary is dead.
         let may_omit = asked == SlotQuery::Shards;
         let may_be_more = may_omit || !state.map.is_known() || state.map.loses_slots_by(view);
         let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { return false };
         if view.is_whole() || !may_be_more || std::mem::replace(&mut round.is_doubted, true) {
             return false;
         }
-        // Epochs are told in the words of the pool only.
+        // Only answers in the pool's own form tell epochs.
         self.ask_someone(pool, if may_omit { SlotQuery::Slots } else { asked })
     }
 
@@ -164,7 +165,8 @@ impl Core {
         self.plane.tell_unreached(server, view);
         let present = state.map.nodes().filter(|(_, node)| node.absent_since.is_none());
         let of = present.count();
-        // Each is asked by chance: most of a few are the same one, asked again and again.
+        // The servers are asked at random. In a small cluster, a majority of answers could come
+        // from one server that is asked again and again.
         let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
         let lesson = shared.learn(view, Speaker { place: server.server, of, times }, now);
         let is_stale = matches!(lesson, ViewUpdate::Stale);
@@ -210,15 +212,15 @@ impl Core {
         }
     }
 
-    /// The link to a server that may answer: one that stands rather than one that is
-    /// to be made, and not always the same.
+    /// Returns the index of a server that may answer, with its link. Prefers links that are
+    /// connected, and does not always take the same server.
     pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, ConnectionKey)> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let FoundState { servers, cluster, .. } = self.plane.pools[usize::from(pool)].found()?;
         let map = &cluster.map;
-        // One that has left, as the others say, knows least of them. All that mislead may
-        // be right together.
+        // A server that has left the cluster, by what the others say, knows least of it. But when
+        // all servers mislead, they may be right together.
         let asked = self.plane.asked_in_round(pool);
         let is_trusted = |place: u16| {
             let is_behind = cluster.shared.is_behind(place, map.epoch(None));
@@ -245,7 +247,7 @@ impl Core {
             .map(|(candidate, _)| candidate)
     }
 
-    /// Asks a server about its cluster. Returns whether there was one to ask.
+    /// Asks a server about its cluster. Returns whether there was a server to ask.
     pub(super) fn ask_someone(&mut self, pool: u16, query: SlotQuery) -> bool {
         let Some(whom) = self.someone_to_ask(pool) else { return false };
         let word: &[u8] = match query {
@@ -257,7 +259,7 @@ impl Core {
         true
     }
 
-    /// Asks the server at a place something about a pool.
+    /// Sends a question about a pool to one server.
     pub(super) fn ask_about(
         &mut self,
         pool: u16,
@@ -269,7 +271,7 @@ impl Core {
         self.ask_server(index, words, Internal::Cluster(number));
     }
 
-    /// Asks a server something for the worker itself.
+    /// Sends a request of the worker itself to a server.
     pub(super) fn ask_server(&mut self, index: ConnectionKey, words: &[&[u8]], what: Internal) {
         let index = self.clear_link(index);
         let Core { links, plane, .. } = self;
@@ -288,8 +290,7 @@ impl Core {
 }
 
 impl Plane {
-    /// A server has answered the question about its cluster; what it said is looked
-    /// at when no link is borrowed.
+    /// Takes a server's answer about its cluster. It is looked at later, when no link is borrowed.
     #[cold]
     pub(in crate::core) fn hear_of_cluster(
         &mut self,
@@ -300,7 +301,7 @@ impl Plane {
         self.cluster.heard.push(Heard { what, server, reply: reply.to_vec() });
     }
 
-    /// A server has not answered.
+    /// Notes that a server has not answered.
     #[cold]
     pub(in crate::core) fn miss_of_cluster(&mut self, server: ServerId, number: u32, fault: Fault) {
         let about = self.cluster_state(self.asked_about(server.pool));
@@ -313,8 +314,8 @@ impl Plane {
         self.cluster.unanswered.push((server, number));
     }
 
-    /// In words, why a server has not answered: what waited in vain for a connection was not
-    /// answered because of what kept that from being made.
+    /// Returns in words why a server has not answered. A question that waited in vain for a
+    /// connection was not answered because of the fault that kept the connection from being made.
     fn why_unanswered(&self, server: ServerId, fault: BackendFault) -> (String, Telling) {
         let words = fault_words(fault);
         match (fault, self.unreached(server)) {
@@ -335,7 +336,7 @@ impl Plane {
         request: Option<&Request>,
         out: &mut Vec<u8>,
     ) {
-        // Of a request for keys it matters where these are.
+        // For a request with keys, it matters which servers have the keys.
         let is_keyed = request.is_some_and(|request| self.has_slotted_keys(pool, request));
         let is_left_out = match request.filter(|_| is_keyed) {
             Some(request) => self.is_left_out(pool, request),
@@ -380,7 +381,7 @@ impl Plane {
         }
     }
 
-    /// Others are asked first from now on.
+    /// Makes the worker ask other servers first from now on.
     pub(super) fn distrust(&mut self, server: ServerId) {
         if let Some(FoundState { cluster, .. }) = self.pools[usize::from(server.pool)].found_mut()
             && !cluster.misleading.contains(&server.server)
@@ -421,7 +422,7 @@ impl Plane {
         }
     }
 
-    /// Says that a server tells of an earlier epoch than is known.
+    /// Logs that a server tells of an earlier epoch than is known.
     #[cold]
     pub(super) fn tell_stale(&self, pool: u16, server: ServerId) {
         let Some(state) = self.cluster_state(pool) else { return };
@@ -435,8 +436,8 @@ impl Plane {
         }
     }
 
-    /// Says that a cluster has other addresses by its own account than the one of the file
-    /// that answers, and that none of those did.
+    /// Logs that the cluster gives other addresses than the configured one that answers, and that
+    /// none of those addresses answered.
     fn tell_unreached(&self, server: ServerId, view: &ClusterView) {
         let Some(state) = self.cluster_state(server.pool) else { return };
         let Some(node) = state.map.node(usize::from(server.server)) else { return };
@@ -459,7 +460,7 @@ impl Plane {
         }
     }
 
-    /// Has somebody asked whose a key is that nobody has.
+    /// Asks the cluster soon because a key's slot has no server.
     #[cold]
     pub(in crate::core) fn doubt_unowned(&self, pool: u16) {
         if let Some(state) = self.cluster_state(pool) {
@@ -467,7 +468,7 @@ impl Plane {
         }
     }
 
-    /// Sees to it that a connection of a cluster that fails has the cluster asked.
+    /// Asks the cluster soon because a connection to one of its servers failed.
     #[cold]
     pub(in crate::core) fn doubt_cluster(&self, connection: &Connection) {
         if let Some(state) = self.cluster_state(connection.server_id.pool) {
@@ -480,7 +481,7 @@ impl Plane {
         Some(state.map.node(usize::from(server.server))?.endpoint.clone())
     }
 
-    /// By when something is to be done about a cluster at the latest.
+    /// Notes the latest time at which the cluster needs attention again.
     pub(super) fn note_cluster_deadline(&mut self, at: Time) {
         self.note_deadline(Some(at));
     }
@@ -498,7 +499,7 @@ fn read_view(
     }
 }
 
-/// Says in the log which servers came and went, and whose slots are whose.
+/// Logs which servers came and went, and which server has which slots.
 pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     let Learned { before, map, left_out, is_earlier } = learned;
     if *is_earlier {
@@ -540,14 +541,14 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     tell_moves(pool, before, map);
     for (place, node) in before.nodes() {
         let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
-        // Those of the file are asked now and then while no other answers.
+        // The configured servers are asked now and then while no other server answers.
         if !stays && node.role != PlaceRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }
 }
 
-/// Says in the log which servers have no place.
+/// Logs the servers that were left out for want of room.
 fn tell_left_out(pool: &str, left_out: &[LeftOut]) {
     if left_out.is_empty() {
         return;
@@ -563,7 +564,7 @@ fn tell_left_out(pool: &str, left_out: &[LeftOut]) {
     );
 }
 
-/// Their addresses, as far as one line of the log takes them; `None` where there are none.
+/// Returns their addresses, as many as fit on one line of the log, or `None` if there are none.
 fn names_of(left_out: &[LeftOut], is_primary: bool) -> Option<String> {
     const NAMED_MAX: usize = 16;
     let those = || left_out.iter().filter(|server| server.is_primary == is_primary);
@@ -577,8 +578,8 @@ fn names_of(left_out: &[LeftOut], is_primary: bool) -> Option<String> {
     }
 }
 
-/// Says in the log whose slots are whose now, where a server has got its first or lost its
-/// last, or nobody has some.
+/// Logs which server has which slots now, where a server has got its first slot or lost its last,
+/// or some slots have no server.
 fn tell_moves(pool: &str, before: &ClusterMap, map: &ClusterMap) {
     let mut moves: BTreeMap<(Option<u16>, Option<u16>), u16> = BTreeMap::new();
     let tenant = |map: &ClusterMap, owner: Option<u16>| {

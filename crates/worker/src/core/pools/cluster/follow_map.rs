@@ -1,4 +1,4 @@
-//! This worker follows the latest map of a cluster.
+//! Makes a worker follow the latest map of a cluster.
 
 use crate::Upstream;
 use crate::core::pools::cluster::state::ClusterState;
@@ -47,7 +47,7 @@ impl Core {
         self.release_named();
     }
 
-    /// Goes by the latest map from here on.
+    /// Adopts the latest map of a pool's cluster.
     #[cold]
     pub(super) fn adopt_map(&mut self, pool: u16) {
         let Some(state) = self.plane.pools[usize::from(pool)].found_mut() else { return };
@@ -80,7 +80,8 @@ impl Core {
         self.move_waiting(pool);
     }
 
-    /// Has names subscribed where they live now; servers that work are as good as any.
+    /// Subscribes to names at the servers that have them now. Servers that work are as good as any
+    /// other.
     pub(super) fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
         plane.servers.pubsub.is_moving = true;
@@ -93,7 +94,7 @@ impl Core {
         plane.avoid_no_more(pool, &working);
     }
 
-    /// What was not sent yet to servers that serve no more goes to those that do.
+    /// Sends requests that were not sent yet to servers that serve no more to the servers that do.
     pub(super) fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let has_slots = self.plane.has_slots(pool);
         for position in 0..self.links.len() {
@@ -101,8 +102,8 @@ impl Core {
             let connection = &mut self.links[index];
             let place = usize::from(connection.server_id.server);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
-            // A server of a cluster sends on what it was sent, and what comes behind that
-            // must not overtake it.
+            // A server of a cluster redirects the requests that it got, and later requests must not
+            // overtake those.
             let may_be_overtaken = has_slots && connection.link.state() == LinkState::Ready;
             // A request that waits on a lost link for its primary goes to the new owner of its keys.
             let is_left = has_ended || connection.is_lost;
@@ -118,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Sees to places whose server is not the one it was.
+    /// Handles server indices that now belong to another server than before, or to none.
     pub(super) fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
         for place in 0..map.place_count() {
@@ -144,7 +145,8 @@ impl Core {
             }
             let Some(state) = self.plane.cluster_state(pool) else { continue };
             let shared = Arc::clone(&state.shared);
-            // All workers come by, and what they know together is the new server's from then on.
+            // All workers come here. What they know in common is about the new server from the
+            // first one's visit on.
             if !shared.is_first_at(place, is.unwrap_or_else(|| map.version())) {
                 continue;
             }
@@ -172,8 +174,8 @@ impl Core {
         }
     }
 
-    /// The next link to a server that has left on which nothing is due any more:
-    /// it is to be closed.
+    /// Returns the next link to a server that has left on which no reply is due any more. The link
+    /// is to be closed.
     pub fn next_left(&mut self) -> Option<ConnectionKey> {
         let Core { links, plane, .. } = self;
         let leaving = &mut plane.cluster.leaving;
@@ -187,31 +189,31 @@ impl Core {
         Some(leaving.swap_remove(at).0)
     }
 
-    /// Where a link is to be connected to, if anywhere.
+    /// Returns the address that a link is to be connected to, if there is one.
     pub fn address_of(&self, index: ConnectionKey) -> Option<Address> {
         let connection = &self.links[index];
         self.server_address(connection.server_id)
     }
 
-    /// Where a server is, if there is one.
+    /// Returns the address of a server, if it has one.
     pub fn server_address(&self, server: ServerId) -> Option<Address> {
         self.plane.address(server)
     }
 }
 
 impl Plane {
-    /// What this worker knows of a pool that is a cluster.
+    /// Returns what this worker knows of a pool that is a cluster.
     #[inline]
     pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
         Some(&self.pools[usize::from(pool)].found()?.cluster)
     }
 
-    /// Whether the keys of a pool have slots.
+    /// Returns whether the keys of a pool have slots.
     pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
         self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 
-    /// The slot of a key; `None` where there are none.
+    /// Returns the slot of a key, or `None` where keys have no slots.
     pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
@@ -219,8 +221,9 @@ impl Plane {
         self.has_slots(pool).then_some(slot as u16)
     }
 
-    /// What of a key's whereabouts stays when it comes to another server: its slot, or
-    /// which of the primaries it belongs to. `None` where servers are listed.
+    /// Returns the part of a key's location that stays when the key moves to another server: its
+    /// slot, or the number of the primary that it belongs to. Returns `None` for pools whose
+    /// servers are listed.
     pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
@@ -231,7 +234,8 @@ impl Plane {
         }
     }
 
-    /// The server where that is now, or the server itself where they are listed.
+    /// Returns the server that has this slot or primary now, or `home` itself for pools whose
+    /// servers are listed.
     pub(in crate::core) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
         let Some(state) = self.cluster_state(pool) else { return Some(home) };
         match state.has_slots() {
@@ -240,15 +244,14 @@ impl Plane {
         }
     }
 
-    /// Whether requests go to a server: it is not out of use, and in a cluster it
-    /// has slots.
+    /// Returns whether requests go to a server: it is not out of use and, in a cluster, has slots.
     pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
         let id = self.plan.topology.backend_id(usize::from(pool), server);
         let is_serving = |state: &ClusterState| state.map.is_serving(server);
         self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
     }
 
-    /// Whether a server is in its cluster, with slots or without.
+    /// Returns whether a server is in its cluster, with slots or without.
     pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
         let node = |state: &ClusterState| {
             state
@@ -259,7 +262,7 @@ impl Plane {
         self.cluster_state(server.pool).is_none_or(node)
     }
 
-    /// Where a server is, if there is one.
+    /// Returns the address of a server, if it has one.
     pub(in crate::core) fn address(&self, server: ServerId) -> Option<Address> {
         match self.cluster_state(server.pool) {
             Some(state) => Some(address_of(&state.map.node(usize::from(server.server))?.endpoint)),
@@ -269,8 +272,8 @@ impl Plane {
         }
     }
 
-    /// Whether a request has to wait: nobody has told yet who has which slot, and
-    /// somebody may soon.
+    /// Returns whether a request has to wait because no server has told yet which server has which
+    /// slot, and one may soon.
     #[inline]
     pub(in crate::core) fn awaits_map(&mut self, incoming: &mut RequestContext) -> bool {
         let state = self.cluster_state(incoming.session.pool);
@@ -279,7 +282,7 @@ impl Plane {
             && self.wait_for_map(incoming.client())
     }
 
-    /// The same for any request of a session.
+    /// Does the same as [`Self::awaits_map`] for any request of a session.
     #[inline]
     pub(in crate::core) fn awaits_map_for(
         &mut self,
@@ -307,8 +310,8 @@ impl Plane {
         true
     }
 
-    /// Why a request to a pool whose servers are found out has none; `None` for a pool
-    /// whose servers are listed.
+    /// Returns the error text for a request that has no server, or `None` for a pool whose servers
+    /// are listed.
     #[cold]
     pub(in crate::core) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
         let state = self.cluster_state(pool)?;
@@ -347,13 +350,14 @@ impl Plane {
         })
     }
 
-    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    /// Returns whether servers of a pool that have keys are not asked because there is no room for
+    /// them among the pool's servers.
     pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
         self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
     }
 
-    /// Whether a lost or failed connection is that of a server that has left its
-    /// cluster, of which nothing is to be said.
+    /// Returns whether a lost or failed connection belongs to a server that has left its cluster,
+    /// so that nothing is logged about it.
     pub(in crate::core) fn has_left(&self, connection: &Connection) -> bool {
         if self.plan.retired(connection.server_id.pool).is_some() {
             return true;

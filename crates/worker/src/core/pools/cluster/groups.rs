@@ -1,5 +1,5 @@
-//! Primaries with replicas that are no cluster: who is the primary is asked of
-//! sentinels, or of all servers where there are none.
+//! Primaries with replicas that form no cluster. The worker asks sentinels which server is the
+//! primary or, where there are no sentinels, all servers.
 
 use super::discover::tell_changes;
 use crate::cluster::{Speaker, Telling, ViewUpdate};
@@ -16,19 +16,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often each of most sentinels must have told of the same earlier epoch than is known
-/// before it is believed. Once is not enough: they hear of a fail-over one after the other.
+/// How often each sentinel of a majority must have told of the same earlier epoch before it is
+/// believed. Once is not enough, because sentinels learn of a fail-over one after the other.
 const EARLIER_TIMES: u32 = 3;
 
-/// Until they are asked again where most of them tell of an earlier epoch.
+/// The pause before the sentinels are asked again when most of them tell of an earlier epoch.
 pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a sentinel says of a name that it does not watch.
+/// The error text of a sentinel for a name that it does not watch.
 const UNWATCHED: &str = "No such master";
 
 impl Core {
-    /// Asks every sentinel about every primary of a pool: they hear of a fail-over one
-    /// after the other. Returns whether there was one to ask.
+    /// Asks every sentinel about every primary of a pool, because sentinels learn of a fail-over
+    /// one after the other. Returns whether there was a sentinel to ask.
     pub(super) fn ask_sentinels(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
         let Some(of) = self.plane.sentinels_of(pool) else { return false };
@@ -46,7 +46,7 @@ impl Core {
         for &(place, index) in links.iter() {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
-                // The later word for the last is not known before Redis 5.
+                // Redis knows `REPLICAS`, the later word for `SLAVES`, only from version 5 on.
                 let questions: [(&[u8], About); 3] = [
                     (b"GET-MASTER-ADDR-BY-NAME", About::Address(group)),
                     (b"MASTER", About::Primary(group)),
@@ -60,7 +60,7 @@ impl Core {
         !links.is_empty()
     }
 
-    /// Asks every server of a pool what it is. Returns whether there was one to ask.
+    /// Asks every server of a pool for its role. Returns whether there was a server to ask.
     pub(super) fn ask_roles(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
         let Some(FoundState { servers, cluster, .. }) = self.plane.pools[usize::from(pool)].found()
@@ -82,7 +82,7 @@ impl Core {
         !links.is_empty()
     }
 
-    /// Hears what a sentinel, or a server itself, has said to the question of a number.
+    /// Takes a sentinel's or a server's reply to the question with the given number.
     pub(super) fn hear_group(&mut self, server: ServerId, number: u32, reply: &[u8]) {
         let pool = self.plane.asked_about(server.pool);
         let Some(about) = self.plane.take_question(pool, server.server, number) else { return };
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// The question of a number was not answered.
+    /// Notes that the question with the given number was not answered.
     pub(super) fn miss_group(&mut self, server: ServerId, number: u32) {
         let pool = self.plane.asked_about(server.pool);
         if self.plane.take_question(pool, server.server, number).is_some()
@@ -114,13 +114,14 @@ impl Core {
         }
     }
 
-    /// Whether what was told so far says who is the primary.
+    /// Returns whether the answers so far determine the primary.
     pub(super) fn is_decided(&self, pool: u16) -> bool {
         let told = self.plane.cluster.rounds.get(&pool).map(|round| &round.told);
         told.is_some_and(|told| !told.known.is_empty() || self.elect(pool, &told.roles).is_some())
     }
 
-    /// Goes by what was told: all have answered, or are waited for no longer.
+    /// Ends the round and acts on its answers. All servers have answered, or are not waited for any
+    /// longer.
     pub(super) fn end_group_round(&mut self, pool: u16) {
         let Some(told) = self.plane.end_round(pool) else { return };
         let Some(state) = self.plane.cluster_state(pool) else { return };
@@ -139,7 +140,7 @@ impl Core {
         } else if told.known.is_empty() {
             return self.plane.note_unanswered(pool);
         }
-        // Those who tell of an earlier epoch may come to be most of them.
+        // The sentinels that tell of an earlier epoch may become the majority.
         let again = if told.stale * 2 > self.sentinel_count(pool) { DOUBT_PAUSE } else { refresh };
         shared.note_answered(self.plane.clock.now, refresh.min(again));
     }
@@ -218,7 +219,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes what was told of a primary; returns whether it is of before what is known.
+    /// Learns what was told of a primary. Returns whether the answer is older than what is known.
     fn learn_group(&mut self, pool: u16, place: u16, view: &GroupView) -> bool {
         let of = self.sentinel_count(pool);
         let Some(state) = self.plane.cluster_state(pool) else { return false };
@@ -239,13 +240,13 @@ impl Core {
         }
     }
 
-    /// How many sentinels a pool has.
+    /// Returns how many sentinels a pool has, or 1 without sentinels.
     fn sentinel_count(&self, pool: u16) -> usize {
         let count = |of: u16| self.plane.plan.topology.pools()[usize::from(of)].servers().len();
         self.plane.sentinels_of(pool).map_or(1, count)
     }
 
-    /// Notes that a sentinel does not watch a primary; returns whether it said so.
+    /// Notes that a sentinel does not watch a primary. Returns whether the error said so.
     fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) -> bool {
         let (About::Address(group) | About::Primary(group) | About::Replicas(group)) = about else {
             return false;
@@ -257,7 +258,7 @@ impl Core {
         is_unwatched
     }
 
-    /// Tells of primaries that no sentinel watches.
+    /// Logs primaries that no sentinel watches.
     fn tell_unwatched(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let names = &state.shared.primaries();
@@ -273,7 +274,7 @@ impl Core {
         state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
     }
 
-    /// Notes that servers have told what they are, and none that it is the primary.
+    /// Notes that servers told their roles, and that none of them is the primary.
     fn note_no_primary(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         if !told.roles.is_empty() {
@@ -283,8 +284,7 @@ impl Core {
         }
     }
 
-    /// Tells of servers of one list that are primaries of their own: the keys of all but one
-    /// are out of reach.
+    /// Logs servers of one list that are each a primary: the keys of all but one are out of reach.
     fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let primaries: Vec<u16> =
@@ -308,8 +308,9 @@ impl Core {
         );
     }
 
-    /// Which of the servers that have told what they are is the primary: of several that
-    /// say so the one with most replicas, and rather the one that it was.
+    /// Returns the primary among the servers that told their roles. Of several that claim to be the
+    /// primary, it takes the one with most replicas, and prefers the one that was the primary
+    /// before.
     fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
         let map = &self.plane.cluster_state(pool)?.map;
         let endpoint = |place: u16| Some(map.node(usize::from(place))?.endpoint.clone());
@@ -359,21 +360,22 @@ impl Core {
     }
 }
 
-/// Whether a server that was asked for SENTINEL says that it has no such command.
+/// Returns whether a server's error to SENTINEL says that it has no such command.
 fn is_unknown_command(said: &str) -> bool {
     said.to_ascii_lowercase().contains("unknown command")
 }
 
-/// Where a primary is by a sentinel that has told its `address` first, and then the rest with
-/// the epoch. `None` if a fail-over may have come in between, so that the address is the old
-/// one's and the epoch the new one's, and who is the primary, and since when, is `known`.
+/// Returns the address of a primary, from a sentinel that first told its `address` and then the
+/// rest with the epoch. Returns `None` if a fail-over may have come in between, so that the address
+/// is the old primary's and the epoch the new one's. `known` is the primary that is known, with its
+/// epoch.
 fn address_of_epoch(
     told: &WatchedPrimary,
     address: Option<Endpoint>,
     known: Option<(&Endpoint, Option<u64>)>,
 ) -> Option<Endpoint> {
     if !told.state.is_failing_over {
-        // It knows of one address at any moment, and this is the later answer.
+        // The sentinel knows one address at any moment, and this is the later answer.
         return Some(told.endpoint.clone());
     }
     let address = address.unwrap_or_else(|| told.endpoint.clone());
@@ -384,7 +386,7 @@ fn address_of_epoch(
     (!is_torn).then_some(address)
 }
 
-/// Where a replica is, and how it is.
+/// Returns the address and the health of a replica.
 fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
     let health = match (told.state.is_reached(), told.is_linked) {
         (false, _) => NodeHealth::Failed,
@@ -395,18 +397,19 @@ fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
 }
 
 impl Plane {
-    /// Whether what servers of a pool say is about a primary and its replicas.
+    /// Returns whether the servers of a pool are asked about a primary and its replicas.
     pub(super) fn hears_groups(&self, pool: u16) -> bool {
         let is_group = |state: &super::ClusterState| !state.has_slots();
         self.cluster.sentinels.contains_key(&pool) || self.cluster_state(pool).is_some_and(is_group)
     }
 
-    /// The pool that servers are asked about: their own, or that of sentinels.
+    /// Returns the pool that servers of `pool` are asked about: their own or, for sentinels, the
+    /// pool they watch.
     pub(super) fn asked_about(&self, pool: u16) -> u16 {
         self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
     }
 
-    /// The pool of sentinels that are asked about a pool.
+    /// Returns the pool of sentinels that are asked about a pool.
     pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
         let mut pairs = self.cluster.sentinels.iter();
         pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
@@ -433,7 +436,8 @@ mod tests {
         let place = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
             address_of_epoch(told, Some(address.clone()), Some((known.0, Some(known.1))))
         };
-        // Who only hears of it tells of one address, and MASTER was asked later.
+        // A sentinel that does not lead the fail-over tells of one address, and MASTER was asked
+        // later.
         assert_eq!(place(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
         let leads = primary(1, "master,failover_in_progress", 5);
         assert_eq!(place(&leads, &new, (&old, 4)).as_ref(), Some(&new));

@@ -1,9 +1,10 @@
-//! Reads that a second server is sent, as the first has not answered for long. The
-//! first answer counts; an error that tells of the server does not, while the other
-//! may still answer.
+//! Sends a read to a second server when the first has not answered for long. The first answer
+//! counts. An error that is about the server does not count while the other server may still
+//! answer.
 //!
-//! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
-//! takes it away, so the other one finds nobody: an ordinary late reply.
+//! The session that waits is kept in a [`Hedge`] as long as both requests are out. The reply that
+//! comes first takes the entry away. The other reply then finds none, and is treated as an ordinary
+//! late reply.
 
 use super::readers::LookOf;
 use super::readers::chooser_of;
@@ -23,18 +24,18 @@ use keyway_topology::{FailureReason, HedgeAfter, ServerId};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How often it is looked how long requests take.
+/// How often the worker measures how long requests take.
 const MEASURE_EVERY: Duration = Duration::from_millis(500);
 
 impl super::State {
-    /// Who waits for a read that was sent twice.
+    /// Returns the owner that waits for a read that was sent twice.
     pub(in crate::core) fn owner_of(&self, hedge: Key<Hedge>) -> Option<Owner> {
         Some(self.hedges.hedges.get(hedge)?.owner)
     }
 }
 
 impl Core {
-    /// Sends the reads to a second server of which it is time.
+    /// Sends a second server the reads that have waited long enough.
     #[cold]
     pub(crate) fn send_hedges(&mut self) {
         let now = self.plane.clock.now;
@@ -51,7 +52,7 @@ impl Core {
         }
     }
 
-    /// The same for those of one link.
+    /// Does the same as [`Self::send_hedges`] for the reads of one link.
     fn hedge_link(&mut self, from: ConnectionKey, wait: Duration, now: Time) {
         let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let connection = &mut self.links[from];
@@ -71,8 +72,8 @@ impl Core {
         }
     }
 
-    /// Sends the request at a position of a link, behind so many bytes of others, to
-    /// another server too, if there is one and the budget allows it.
+    /// Sends the request at position `at` of a link, behind `before` bytes of other requests, to
+    /// another server as well, if there is one and the budget allows it.
     fn hedge(&mut self, from: ConnectionKey, (at, before): (usize, usize)) {
         let Core { sessions, links, plane } = self;
         let first = *links[from].link.exchange(at);
@@ -93,12 +94,12 @@ impl Core {
         plane.cluster.hedges.request = request;
     }
 
-    /// Reads that two servers were sent, of which neither has answered.
+    /// Returns the number of reads that two servers were sent and neither has answered.
     pub(in crate::core) fn hedges(&self) -> usize {
         self.plane.cluster.hedges.hedges.len()
     }
 
-    /// Gives back room that one huge request needed.
+    /// Frees memory that one huge request needed.
     pub(in crate::core) fn trim_hedges(&mut self, kept_max: usize) {
         let request = &mut self.plane.cluster.hedges.request;
         if request.capacity() > kept_max {
@@ -108,14 +109,14 @@ impl Core {
 }
 
 impl Plane {
-    /// When it is to be looked for reads that a second server is to be sent.
+    /// Returns when the worker next looks for reads to send to a second server.
     #[inline]
     pub(crate) fn next_hedge(&self) -> Option<Time> {
         self.cluster.hedges.next
     }
 
-    /// Notes that what was enqueued last on a link is a read that another server may
-    /// answer as well.
+    /// Notes that the request enqueued last on a link is a read that another server could answer as
+    /// well.
     #[inline]
     pub(in crate::core) fn note_read(&mut self, connection: &mut Connection) {
         connection.link.note_read();
@@ -131,7 +132,7 @@ impl Plane {
         self.pools[usize::from(pool)].found_mut()?.hedging.as_deref_mut()
     }
 
-    /// Keeps up with what was asked and how long it took; a few times a second.
+    /// Updates the counts of requests and the time that they take. Runs a few times a second.
     pub(super) fn tend_hedging(&mut self, pool: u16) {
         let now = self.clock.now;
         let Plane { pools, cells, .. } = self;
@@ -153,7 +154,7 @@ impl Plane {
         hedging.wait = p99.clamp(min, max);
     }
 
-    /// Whether one more read of a pool may be sent twice; it counts if it may.
+    /// Returns whether one more read of a pool may be sent twice. Counts it if so.
     fn may_hedge(&mut self, pool: u16) -> bool {
         let now = self.clock.now;
         let Some(hedging) = self.hedging(pool) else { return false };
@@ -167,8 +168,9 @@ impl Plane {
         may
     }
 
-    /// The lane and the listener of the session that waits for a read, if it may be sent again: nothing
-    /// that writes was sent behind it, which it would see elsewhere.
+    /// Returns the lane and the listener of the session that waits for a read, if the read may be
+    /// sent again. It may not when its client sent a write behind it, because the other server
+    /// could then show the effect of that write.
     pub(super) fn reader_session(
         &self,
         sessions: &Slab<Session>,
@@ -183,8 +185,8 @@ impl Plane {
         is_alone.then(|| (session.lane, chooser_of(session)))
     }
 
-    /// The link to another server than that of `from` that may answer a read, and
-    /// whether that is a replica. With `is_ready` it is connected and takes requests.
+    /// Returns the link to another server than that of `from` that may answer a read, and whether
+    /// that server is a replica. With `is_ready`, only a link that is connected and takes requests.
     pub(super) fn other_reader(
         &mut self,
         links: &Connections,
@@ -208,7 +210,7 @@ impl Plane {
             let to = &link(place).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
             let is_free = place != connection.server_id.server && is_there && to.has_room(&options);
-            // A server that is left out is good enough for a read that has lost its own.
+            // A server that is left out is good enough for a read that has lost its own server.
             is_free
                 && match look.standing(place) {
                     ReplicaStatus::In => true,
@@ -223,7 +225,7 @@ impl Plane {
         found
     }
 
-    /// The server that has the first key of a request, in the place of primaries.
+    /// Returns the primary that has the first key of a request, by its server index.
     fn primary_of(&mut self, pool: u16, request: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
@@ -256,7 +258,7 @@ impl Plane {
         self.note_deadline(deadline);
     }
 
-    /// One of two servers has answered, or the only one that is left.
+    /// Handles a reply of one of two servers, or of the only one that is left.
     #[cold]
     pub(in crate::core) fn on_hedged_reply(
         &mut self,
@@ -299,9 +301,10 @@ impl Plane {
         }
     }
 
-    /// One of two servers does not answer. Returns the exchange with whoever waits for
-    /// it; `None` while the other may answer, or has. With `ends` the time of the whole
-    /// is up when that of the first is. Others are returned as they are.
+    /// Handles that one of two servers does not answer. Returns the exchange with the owner that
+    /// waits for it, or `None` while the other server may answer or when it has. With `ends`, the
+    /// time of the whole read is up when that of the first request is. Exchanges that are not
+    /// hedged are returned unchanged.
     pub(in crate::core) fn settle_hedge(
         &mut self,
         exchange: &Exchange,
@@ -320,7 +323,7 @@ impl Plane {
         Some(told)
     }
 
-    /// A server did not take a read that the other one of two answers, or has.
+    /// Notes that a server did not take a read that another server answers or has answered.
     #[cold]
     pub(super) fn note_not_taken(&mut self, connection: &mut Connection, one: &Redirected) {
         if let Some(state) = self.cluster_state(connection.server_id.pool) {
@@ -333,7 +336,7 @@ impl Plane {
     }
 }
 
-/// Whether any server would have answered a request with this error.
+/// Returns whether any server would have answered a request with this error.
 fn is_of_request(error: &[u8]) -> bool {
     error.starts_with(b"-WRONGTYPE ") || error.starts_with(b"-ERR ")
 }

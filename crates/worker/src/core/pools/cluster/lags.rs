@@ -1,6 +1,6 @@
-//! How far replicas are behind: their primaries are asked. They call them by the addresses they
-//! come from or by what these announce, which need not be what is known here: names are
-//! looked up then, on both sides.
+//! Asks primaries how far their replicas are behind. A primary names its replicas by the addresses
+//! that they connect from or announce, which may differ from the known ones. Host names are then
+//! looked up on both sides.
 
 use crate::Cluster;
 use crate::core::pools::cluster::state::Heard;
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// The next name that is to be looked up, and the number of the question.
+    /// Returns the next host name to look up, with the number of the question.
     pub fn next_name(&mut self) -> Option<(u32, String)> {
         let names = &mut self.plane.cluster.names;
         let (pool, host) = names.due.pop()?;
@@ -78,7 +78,7 @@ impl Core {
         Some((names.latest, host))
     }
 
-    /// A name was looked up, or could not be.
+    /// Takes the result of a lookup: the address, or `None` if it failed.
     pub fn note_resolved(&mut self, number: u32, address: Option<IpAddr>) {
         let Some((pool, host)) = self.plane.cluster.names.asked.remove(&number) else { return };
         if let Some(state) = self.plane.cluster_state(pool) {
@@ -88,8 +88,8 @@ impl Core {
 }
 
 impl Plane {
-    /// Has the hosts of endpoints looked up that are names and were not of late; returns whether
-    /// there are any.
+    /// Queues lookups for the host names among the endpoints that were not looked up of late.
+    /// Returns whether there are any.
     fn look_up<'a>(
         &mut self,
         pool: u16,
@@ -108,8 +108,9 @@ impl Plane {
     }
 }
 
-/// What a primary tells of the replica at an endpoint: by its name or address, by where names lead,
-/// or where it has another name for the host by its port, if no other has that.
+/// Returns what a primary tells of the replica at an endpoint. It is found by its name or address,
+/// by the address of a looked-up name or, where the primary has another name for the host, by its
+/// port if no other replica has that port.
 fn replica_at<'a, 'b>(
     endpoint: &Endpoint,
     mut others: impl Iterator<Item = &'b Endpoint>,
@@ -141,7 +142,7 @@ mod tests {
     use keyway_topology::{Discovery, PrimarySource, ReplicatedPool};
     use std::time::Duration;
 
-    /// A pool to which these names lead to these addresses.
+    /// Returns a pool in which these names lead to these addresses.
     fn cluster(hosts: &[(&str, &str)]) -> Cluster {
         let discovery = Discovery {
             refresh: Duration::from_secs(1),
@@ -157,7 +158,7 @@ mod tests {
         cluster
     }
 
-    /// A primary's replicas, by address and how many seconds each is behind.
+    /// Returns a primary's replicas, by address and by how many seconds each is behind.
     fn told(replicas: &[(&str, u16, u64)]) -> Vec<ConnectedReplica> {
         let line = |(nth, (ip, port, lag)): (usize, &(&str, u16, u64))| {
             format!("slave{nth}:ip={ip},port={port},state=online,offset=1,lag={lag}\r\n")
@@ -177,7 +178,7 @@ mod tests {
         let mut lags = Vec::new();
         for second in 1..=10 {
             let mut told = told(&[("10.0.0.2", 6379, 0), ("10.0.0.3", 6379, 4)]);
-            // The first one does not get on, the second has all that there is.
+            // The first replica makes no progress; the second has received everything.
             told[0].replication_offset = 300;
             told[1].replication_offset = 100 * second;
             let reply = format!("role:master\r\nmaster_repl_offset:{}\r\n", 100 * second);

@@ -1,9 +1,9 @@
-//! Servers that a redirection names and no view has: nobody connects to them, let alone
-//! tells them a password, before the cluster itself has named them.
+//! Handles servers that a redirection names and that no view has. Keyway does not connect to such a
+//! server, let alone send it a password, before the cluster itself has named it.
 //!
-//! Views by slots leave out a server that has none yet, as one to which the first slot
-//! moves. So whoever has sent the request on is asked for CLUSTER NODES. Meanwhile the
-//! request is held, and so is what goes to the same server behind it: the order stays.
+//! Views by slots leave out a server that has no slot yet, such as one to which its first slot is
+//! moving. So the server that redirected the request is asked for CLUSTER NODES. Meanwhile the
+//! request is held, and so are later requests to the same server, so that the order is kept.
 
 use crate::core::pools::cluster::state::Held;
 use crate::core::pools::cluster::state::Onward;
@@ -14,21 +14,22 @@ use keyway_resp::Protocol;
 use keyway_topology::{ClusterView, Endpoint, NodeHealth, ServerId, ViewSource};
 use std::time::Duration;
 
-/// Between two such questions to one server. Shorter lets a script that names servers
-/// make it list its cluster as often; longer holds up requests that came too late for
-/// the one before.
+/// The pause between two such questions to one server. If it were shorter, a script that names
+/// servers could make the server list its cluster as often. If it were longer, requests that came
+/// too late for one question would wait longer for the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is held back no longer for an answer, whatever became of the question.
+/// The longest time for which a request is held back for an answer, whatever happened to the
+/// question.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl super::State {
-    /// Whether requests wait until a server is known.
+    /// Returns whether requests wait until a server is known.
     pub(super) fn is_held_for(&self, pool: u16, to: &Endpoint) -> bool {
         self.named.held.iter().any(|held| held.server.pool == pool && held.onward.to == *to)
     }
 
-    /// A server has not answered who is of its cluster.
+    /// Notes that a server has not answered the question about the members of its cluster.
     #[cold]
     pub(in crate::core) fn note_unnamed(&mut self, server: ServerId) {
         self.named.missed.push(server);
@@ -41,7 +42,7 @@ impl Core {
         self.hold(from, Some(one), onward);
     }
 
-    /// Has a server found.
+    /// Asks for a server that is not known yet.
     pub(super) fn seek(&mut self, from: ConnectionKey, onward: Onward) {
         if !self.plane.cluster.is_held_for(self.links[from].server_id.pool, &onward.to) {
             self.hold(from, None, onward);
@@ -55,7 +56,7 @@ impl Core {
         self.ask_names(server);
     }
 
-    /// Asks the servers of which it is time to.
+    /// Asks the servers that are due to be asked.
     pub(super) fn ask_names_if_due(&mut self) {
         if self.plane.cluster.named.held.is_empty() {
             return;
@@ -118,14 +119,14 @@ impl Core {
         self.ask_server(index, &[b"CLUSTER", b"NODES"], Internal::Names);
     }
 
-    /// Nobody has told who is of the cluster: what was held back for that is refused.
+    /// Refuses the requests that were held back for an answer that did not come.
     pub(super) fn miss_names(&mut self) {
         for server in std::mem::take(&mut self.plane.cluster.named.missed) {
             self.end_question(server);
         }
     }
 
-    /// Goes by what a server says who is of its cluster.
+    /// Learns from a server which servers are in its cluster.
     pub(super) fn hear_names(&mut self, server: ServerId, reply: &[u8]) {
         let (pool, now) = (server.pool, self.plane.clock.now);
         let from = self.plane.asked_endpoint(server);
@@ -141,12 +142,12 @@ impl Core {
                 }
             }
         }
-        // Those that were named go before those that were not are refused.
+        // Requests for servers that were named are sent on before the others are refused.
         self.follow_clusters();
         self.end_question(server);
     }
 
-    /// Refuses what was held back for a question that is answered.
+    /// Refuses the requests that were held back for a question that is answered.
     fn end_question(&mut self, server: ServerId) {
         let named = &mut self.plane.cluster.named;
         if let Some((_, is_awaited)) = named.asked.get_mut(&server) {
@@ -173,7 +174,7 @@ impl Core {
         }
     }
 
-    /// Sends on what was held back for servers that are known now.
+    /// Sends on the requests that were held back for servers that are known now.
     #[inline]
     pub(super) fn release_named(&mut self) {
         if !self.plane.cluster.named.held.is_empty() {
@@ -201,15 +202,15 @@ impl Core {
 }
 
 impl Plane {
-    /// Until when a request may be held back: its time counts from when its client asked.
+    /// Returns until when a request may be held back. Its time counts from when its client sent it.
     fn names_due(&self, held: &Held) -> Option<Time> {
         let timeout = self.link_options(held.server.pool).timeout?;
         Some(held.redirected.as_ref()?.exchange.asked() + timeout)
     }
 }
 
-/// Whether a server is one of those in a view that may be connected to, by its address
-/// or its name.
+/// Returns whether a view has the server, by its address or its name, among those that may be
+/// connected to.
 fn names(view: &ClusterView, endpoint: &Endpoint) -> bool {
     let Endpoint::Tcp { host, port } = endpoint else { return false };
     view.nodes.iter().any(|node| {

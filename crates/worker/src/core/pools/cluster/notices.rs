@@ -25,7 +25,7 @@ const LISTEN_EVERY: Duration = Duration::from_secs(10);
 const LISTENER: u16 = 0;
 
 impl Core {
-    /// Has every sentinel tell what it does, a few times a minute.
+    /// Makes sure, a few times a minute, that the worker is subscribed at every sentinel.
     pub(super) fn listen_to_sentinels(&mut self) {
         let now = self.plane.clock.now;
         let state = &mut self.plane.cluster;
@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Asks about the pools that sentinels have told something about.
+    /// Asks about the pools about which sentinels have sent messages.
     pub(super) fn follow_notices(&mut self) {
         for pool in std::mem::take(&mut self.plane.cluster.told_about) {
             self.ask_if_due(pool);
@@ -48,7 +48,8 @@ impl Core {
 }
 
 impl Plane {
-    /// A sentinel has told something.
+    /// Takes a message from a sentinel. Asks about the pool soon when the message names one of its
+    /// primaries.
     #[cold]
     pub(in crate::core) fn hear_notice(&mut self, from: u16, frame: &[u8]) {
         let about = self.asked_about(from);
@@ -62,7 +63,7 @@ impl Plane {
         }
     }
 
-    /// A sentinel tells from here on.
+    /// Notes that a sentinel's channel is subscribed from now on.
     #[cold]
     pub(in crate::core) fn note_listening(&mut self, from: u16, name: &[u8]) {
         if name == SWITCHED {

@@ -1,4 +1,4 @@
-//! Which server a read goes to, where replicas may be read.
+//! Chooses the server for a read, where replicas may be read.
 
 use super::ClusterState;
 use crate::Plan;
@@ -16,7 +16,7 @@ use keyway_proxy::{Busy, Session};
 use keyway_topology::{BackendId, ReadFrom};
 use std::time::Duration;
 
-/// What a worker knows of a pool's servers now.
+/// The current facts about a pool's servers.
 pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
     pub(super) state: &'l FoundState,
@@ -26,7 +26,7 @@ pub(super) struct LookOf<'l> {
     pub(super) lane: u32,
     pub(super) now: Time,
     pub(super) lag_max: Option<Duration>,
-    /// What one is that has said of late that it cannot answer yet.
+    /// The status of a server that said of late that it cannot answer yet.
     pub(super) unready: ReplicaStatus,
 }
 
@@ -41,7 +41,7 @@ impl LookOf<'_> {
         self.plan.topology.backend_id(usize::from(self.pool), usize::from(place))
     }
 
-    /// Whether what a replica has is not too old.
+    /// Returns whether a replica's data is not too old.
     fn is_near(&self, place: u16, max: Duration) -> bool {
         place == self.primary || self.state.cluster.shared.is_within(place, max)
     }
@@ -75,7 +75,7 @@ impl Look for LookOf<'_> {
 }
 
 impl Plane {
-    /// Whether a request may be answered by a replica; notes that it is a write.
+    /// Returns whether a request may be answered by a replica. Notes a request that writes.
     #[inline]
     pub(in crate::core) fn reads_replicas(&self, incoming: &mut RequestContext) -> bool {
         match self.pools[usize::from(incoming.session.pool)].readers() {
@@ -84,7 +84,8 @@ impl Plane {
         }
     }
 
-    /// Notes that a session has sent what may write, by another way than other requests.
+    /// Notes that a session has sent a request that may write, in another way than ordinary
+    /// requests.
     #[inline]
     pub(in crate::core) fn note_write(&self, session: &mut Session, busy: &Busy) {
         if let Some(readers) = self.pools[usize::from(session.pool)].readers() {
@@ -95,7 +96,7 @@ impl Plane {
         }
     }
 
-    /// Where a read goes that the server at `primary` would answer as well.
+    /// Returns the server for a read that the server at `primary` could answer as well.
     pub(in crate::core) fn reader_of(
         &mut self,
         links: &Connections,
@@ -124,8 +125,8 @@ impl Plane {
         reader
     }
 
-    /// Tells a link what kind of server it is to be for the next request: one whose
-    /// copies are read, or one that has the slot.
+    /// Sets the mode of a link for the next request: the server is to answer from its copies of
+    /// other servers' slots, or only for its own slots.
     pub(in crate::core) fn set_reading(
         &mut self,
         links: &mut Connections,
@@ -142,14 +143,14 @@ impl Plane {
         }
     }
 
-    /// Whether replicas of a pool answer reads only when they are told to.
+    /// Returns whether replicas of a pool answer reads only when they are told to.
     fn knows_modes(&self, pool: u16) -> bool {
         self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 }
 
-/// Whose choice counts for a session: that of its user if it has one, else that of the
-/// listener; none for what others ask here.
+/// Returns the number of the settings that count for a session: those of its user if it has some,
+/// otherwise those of its listener. A sub-request has none.
 pub(super) fn chooser_of(session: &Session) -> u16 {
     if session.sub_request.is_some() {
         return u16::MAX;
@@ -158,7 +159,7 @@ pub(super) fn chooser_of(session: &Session) -> u16 {
     of_user.map_or(session.listener, |at| USERS + at)
 }
 
-/// Whether the request of a session may be answered by a replica.
+/// Returns whether the request of a session may be answered by a replica.
 fn may_read(readers: &Readers, incoming: &mut RequestContext, now: Time) -> bool {
     let Request { command, .. } = incoming.request;
     if !command.flags.contains(Flags::READONLY) {
@@ -170,7 +171,7 @@ fn may_read(readers: &Readers, incoming: &mut RequestContext, now: Time) -> bool
         }
         return false;
     }
-    // A cursor means something to the server that gave it.
+    // A cursor is valid only at the server that gave it.
     if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
         return false;
     }
@@ -178,7 +179,7 @@ fn may_read(readers: &Readers, incoming: &mut RequestContext, now: Time) -> bool
     if readers.policy.from == ReadFrom::Primary {
         return false;
     }
-    // What is read under watch is to be what EXEC finds.
+    // A read under WATCH has to see the data that EXEC will find.
     let watches =
         incoming.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
     let is_for_primary =

@@ -3,21 +3,21 @@
 use crate::Cluster;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
 
-/// What a choice goes by: the servers by their places.
+/// The facts that the choice among servers is based on, by server index.
 pub(super) trait Look {
-    /// Whether it may be read.
+    /// Returns whether the server may be read.
     fn standing(&self, place: u16) -> ReplicaStatus;
-    /// What a request to it costs.
+    /// Returns the cost of a request to the server.
     fn cost(&self, place: u16) -> u64;
-    /// Whether it is to be asked once to see how fast it is.
+    /// Returns whether the server is to get one read now to see how fast it is.
     fn claim_try(&self, place: u16) -> bool;
 }
 
-/// Most shares that one server counts for.
+/// The largest share that one server can have.
 pub(super) const WEIGHT_MAX: u32 = 100;
 
-/// Of so many reads at most one goes to a server because it was not asked of late, to see
-/// how fast it is now.
+/// At most one read of this many goes to a server only because it was not used of late, to see how
+/// fast it is now.
 pub(super) const EXPLORE_EVERY: u32 = 64;
 
 /// The first number that stands for the choice of a user, behind those of listeners.
@@ -26,19 +26,19 @@ pub(super) const USERS: u16 = 0x8000;
 /// The servers that reads of one worker go to.
 pub(in crate::core) struct Readers {
     pub(in crate::core::pools::cluster) policy: ReadPolicy,
-    /// By the place of a primary.
+    /// The servers to read from, by the server index of the primary.
     pub(in crate::core::pools::cluster) of_primary: Vec<Choice>,
-    /// Counts reads, so that they take turns.
+    /// Counts reads, so that the servers take turns.
     pub(in crate::core::pools::cluster) turn: u32,
-    /// The turn of the latest that went to see how fast a server is.
+    /// The turn of the latest read that went to a server to see how fast it is.
     pub(in crate::core::pools::cluster) explored: u32,
-    /// The same for clients of listeners that say otherwise.
+    /// The readers for clients of listeners, and for users, that have settings of their own.
     pub(in crate::core::pools::cluster) others: Vec<(u16, Readers)>,
 }
 
 impl Readers {
-    /// Those of a cluster, for clients of these listeners and users; `None` when only
-    /// primaries are read.
+    /// Returns the readers of a cluster, with those for clients of the given listeners and users,
+    /// or `None` when only primaries are read.
     pub(super) fn new<'l>(
         cluster: &Cluster,
         map: &ClusterMap,
@@ -62,7 +62,7 @@ impl Readers {
         Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
     }
 
-    /// Those for clients of a listener.
+    /// Returns the readers for the clients of a listener.
     pub(in crate::core::pools::cluster) fn of(&self, listener: u16) -> &Readers {
         let own = self.others.iter().find(|(of, _)| *of == listener);
         own.map_or(self, |(_, readers)| readers)
@@ -75,12 +75,13 @@ impl Readers {
         }
     }
 
-    /// Whether somebody's reads are chosen so.
+    /// Returns whether any of the settings satisfies `is_it`.
     pub(super) fn any(&self, is_it: impl Fn(&ReadFrom) -> bool) -> bool {
         is_it(&self.policy.from) || self.others.iter().any(|(_, it)| is_it(&it.policy.from))
     }
 
-    /// The servers that have the same data, for each primary that has readers.
+    /// Returns the indices of the servers that have the same data, for each primary that has
+    /// readers.
     pub(in crate::core) fn sets(&self) -> impl Iterator<Item = Vec<u16>> + '_ {
         self.of_primary.iter().filter(|choice| !choice.all.is_empty()).map(|choice| {
             let mut places = [&choice.near[..], &choice.all[..]].concat();
@@ -90,7 +91,8 @@ impl Readers {
         })
     }
 
-    /// What a server is that cannot answer yet: the primary is better asked, unless that is never.
+    /// Returns the status of a server that cannot answer yet. The primary answers instead, unless
+    /// the settings say that primaries are never read.
     pub(super) fn unready(&self) -> ReplicaStatus {
         match self.policy.from {
             ReadFrom::Replica => ReplicaStatus::Out,
@@ -98,12 +100,12 @@ impl Readers {
         }
     }
 
-    /// How readers are chosen.
+    /// Returns the settings for the choice of servers.
     pub(super) fn policy(&self) -> &ReadPolicy {
         &self.policy
     }
 
-    /// The server for a read of data that the primary at `primary` has.
+    /// Returns the server for a read of data that the primary at `primary` has.
     pub(in crate::core::pools::cluster) fn pick(
         &mut self,
         primary: u16,
@@ -122,7 +124,7 @@ impl Readers {
                 let tried = if explores { choice.to_explore(look) } else { None };
                 tried.or_else(|| choice.cheapest(look))
             }
-            // Who is left out is better than nobody.
+            // A server that is left out is better than none.
             _ => choice
                 .in_turn(self.turn, |place| look.standing(place) == ReplicaStatus::In)
                 .or_else(|| {
@@ -139,8 +141,8 @@ impl Readers {
 }
 
 impl Readers {
-    /// Another server for a read than one that is not fit, in the order in which
-    /// servers are chosen.
+    /// Returns another server for a read than one that is not fit, in the order in which servers
+    /// are chosen.
     pub(super) fn pick_other(
         &mut self,
         primary: u16,
@@ -161,15 +163,15 @@ impl Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
     In,
-    /// If there is no other.
+    /// May be read if there is no other server.
     Out,
     Unfit,
 }
 
-/// The servers that have the data of one primary: each as often as its share.
+/// The servers that have the data of one primary, each as often as its share.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core::pools::cluster) struct Choice {
-    /// Of the zone that is read from.
+    /// Servers in the zone that is read from.
     pub(in crate::core::pools::cluster) near: Vec<u16>,
     pub(in crate::core::pools::cluster) all: Vec<u16>,
 }
@@ -195,7 +197,7 @@ impl Choice {
         Choice { near: by_share(policy, near), all: by_share(policy, all) }
     }
 
-    /// The next in turn, of the zone that is read from if there is one.
+    /// Returns the next server in turn, from the zone that is read from if it has one.
     pub(in crate::core::pools::cluster) fn in_turn(
         &self,
         turn: u32,
@@ -209,7 +211,7 @@ impl Choice {
         of(&self.near).or_else(|| of(&self.all))
     }
 
-    /// The one that costs least; one that is left out if there is no other.
+    /// Returns the server that costs least, or one that is left out if there is no other.
     pub(in crate::core::pools::cluster) fn cheapest(&self, look: &impl Look) -> Option<u16> {
         let mut of_in: Option<(u64, u16)> = None;
         let mut of_out: Option<(u64, u16)> = None;
@@ -227,31 +229,31 @@ impl Choice {
         of_in.or(of_out).map(|(_, place)| place)
     }
 
-    /// One that nobody has asked of late.
+    /// Returns a server that was not read of late.
     pub(in crate::core::pools::cluster) fn to_explore(&self, look: &impl Look) -> Option<u16> {
         let is_it = |place: u16| look.standing(place) == ReplicaStatus::In && look.claim_try(place);
         self.all.iter().copied().find(|&place| is_it(place))
     }
 }
 
-/// Where a read goes.
+/// The server that a read goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Reader {
-    /// To the primary, as a write does.
+    /// The primary, as for a write.
     Primary,
-    /// To the server at this place.
+    /// The server with this index.
     At(u16),
-    /// Nobody may be read now.
+    /// No server may be read now.
     None,
 }
 
-/// Whether a replica may be read, as other servers see it. They call one that works
+/// Returns whether a replica may be read, as other servers see it. They call a working replica
 /// "loading" until they have heard from it.
 pub(in crate::core::pools::cluster) fn is_reader(node: &PlacedNode) -> bool {
     matches!(node.health, NodeHealth::Online | NodeHealth::Loading) && node.absent_since.is_none()
 }
 
-/// Each place as often as its share, in turns.
+/// Returns each server index as often as its share, interleaved.
 pub(in crate::core::pools::cluster) fn by_share<'n>(
     policy: &ReadPolicy,
     nodes: impl Iterator<Item = (u16, &'n PlacedNode)>,
@@ -280,7 +282,7 @@ mod tests {
         Endpoint::tcp("h", port).unwrap()
     }
 
-    /// A cluster whose primary at port 1 has replicas at 2, 3 and 4.
+    /// Returns the readers of a cluster whose primary at port 1 has replicas at ports 2, 3 and 4.
     fn readers(reads: ReadPolicy) -> (Readers, BTreeMap<u16, u16>) {
         let discovery = Discovery {
             refresh: Duration::from_secs(1),
@@ -301,8 +303,7 @@ mod tests {
         (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
     }
 
-    /// Servers of which some are fit, some left out, with what they cost, and those that
-    /// are to be tried.
+    /// The fit servers, the servers left out, the costs, and the servers to try.
     #[derive(Default)]
     struct Told {
         unfit: Vec<u16>,

@@ -1,5 +1,5 @@
-//! A cluster takes the keys of one slot together and no others, so one request
-//! becomes one fragment for each slot, also where a server has several of them.
+//! A cluster takes the keys of one slot together and no others. So a request becomes one fragment
+//! for each slot, even where one server has several of the slots.
 
 use super::state::NO_KEY;
 use crate::Upstream;
@@ -56,7 +56,7 @@ impl Plane {
             return false;
         };
         let Some(state) = self.pools[pool].servers() else { return false };
-        // Servers of no cluster take any keys together.
+        // Servers that form no cluster take any keys together.
         let has_slots = self.has_slots(incoming.session.pool);
         for index in (1..incoming.request.args.len()).step_by(stride) {
             let hash = sharded.hash_key(&incoming.request.args[index]);
@@ -67,8 +67,8 @@ impl Plane {
         true
     }
 
-    /// Chooses who is read instead of the primaries. Returns whether each fragment has
-    /// somebody.
+    /// Chooses servers to read from in place of the primaries. Returns whether each fragment has a
+    /// server.
     #[cold]
     fn place_readers(
         &mut self,
@@ -91,7 +91,7 @@ impl Plane {
         true
     }
 
-    /// Whether replicas of the session's pool are read.
+    /// Returns whether replicas of the session's pool are read.
     fn has_readers(&self, pool: u16) -> bool {
         self.pools[usize::from(pool)].readers().is_some()
     }
@@ -152,7 +152,8 @@ impl Plane {
             let mut at = fragment.first;
             while at != NO_KEY {
                 let first = 1 + at as usize * stride;
-                // From behind the argument before to behind this one's line end.
+                // The range starts behind the previous argument's line end and ends behind this
+                // argument's.
                 let from = ranges[first - 1].end as usize + 2;
                 let to = ranges[first + stride - 1].end as usize + 2;
                 out.extend_from_slice(&buf[from..to]);

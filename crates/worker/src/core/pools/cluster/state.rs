@@ -1,4 +1,4 @@
-//! What a worker remembers of pools that find their servers while they serve.
+//! The state that a worker holds about pools that find their servers while they serve.
 
 use super::replicas::USERS;
 use crate::core::ConnectionKey;
@@ -24,67 +24,68 @@ pub(super) const NO_FRAGMENT: u16 = u16::MAX;
 
 pub(super) const NO_KEY: u32 = u32::MAX;
 
-/// What this worker has to do with clusters.
+/// The cluster-related state of a worker.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    /// For how long the client whose requests are being started has waited for a primary in
-    /// vain: they wait no more.
+    /// How long the client whose requests are being started has waited for a primary in vain. Its
+    /// requests do not wait any longer.
     pub(in crate::core) waited: Option<Duration>,
-    /// A request of that client was refused.
+    /// Set when a request of that client was refused.
     pub(in crate::core) refused_in_vain: Cell<bool>,
-    /// Positions of the pools that are one.
+    /// Indices of the pools that find their servers themselves.
     pub(in crate::core::pools::cluster) pools: Vec<u16>,
-    /// What servers said about theirs.
+    /// Replies of servers to the questions about their cluster, not yet looked at.
     pub(in crate::core::pools::cluster) heard: Vec<Heard>,
-    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    /// Indices of the pools of sentinels, each with the pool that the sentinels are asked about.
     pub(in crate::core::pools::cluster) sentinels: BTreeMap<u16, u16>,
-    /// What servers were asked that have not answered, by the pool it is about.
+    /// The questions that servers have not answered yet, by the pool that they are about.
     pub(in crate::core::pools::cluster) rounds: BTreeMap<u16, Round>,
-    /// Who did not answer while a round went on, by pool and place, and until when that is
-    /// remembered.
+    /// The servers that did not answer during a round, by pool and server index, each with the time
+    /// until which this is remembered.
     pub(in crate::core::pools::cluster) silent: BTreeMap<(u16, u16), Time>,
     /// The number of the latest question.
     pub(in crate::core::pools::cluster) next_question: u32,
     /// Servers that have not answered a question, with the number of the question.
     pub(in crate::core::pools::cluster) unanswered: Vec<(ServerId, u32)>,
-    /// Requests to be sent again, in the order in which they were refused.
+    /// Requests to send again, in the order in which they were refused.
     pub(in crate::core::pools::cluster) retries: Vec<Retry>,
-    /// When the first of them is due, if there are any.
+    /// When the first of the retries is due, if there are any.
     pub(in crate::core::pools::cluster) retries_due: Time,
     /// Requests for servers that are not known yet.
     pub(in crate::core::pools::cluster) named: HeldBack,
     /// The servers that clients' requests were sent on to.
     pub(in crate::core::pools::cluster) sent_on: SentOnOrder,
-    /// Sessions that wait for the first map of their pool, or for one in which their slot
-    /// has a server.
+    /// Sessions that wait for the first map of their pool, or for a map in which their slot has a
+    /// server.
     pub(in crate::core::pools::cluster) waiting: Vec<Key<Session>>,
-    /// When the time of the first of them is up.
+    /// When the wait of the first of these sessions ends.
     pub(in crate::core::pools::cluster) waiting_due: Option<Time>,
-    /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
-    /// have waited: an entry for a session at most, which leaves with it.
+    /// The waits of sessions for a slot to have a server or for a primary that is gone, including
+    /// waits that ended in vain, by session. A session has at most one entry, which is removed with
+    /// the session.
     pub(in crate::core::pools::cluster) unowned: BTreeMap<u64, Wait>,
     /// The times since when refused requests are sent again, by session.
     pub(in crate::core::pools::cluster) aside: BTreeMap<u64, Aside>,
-    /// The worker ends: nobody waits for a primary.
+    /// Set when the worker is ending. No client waits for a primary then.
     pub(in crate::core::pools::cluster) is_draining: bool,
-    /// Pools that sentinels have told something about.
+    /// Pools about which sentinels have sent messages.
     pub(in crate::core::pools::cluster) told_about: Vec<u16>,
-    /// When they are to be told to tell, at the latest.
+    /// When the worker next makes sure that it is subscribed at every sentinel.
     pub(in crate::core::pools::cluster) next_listen: Time,
-    /// Links to servers that have left, each with its generation: by the time it is
-    /// looked at its place may be another link's.
+    /// Links to servers that have left, each with its generation: by the time the entry is looked
+    /// at, another link may be at the same index.
     pub(in crate::core::pools::cluster) leaving: Vec<(ConnectionKey, u32)>,
-    /// Links with a command that is to wait elsewhere, each with its generation and when
-    /// its server has had time enough to end it.
+    /// Links with a blocking command that must wait at another server, each with its generation and
+    /// the time at which its server has had long enough to end the command.
     pub(in crate::core::pools::cluster) displaced: Vec<(Time, ConnectionKey, u32)>,
     pub(in crate::core::pools::cluster) hedges: HedgesState,
-    /// Host names that are looked up.
+    /// Host names that are being looked up.
     pub(in crate::core::pools::cluster) names: Names,
     pub(in crate::core) split: Scratch,
 }
 
 impl State {
-    /// Whether views wait to be looked at.
+    /// Returns whether replies or missed questions wait to be looked at.
     #[inline]
     pub(in crate::core) fn has_heard(&self) -> bool {
         !self.heard.is_empty()
@@ -101,8 +102,8 @@ impl State {
         State { pools, sentinels: sentinels(plan), ..State::default() }
     }
 
-    /// Goes on for the pools of another version of the settings; those that are being ended
-    /// are looked after until they are.
+    /// Takes on the pools of another version of the settings. Pools that are being ended are looked
+    /// after until they have ended.
     pub(in crate::core) fn follow(&mut self, plan: &Plan) {
         let State { pools, sentinels, .. } = State::new(plan);
         let ending = self.pools.iter().filter(|&&pool| plan.retired(pool).is_some());
@@ -112,8 +113,8 @@ impl State {
         self.told_about.retain(|pool| self.pools.contains(pool));
     }
 
-    /// Number of requests that are to be sent again or whose server is looked for, and of sessions
-    /// that wait for a map.
+    /// Returns the number of requests that are to be sent again or whose server is looked for, and
+    /// of sessions that wait for a map.
     pub(in crate::core) fn held(&self) -> usize {
         self.retries.len()
             + self.named.held()
@@ -124,8 +125,8 @@ impl State {
             + self.displaced.len()
     }
 
-    /// Forgets a pool that has ended: the questions to its servers, and the knowledge of them.
-    /// Another pool may come to its position.
+    /// Forgets a pool that has ended: the questions to its servers and what they answered. Another
+    /// pool may take its index.
     pub(in crate::core) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
         self.heard.retain(|heard| heard.server.pool != pool);
@@ -139,14 +140,14 @@ impl State {
     }
 }
 
-/// What this worker knows of one cluster.
+/// What a worker knows of one cluster.
 pub(in crate::core) struct ClusterState {
     pub(in crate::core) shared: Arc<Cluster>,
     pub(in crate::core) map: Arc<ClusterMap>,
-    /// What a SCAN visits, by the map.
+    /// The parts that a SCAN visits, by the map.
     pub(in crate::core) parts: Arc<ScanParts>,
-    /// Places whose servers said nothing of use since somebody last did: they may have
-    /// left the cluster and still be there.
+    /// Indices of servers that gave no useful answer since another server last did. They may have
+    /// left the cluster and still run.
     pub(in crate::core::pools::cluster) misleading: Vec<u16>,
 }
 
@@ -157,12 +158,13 @@ impl ClusterState {
         ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
-    /// Whether its keys have slots, which it takes together and no others.
+    /// Returns whether the keys have slots, so that a request's keys must share one.
     pub(in crate::core) fn has_slots(&self) -> bool {
         self.shared.has_slots()
     }
 
-    /// Who is read, as the pool at `index`, its listeners and users say.
+    /// Returns the servers that are read from, by the settings of the pool at `index`, of its
+    /// listeners and of the users.
     pub(in crate::core) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
         let listeners = (0..).zip(&plan.listeners);
         let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
@@ -194,7 +196,7 @@ pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
     }
 }
 
-/// What a server said when it was asked about its cluster.
+/// A server's reply to a question about its cluster.
 pub(super) struct Heard {
     pub(in crate::core::pools::cluster) what: Internal,
     /// The server that was asked.
@@ -202,28 +204,29 @@ pub(super) struct Heard {
     pub(super) reply: Vec<u8>,
 }
 
-/// A request that was refused again so much later than it was sent is another one.
+/// A refused request is taken for another one when the last time that its client's request was put
+/// aside is longer ago than this.
 pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
-/// For so long after one request was refused the next ones of its client are refused at
-/// once: a pipeline waits once, and not once for each of its requests.
+/// After a request was refused, the next requests of its client are refused at once for this long.
+/// So a pipeline waits once and not once for each of its requests.
 pub(in crate::core::pools::cluster) const REFUSED_FOR: Duration = Duration::from_millis(100);
 
-/// A client that waits, or has waited in vain a moment ago.
+/// The wait of a client that waits for a server, or that waited in vain a moment ago.
 pub(super) struct Wait {
     pub(super) until: Time,
     pub(super) since: Time,
     pub(super) pool: u16,
-    /// The cluster whose `wait_for_primary` says for how long.
+    /// The cluster whose `wait_for_primary` sets the length of the wait.
     pub(in crate::core::pools::cluster) of: Option<Arc<Cluster>>,
-    /// It is counted among those that have waited in vain.
+    /// Set when the wait is counted among those that ended in vain.
     pub(in crate::core::pools::cluster) is_over: bool,
-    /// When the worker saw that its time is up.
+    /// When the worker saw that the wait's time was up.
     pub(in crate::core::pools::cluster) ended: Option<Time>,
 }
 
 impl Wait {
-    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
+    /// Starts a wait of `timeout` or, where `wait_for_primary` bounds it, of that and no less than
     /// `least`.
     pub(super) fn new(
         (since, pool): (Time, u16),
@@ -245,8 +248,8 @@ impl Wait {
         self.of.is_some()
     }
 
-    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
-    /// was told, or the client would wait as long again.
+    /// Returns whether the wait has to be remembered. A wait whose time is up is remembered until
+    /// its client was told; otherwise the client would wait as long again.
     pub(super) fn is_remembered(&mut self, now: Time) -> bool {
         now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
     }
@@ -263,22 +266,23 @@ impl Drop for Wait {
 /// The times when a client's request was first and last put aside.
 pub(super) type Aside = (Time, Time);
 
-/// What was told so far of what was asked.
+/// The answers of one round so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// By the sentinel that has told it.
+    /// By the sentinel that told the address.
     pub(in crate::core::pools::cluster) addresses: BTreeMap<u16, Endpoint>,
     pub(in crate::core::pools::cluster) primaries: BTreeMap<u16, WatchedPrimary>,
     pub(in crate::core::pools::cluster) roles: BTreeMap<u16, InfoReplication>,
-    /// Primaries of which a sentinel has told all.
+    /// Primaries about which a sentinel has answered all questions.
     pub(in crate::core::pools::cluster) known: BTreeSet<u16>,
     /// Primaries that a sentinel does not watch.
     pub(in crate::core::pools::cluster) unwatched: BTreeSet<u16>,
-    /// How many answers were of before what is known.
+    /// How many answers were older than what is known.
     pub(in crate::core::pools::cluster) stale: usize,
 }
 
-/// The pools of sentinels, each with the pool they are asked about.
+/// Returns the indices of the pools of sentinels, each with the index of the pool that the
+/// sentinels are asked about.
 pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     let is_live = |index: usize| plan.retired(index as u16).is_none();
     let position = |name: &str| {
@@ -291,8 +295,8 @@ pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     plan.pools.iter().enumerate().filter_map(of_pool).collect()
 }
 
-/// Host names that are to be looked up, and those that are, by number: each with its pool. A
-/// pool has a bounded number of them.
+/// Host names to look up, and host names that are being looked up by the number of the question,
+/// each with its pool. A pool has a bounded number of them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(in crate::core::pools::cluster) due: Vec<(u16, String)>,
@@ -309,19 +313,19 @@ impl Names {
     }
 }
 
-/// What is held back, and who was asked.
+/// Requests that are held back until their server is known, and the servers that were asked.
 #[derive(Default)]
 pub(super) struct HeldBack {
     /// In the order in which they were sent on.
     pub(in crate::core::pools::cluster) held: Vec<Held>,
-    /// When each server was asked last, and whether it has yet to answer.
+    /// When each server was last asked, and whether its answer is still owed.
     pub(in crate::core::pools::cluster) asked: BTreeMap<ServerId, (Time, bool)>,
     /// Servers that have not answered.
     pub(in crate::core::pools::cluster) missed: Vec<ServerId>,
 }
 
 impl HeldBack {
-    /// Number of requests that are held back.
+    /// Returns the number of requests that are held back.
     pub(super) fn held(&self) -> usize {
         self.held.iter().filter(|held| held.redirected.is_some()).count()
     }
@@ -337,34 +341,34 @@ impl HeldBack {
     }
 }
 
-/// A request that is held back; as many as clients may have on their way at most.
+/// A request that is held back. There are at most as many as clients may have on their way.
 pub(in crate::core::pools::cluster) struct Held {
     pub(in crate::core::pools::cluster) from: ConnectionKey,
     /// The server that the connection leads to.
     pub(in crate::core::pools::cluster) server: ServerId,
     pub(in crate::core::pools::cluster) onward: Onward,
-    /// The server was asked since.
+    /// Set when the server was asked since.
     pub(in crate::core::pools::cluster) is_asked: bool,
-    /// `None` where only the server is to be found.
+    /// The request, or `None` where only the server is to be found.
     pub(in crate::core::pools::cluster) redirected: Option<Redirected>,
 }
 
-/// Where a request is sent on to.
+/// The destination of a request that is sent on.
 #[derive(Clone)]
 pub(super) struct Onward {
     /// The server.
     pub(super) to: Endpoint,
-    /// The slot that is known to be meant.
+    /// The slot that the request is for, if it is known.
     pub(super) slot: Option<u16>,
-    /// The server has it for good: else it is asked this once.
+    /// Set when the server has the slot for good. Otherwise it is asked only this once.
     pub(super) is_moved: bool,
 }
 
-/// The latest request that was sent on of each client and slot.
+/// The latest request that was sent on, for each client and slot.
 #[derive(Default)]
 pub(super) struct SentOnOrder {
     pub(in crate::core::pools::cluster) latest: BTreeMap<(u64, u16, u16), SentOn>,
-    /// The number of entries at which those that count no longer are removed.
+    /// The number of entries at which entries that no longer count are removed.
     pub(in crate::core::pools::cluster) check_at: usize,
 }
 
@@ -391,21 +395,21 @@ impl SentOnOrder {
         }
     }
 
-    /// Number of requests that are remembered.
+    /// Returns the number of requests that are remembered.
     pub(super) fn len(&self) -> usize {
         self.latest.len()
     }
 }
 
-/// A request that was sent on, by its client, its pool and its slot.
+/// A request that was sent on. It is kept by its client, its pool and its slot.
 pub(in crate::core::pools::cluster) struct SentOn {
     /// The session of the request, which is a sub-request's in a pool of pools.
     pub(in crate::core::pools::cluster) session: Key<Session>,
     /// The index of its reply; `None` where the client has asked for none.
     pub(in crate::core::pools::cluster) reply: Option<u32>,
     pub(in crate::core::pools::cluster) to: Endpoint,
-    /// When it was sent to a server that no other had named for it. It is behind all requests that
-    /// were sent there before.
+    /// When the request was sent to a server that no other server had named for it. It is behind
+    /// all requests that were sent there before.
     pub(in crate::core::pools::cluster) again_at: Option<Time>,
 }
 
@@ -434,32 +438,32 @@ impl SentOn {
     }
 }
 
-/// What one server was asked.
+/// A question that one server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(in crate::core::pools::cluster) number: u32,
-    /// Who was asked: a sentinel, or a server of the pool.
+    /// The index of the server that was asked: a sentinel, or a server of the pool.
     pub(in crate::core::pools::cluster) place: u16,
     pub(in crate::core::pools::cluster) about: About,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Who has which slot, in these words.
+    /// The servers of all slots, asked by this command.
     Slots(SlotQuery),
-    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
-    /// leads a fail-over its other answers are still about the old one.
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, for the primary with this number. While a sentinel leads
+    /// a fail-over, its other answers are still about the old primary.
     Address(u16),
-    /// `SENTINEL MASTER`, of that primary.
+    /// `SENTINEL MASTER`, for that primary.
     Primary(u16),
-    /// `SENTINEL SLAVES`, of that primary.
+    /// `SENTINEL SLAVES`, for that primary.
     Replicas(u16),
-    /// `INFO replication`, of itself.
+    /// `INFO replication`, for the server itself.
     Role,
 }
 
 impl About {
-    /// Which primary it is about.
+    /// Returns the number of the primary that the question is about.
     pub(in crate::core::pools::cluster) fn group(self) -> Option<u16> {
         match self {
             About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
@@ -468,17 +472,17 @@ impl About {
     }
 }
 
-/// What was asked about one pool at one time.
+/// The questions that were asked about one pool at one time.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(in crate::core::pools::cluster) open: Vec<Question>,
-    /// Who was asked in it, whether they have answered or not.
+    /// The indices of the servers that were asked in the round, whether they have answered or not.
     pub(in crate::core::pools::cluster) asked: Vec<u16>,
-    /// When something is done about those that are silent.
+    /// When the worker next acts on servers that have not answered.
     pub(in crate::core::pools::cluster) next: Time,
-    /// When it is over, whoever is silent.
+    /// When the round ends, even if servers have not answered.
     pub(in crate::core::pools::cluster) end: Time,
-    /// Whether a server told of slots that nobody has, so that another is asked.
+    /// Set when a server told of slots that no server has, so that another server is asked.
     pub(super) is_doubted: bool,
     pub(super) told: Told,
 }
@@ -487,34 +491,34 @@ pub(super) struct Round {
 pub(super) struct Retry {
     pub(in crate::core::pools::cluster) at: Time,
     pub(in crate::core::pools::cluster) from: ConnectionKey,
-    /// The server that `from` leads to: the connection may be gone by then.
+    /// The server that `from` leads to. The connection may be gone when the request is sent again.
     pub(in crate::core::pools::cluster) server: ServerId,
-    /// The connection was one session's alone.
+    /// Set when the connection belonged to one session alone.
     pub(in crate::core::pools::cluster) is_private: bool,
     pub(in crate::core::pools::cluster) redirected: Redirected,
     pub(in crate::core::pools::cluster) waits: Option<Waits>,
-    /// It waits for a primary: its time counts from when it is sent again.
+    /// Set when the request waits for a primary. Its timeout then starts when it is sent again.
     pub(in crate::core::pools::cluster) is_held: bool,
 }
 
-/// What is kept of a command that waits on a private link: the connection may end.
+/// The facts kept about a command that waits on a private link, as the connection may end.
 pub(in crate::core) struct Waits {
     pub(in crate::core::pools::cluster) pool: u16,
     pub(in crate::core::pools::cluster) protocol: Protocol,
     pub(in crate::core::pools::cluster) keys: Vec<u32>,
 }
 
-/// Room for splitting one request.
+/// Memory for splitting one request, reused by the next.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
-    /// The fragment of each slot; all are none between two requests.
+    /// The index of each slot's fragment. Between two requests all are [`NO_FRAGMENT`].
     pub(in crate::core::pools::cluster) of_slot: Vec<u16>,
     pub(in crate::core::pools::cluster) fragments: Vec<Fragment>,
-    /// Behind each key, the next of the same fragment.
+    /// For each key, the index of the next key in the same fragment.
     pub(in crate::core::pools::cluster) next: Vec<u32>,
-    /// The fragment of each key.
+    /// The index of each key's fragment.
     pub(in crate::core::pools::cluster) of_key: Vec<u16>,
-    /// The fragments may be answered by replicas.
+    /// Set when the fragments may be answered by replicas.
     pub(in crate::core::pools::cluster) reads: bool,
 }
 
@@ -528,7 +532,7 @@ impl Scratch {
         self.of_key.clear();
     }
 
-    /// Adds the next key, of a slot and the server that has it.
+    /// Adds the next key, with its slot and the server that has it.
     #[inline]
     pub(in crate::core::pools::cluster) fn add(&mut self, slot: u16, server: u16) {
         let key = self.next.len() as u32;
@@ -546,7 +550,7 @@ impl Scratch {
         self.of_key.push(*at);
     }
 
-    /// Gives back room beyond `kept_max` keys.
+    /// Frees memory for more than `kept_max` keys.
     pub(in crate::core) fn trim(&mut self, kept_max: usize) {
         if self.next.capacity() > kept_max {
             self.next = Vec::new();
@@ -564,12 +568,12 @@ pub(in crate::core::pools::cluster) struct Fragment {
     pub(in crate::core::pools::cluster) last: u32,
 }
 
-/// The time of which the requests count that a share may be of. Shorter would end the
-/// repeats of a slot that moves in the middle of it; longer lets a server that comes
-/// back be met with more of them.
+/// The time over which requests are counted for the share that may be sent again. A shorter time
+/// would end the repeats in the middle of a slot's move. A longer time lets a server that comes
+/// back receive more repeats.
 pub(in crate::core::pools::cluster) const WINDOW: Duration = Duration::from_secs(10);
 
-/// So many in that time may be sent again however few requests there are.
+/// How many requests may be sent again in that time, however few requests there are.
 pub(in crate::core::pools::cluster) const LEAST: u64 = 10;
 
 /// The bound of a pool, if it has one.

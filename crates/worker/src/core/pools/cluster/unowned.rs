@@ -1,10 +1,10 @@
-//! Requests for slots that no server has, as far as is known: the cluster is asked, and
-//! they wait for what it says, no longer than any request may take.
+//! Handles requests for slots that no known server has. The cluster is asked, and the requests wait
+//! for its answer, no longer than any request may take.
 //!
 //! ```text
 //!   dispatched ──no server──► waits ──next map, or its time is up──► dispatched again
 //! ```
-//! Nothing of the client is started meanwhile, so that its order stays.
+//! No other request of the client is started meanwhile, so that their order is kept.
 
 use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::pools::cluster::state::Wait;
@@ -18,7 +18,7 @@ use keyway_topology::ClusterMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long a request waits of a pool whose requests have no timeout.
+/// How long a request waits in a pool whose requests have no timeout.
 const UNTIMED_MAX: Duration = Duration::from_secs(5);
 
 impl super::State {
@@ -29,7 +29,7 @@ impl super::State {
 }
 
 impl Plane {
-    /// Whether a request waits for its slot to have a server. It is started anew then.
+    /// Returns whether a request waits for its slot to have a server. It is started anew then.
     #[cold]
     pub(in crate::core) fn awaits_owner(
         &mut self,
@@ -40,7 +40,7 @@ impl Plane {
             && self.wait_for_owner(ClientMut { key, session })
     }
 
-    /// The same for what concerns this slot.
+    /// Does the same as [`Self::awaits_owner`] for a slot.
     #[cold]
     pub(in crate::core) fn awaits_owner_of(
         &mut self,
@@ -77,7 +77,7 @@ impl Plane {
         true
     }
 
-    /// Puts a client among those that wait for a map or a server.
+    /// Adds a client to those that wait for a map or a server.
     pub(super) fn note_waiting(&mut self, ClientMut { key, session }: ClientMut<'_>, until: Time) {
         session.waits_for = Some(WaitFor::Owner);
         self.cluster.waiting.push(key);
@@ -90,7 +90,7 @@ impl Plane {
         self.note_cluster_deadline(until);
     }
 
-    /// A client has gone, whatever it waited for.
+    /// Forgets the wait of a client that has left.
     pub(in crate::core) fn forget_wait(&mut self, key: Key<Session>) {
         if !self.cluster.unowned.is_empty() {
             self.cluster.unowned.remove(&key.to_bits());
@@ -101,8 +101,8 @@ impl Plane {
         self.cluster.sent_on.forget_client(key);
     }
 
-    /// A client that waits has become one of another pool, which took the place of its own: it
-    /// waits for that one's servers, and no longer than it would have.
+    /// Moves the wait of a client whose pool was replaced by another. The client then waits for the
+    /// servers of the new pool, and no longer than it would have.
     pub(in crate::core) fn bring_wait(&mut self, key: Key<Session>, pool: u16) {
         let is_for_primary = self.primary_wait(pool).is_some();
         let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
@@ -122,7 +122,7 @@ impl Plane {
             return wait.until;
         }
         let state = self.primary_wait(pool).and_then(|_| self.cluster_state(pool));
-        // Before the first map nothing is wrong yet.
+        // Before the first map arrives, a missing server is no fault yet.
         let is_first =
             state.is_some_and(|it| !it.map.is_known() && it.shared.may_be_known_soon(since));
         let least = if is_first { timeout } else { Duration::ZERO };
@@ -141,7 +141,7 @@ impl Plane {
             return None;
         }
         let wait = self.cluster.unowned.remove(&key.to_bits())?;
-        // The time of a request that has waited for a primary counts from when it is sent.
+        // The timeout of a request that has waited for a primary starts when the request is sent.
         (!wait.is_for_primary()).then_some(wait.since)
     }
 
@@ -163,19 +163,19 @@ impl Plane {
         until
     }
 
-    /// Whether a request is for a slot that nobody has. One that is at a server for which
-    /// there is no place will not have another by waiting.
+    /// Returns whether a request is for a slot that no server has. A request for a server that was
+    /// left out for want of room does not wait, because waiting would not help it.
     fn is_unowned(&mut self, pool: u16, request: &Request) -> bool {
         let is_hole = |map: &ClusterMap, slot| map.owners().of(slot).is_none();
         self.any_slot(pool, request, is_hole) && !self.is_left_out(pool, request)
     }
 
-    /// Whether a key of a request is at a server for which there is no place.
+    /// Returns whether a key of a request is at a server that was left out for want of room.
     pub(super) fn is_left_out(&mut self, pool: u16, request: &Request) -> bool {
         self.any_slot(pool, request, ClusterMap::is_unplaced)
     }
 
-    /// Whether a request has keys, which have slots.
+    /// Returns whether a request has keys that have slots.
     pub(super) fn has_slotted_keys(&mut self, pool: u16, request: &Request) -> bool {
         self.any_slot(pool, request, |_, _| true)
     }
@@ -213,8 +213,8 @@ impl Core {
         }
     }
 
-    /// Clients that wait for a map, or for a slot to have a server, get their errors once
-    /// that is not to be expected.
+    /// Answers with errors the clients that wait for a map, or for a slot to have a server, once
+    /// neither is to be expected.
     pub(super) fn end_waits_for_maps(&mut self) {
         let now = self.plane.clock.now;
         self.plane.cluster.waiting_due = None;

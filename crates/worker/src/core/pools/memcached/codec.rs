@@ -1,4 +1,4 @@
-//! The codec of memcached's protocols: reads one request and starts it.
+//! The codec of memcached's protocols, which reads one request and starts it.
 
 use super::ahead::Ahead;
 use crate::core::front::read::{Codec, Taken};
@@ -119,7 +119,7 @@ impl Plane {
         self.read_requests(Memcached { requests }, links, client, bytes)
     }
 
-    /// Refuses a request whose time to find room is over. Returns whether it found no room on a
+    /// Refuses a request that has waited too long for room. Returns whether it found no room on a
     /// connection.
     #[cold]
     fn refuse_late_memcached(
@@ -144,8 +144,8 @@ impl Plane {
         }
     }
 
-    /// Deletes what was to be replaced by a value that is refused for its length, as memcached
-    /// does: nobody is to go on reading what is out of date.
+    /// Deletes the item whose new value is refused for its length, as memcached does, so that
+    /// clients do not go on reading the old value.
     #[cold]
     fn forget_refused(
         &mut self,
@@ -183,7 +183,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Answers what is no request.
+    /// Answers bytes that are not a request.
     #[cold]
     fn refuse_memcached(
         &mut self,

@@ -1,4 +1,4 @@
-//! What is answered without asking the store or a server.
+//! Answers requests without the store or a server.
 
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
@@ -28,8 +28,8 @@ fn asks_about_inside(call: &Call<'_>) -> bool {
 pub(super) const VERSION: &str = "1.6.38";
 
 impl Plane {
-    /// Answers what concerns the connection or Keyway itself. `None` when it is
-    /// for the store or a server.
+    /// Answers requests that concern the connection or Keyway itself. Returns `None` for a request
+    /// to the store or a server.
     #[inline]
     pub(super) fn answer_memcached_locally(
         &mut self,
@@ -59,7 +59,7 @@ impl Plane {
             Verbosity => self.tell_memcached(call, &done),
             Noop => self.tell_memcached(call, &Outcome::Noop),
             Quit => {
-                // Text clients are told nothing.
+                // Text clients get no reply.
                 if call.head().dialect == Dialect::Binary {
                     self.tell_memcached(call, &done);
                 }
@@ -109,8 +109,8 @@ impl Plane {
         let store = match &pool.kind {
             PoolKind::Store(store) => Some(store),
             PoolKind::Memcached(_) => {
-                // memcached sends no end line here: the client would take the next reply for the
-                // end.
+                // memcached sends no end line to these commands. A client that waits for one would
+                // take the next reply for it.
                 if !matches!(word, b"sizes_enable" | b"sizes_disable") {
                     return None;
                 }
@@ -134,7 +134,8 @@ impl Plane {
             return Some(Step::Started);
         }
         if !call.request.keys.is_empty() && !is_inside {
-            // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
+            // The text is short because libmemcached's own test takes no line of more than 80 bytes
+            // for an error.
             self.deny_memcached(call, "only plain stats here; the admin's /metrics has more");
             return Some(Step::Started);
         }
@@ -161,7 +162,7 @@ impl Plane {
         Some(Step::Started)
     }
 
-    /// The statistics of the store for arguments about the internals of memcached.
+    /// Returns the store's statistics for arguments about the internals of memcached.
     fn inside_figures(&self, call: &Call<'_>, store: &Store) -> Vec<(&'static str, String)> {
         match call.asker().key {
             b"slabs" => {
@@ -198,7 +199,7 @@ impl Plane {
         info
     }
 
-    /// Statistics under memcached's names, as far as the store has them.
+    /// Returns the store's statistics under memcached's names, as far as the store has them.
     fn store_figures(&self, pool: u16, store: &Store) -> Vec<(&'static str, String)> {
         let info = self.info_of(pool, &["server", "clients", "stats", "keyway"]);
         let totals = self.plan.facts.memcached_totals(pool);
@@ -233,14 +234,14 @@ impl Plane {
     }
 }
 
-/// Answers with these bytes.
+/// Answers a request with these bytes.
 fn put(call: &mut Call<'_>, told: &[u8]) {
     let reply_index = call.busy.order.reserve();
     call.busy.order.complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(told));
 }
 
-/// The reply in text to a `stats` that would change a setting or the counts of memcached. The store
-/// has neither, so it changes nothing.
+/// Returns the text reply to a `stats` that would change a setting or the counts of memcached. The
+/// store has neither, so nothing is changed.
 fn settled(call: &Call<'_>) -> Option<&'static [u8]> {
     let words: Vec<&[u8]> = call.request.keys(call.bytes).collect();
     match &words[..] {
@@ -250,7 +251,7 @@ fn settled(call: &Call<'_>) -> Option<&'static [u8]> {
     }
 }
 
-/// The value of a field of `INFO`, or 0 if the field is absent.
+/// Returns the value of a field of `INFO`, or 0 if the field is absent.
 fn field(info: &str, name: &str) -> String {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or("0").to_owned()

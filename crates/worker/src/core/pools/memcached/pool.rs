@@ -1,6 +1,6 @@
-//! Requests to the servers of a pool. Where client and server say the same in
-//! the same words, the reply goes through as it is; all else is composed anew
-//! and answered by a [`MemcachedJoin`].
+//! Sends memcached requests to the servers of a pool. Where client and server use the same words
+//! for a request, the reply goes through unchanged. All other requests are composed anew and
+//! answered by a [`MemcachedJoin`].
 
 use crate::PoolPlan;
 use crate::core::Plane;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 const NO_FRAGMENT: u16 = u16::MAX;
 
-/// Whether the reply of a server that speaks `to` can go to the client as it
-/// comes, the request being said in the client's own words.
+/// Returns whether the reply of a server that speaks `to` can go to the client unchanged, when the
+/// request is sent in the client's own words.
 #[inline]
 fn is_alike(request: &Request, bytes: &[u8], to: Dialect) -> bool {
     let head = &request.head;
@@ -36,8 +36,7 @@ fn is_alike(request: &Request, bytes: &[u8], to: Dialect) -> bool {
         Dialect::Meta => {
             to == Dialect::Meta && is_plain(bytes) && !echoes_decoded_key(&request.head)
         }
-        // The opaque numbers are the client's, but quiet operations have no
-        // reply to wait for.
+        // The opaque numbers are the client's, but quiet operations have no reply to wait for.
         Dialect::Binary => false,
     };
     is_known && !head.quiet
@@ -51,8 +50,8 @@ fn echoes_decoded_key(head: &Head) -> bool {
     head.asked.has(RequestFlags::KEY_BASE64) && echoes
 }
 
-/// Whether a meta command's line means the same to every release of memcached:
-/// they differ in what they take for a blank, the end of a line and a number.
+/// Returns whether a meta command's line means the same to every release of memcached. Releases
+/// differ in what they take for a blank, the end of a line and a number.
 fn is_plain(bytes: &[u8]) -> bool {
     let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
@@ -67,7 +66,7 @@ fn is_plain(bytes: &[u8]) -> bool {
             && match (index, word[0]) {
                 (0 | 1, _) => true,
                 (2, _) if stores => is_number(word, 9),
-                // Of 32 bits, of times and of 64 bits.
+                // The bounds are for numbers of 32 bits, for times and for numbers of 64 bits.
                 (_, b'F' | b'S') => is_number(&word[1..], 9),
                 (_, b'T' | b'N' | b'R') => is_number(&word[1..], 10),
                 (_, b'C' | b'E' | b'J' | b'D') => is_number(&word[1..], 18),
@@ -77,9 +76,8 @@ fn is_plain(bytes: &[u8]) -> bool {
     })
 }
 
-/// Appends a request for which [`is_alike`]. A classic line is written anew, so
-/// that no release of memcached can take it for anything else: numbers, blanks
-/// and ends of lines are as all read them.
+/// Appends a request for which [`is_alike`] holds. A classic line is written anew, with numbers,
+/// blanks and line ends that all releases of memcached read alike.
 #[inline]
 fn write_alike(
     out: &mut Vec<u8>,
@@ -98,17 +96,17 @@ fn write_alike(
     compose_request(out, Dialect::Text, &request.head, request.keys(bytes), value)
 }
 
-/// Whether a key is that of the pool's marker, or of its lock: who writes it
-/// causes a flush, or has stale values served.
+/// Returns whether a key is that of the pool's marker or of its lock. A client that wrote it would
+/// cause a flush, or have stale values served.
 #[inline]
 fn is_reserved(key: &[u8], pool: &str) -> bool {
     let is_own = |prefix: &str| key.strip_prefix(prefix.as_bytes()) == Some(pool.as_bytes());
     key.first() == Some(&b'k') && (is_own(MARKER_PREFIX) || is_own(LOCK_PREFIX))
 }
 
-/// In what a request is put to a server that knows `to`.
+/// Returns the dialect in which a request is sent to a server that knows `to`.
 pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
-    // Many keys are one classic line, where meta has a command for each.
+    // Several keys fit on one classic line, where the meta protocol needs a command for each.
     let many = request.keys.len() > 1 && request.head.verb.reads();
     match (to, request.head.dialect) {
         (Dialect::Meta, _) if many => Dialect::Text,
@@ -118,7 +116,7 @@ pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
 }
 
 impl Plane {
-    /// Sends a request on to the servers of a pool it is for.
+    /// Sends a request to the servers of its pool.
     pub(super) fn send_memcached(
         &mut self,
         links: &mut Connections,
@@ -152,7 +150,7 @@ impl Plane {
         }
     }
 
-    /// A number where one decides.
+    /// Returns a random number for pools that place keys at random, and 0 for other pools.
     #[inline]
     fn random_for(&mut self, sharded: &ServerSet) -> u64 {
         match sharded.distribution {
@@ -176,7 +174,7 @@ impl Plane {
         }
     }
 
-    /// Sends a request whole to one server.
+    /// Sends a whole request to one server.
     #[inline]
     fn send_to_one(
         &mut self,
@@ -221,7 +219,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Sends a request in other words to one server.
+    /// Sends a request to one server in another dialect than the client's.
     fn send_composed(
         &mut self,
         links: &mut Connections,
@@ -267,7 +265,7 @@ impl Plane {
         (call.reply_to(self.clock.now), memcached_join)
     }
 
-    /// Sends a request for many items to the servers that have their share.
+    /// Sends a request for many items to the servers that have them.
     fn send_items(
         &mut self,
         links: &mut Connections,
@@ -315,7 +313,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Finds which keys go together, and where. Returns whether all have a server.
+    /// Determines which keys go together, and to which server. Returns whether all have a server.
     fn place_items(&mut self, scratch: &mut Scratch, sharded: &ServerSet, call: &Call<'_>) -> bool {
         // A cluster takes the keys of one slot together and no others.
         let by_slot = self.has_slots(call.session.pool);
@@ -369,7 +367,7 @@ impl Plane {
         }
     }
 
-    /// Sends a request whole to every server in use.
+    /// Sends a whole request to every server in use.
     fn send_to_all(
         &mut self,
         links: &mut Connections,
@@ -396,10 +394,10 @@ impl Plane {
         }
         self.count_memcached(call);
         let (to_client, mut memcached_join) = self.begin_memcached_join(call, rule);
-        // Which servers' figures are told apart is the first word, and ours.
+        // The first word `servers` is for Keyway: it asks for each server's figures by themselves.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
-            // Of a cluster all servers that have slots are asked.
+            // In a cluster all servers that have slots are asked.
             for server in rest.into_iter().filter(|_| pool.kind.cluster().is_none()) {
                 let state = plan.health.state(plan.topology.backend_id(index, server));
                 memcached_join.add_out(server as u16, state.label());
@@ -422,8 +420,8 @@ impl Plane {
         Step::Started
     }
 
-    /// Sends a request with these keys to a server, for a memcached join. Returns
-    /// whether that is complete, since no server can be asked.
+    /// Sends a request with these keys to a server, for a memcached join. Returns whether the join
+    /// is complete because no server can be asked.
     fn send_fragment<'k>(
         &mut self,
         links: &mut Connections,
@@ -478,7 +476,8 @@ impl Plane {
         Step::Started
     }
 
-    /// Says why nobody has a key, in words that begin with the code of Redis.
+    /// Answers with the reason why no server has a key. `text` begins with an error code of Redis,
+    /// which is left out.
     #[cold]
     fn tell_unknown(&mut self, call: &mut Call<'_>, text: &str) {
         call.session.note_fault(Fault::Unrouted);
@@ -499,7 +498,7 @@ impl Plane {
             .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
-    /// Answers a request whose last part has come.
+    /// Answers a request whose last part has arrived.
     pub(in crate::core) fn finish_memcached_join(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -515,7 +514,7 @@ impl Plane {
         self.answer_memcached_join(sessions, to, memcached_join);
     }
 
-    /// Tells the client of a memcached join what the servers have said.
+    /// Answers a request with the servers' replies.
     pub(super) fn answer_memcached_join(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -539,7 +538,8 @@ impl Plane {
         self.memcached.joins_free.give(memcached_join);
     }
 
-    /// The same while its session is being parsed.
+    /// Does the same as [`Self::finish_memcached_join`] while requests of the session are being
+    /// parsed.
     #[cold]
     fn finish_memcached_join_now(&mut self, key: Key<Operation>, call: &mut Call<'_>) {
         let Some((to, memcached_join)) = self.pending.end::<MemcachedJoin>(key) else { return };
@@ -569,14 +569,14 @@ impl Plane {
     }
 }
 
-/// The chance of the next key, from one draw for them all: Knuth's generator, whose upper half is
-/// the better one.
+/// Returns the random number for the next key, so that one draw serves all keys. This is Knuth's
+/// generator, whose upper half is the better one.
 #[inline]
 fn after(random: u64) -> u64 {
     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
 }
 
-/// What a client is told whose request a server's protocol has no words for.
+/// Returns the error text for a request that a server's protocol cannot express.
 fn untranslatable(fault: Untranslatable, to: Dialect, pool: &str) -> String {
     let what = match fault {
         Untranslatable::Key => "has no way to write this key".to_owned(),

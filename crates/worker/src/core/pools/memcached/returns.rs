@@ -1,5 +1,5 @@
-//! Servers of memcached that come back after an ejection, in pools that empty
-//! them: what the marker on them says, before and after.
+//! Handles memcached servers that come back after an ejection, in pools that empty them: what the
+//! marker on them says before and after.
 
 use crate::PoolKind;
 use crate::core::upstream::reply::release_waiting;
@@ -14,14 +14,14 @@ use keyway_topology::{BackendId, FailureReason, Generation, HealthState, Rejoin,
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often each server's marker is looked at while it is in use, which also
-/// keeps a server from evicting it. What another proxy does to a server in this
-/// time before an ejection is told by clocks alone; much shorter is load.
+/// How often each server's marker is read while the server is in use, which also keeps the server
+/// from evicting it. When another proxy changes a server within this time before an ejection, only
+/// clocks can show it. A much shorter time would be load.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Goes on with returns whose pause is over, and looks at the markers of
-    /// servers in use; a few times a second.
+    /// Goes on with returns whose pause is over, and reads the markers of servers in use. Runs a
+    /// few times a second.
     pub(in crate::core) fn tend_generations(&mut self) {
         let plan = Arc::clone(&self.plane.plan);
         for (pool, configured) in plan.topology.pools().iter().enumerate() {
@@ -44,8 +44,9 @@ impl Core {
         }
     }
 
-    /// What waits for a connection to a server that is out of use now does not go
-    /// to it once that stands: it is of before the server's new generation.
+    /// Fails the requests that wait for a connection to a server that is out of use now. They must
+    /// not be sent once the connection stands, because they are older than the server's new
+    /// generation.
     pub(in crate::core) fn take_back_displaced(&mut self) {
         let Core { sessions, links, plane } = self;
         for connection in links.iter_mut() {
@@ -67,7 +68,7 @@ impl Core {
 }
 
 impl Plane {
-    /// Whether the pool's servers are told apart by generations.
+    /// Returns whether the pool's servers are told apart by generations.
     fn has_generations(&self, pool: u16) -> bool {
         match &self.plan.pools[usize::from(pool)].kind {
             PoolKind::Memcached(plan) => {
@@ -78,7 +79,7 @@ impl Plane {
         }
     }
 
-    /// Whether nothing of a client's may go to this server now.
+    /// Returns whether no client's request may be sent to this server now.
     pub(in crate::core) fn is_held_back(&self, connection: &Connection) -> bool {
         !connection.is_private
             && !self.plan.health.is_usable(connection.id)
@@ -92,7 +93,7 @@ impl Plane {
         }
         self.end_return(connection.id);
         let remembered = self.plan.health.generation(connection.id).remembered();
-        // 0 and 1 are no generations.
+        // The ids 0 and 1 stand for no generation.
         let id = self.next_random().max(2);
         let own = Generation { id, began_ms: self.clock.unix_millis() };
         let returning = Returning::new(remembered, own, self.clock.now);
@@ -101,7 +102,7 @@ impl Plane {
         true
     }
 
-    /// A return is over, or has failed.
+    /// Ends a return that has succeeded or failed.
     pub(in crate::core) fn end_return(&mut self, id: BackendId) {
         self.memcached.returns.under_way.retain(|(other, _)| *other != id);
     }
@@ -114,8 +115,8 @@ impl Plane {
         self.do_next(index, connection, next);
     }
 
-    /// Looks at the marker of a server in use, if it is time; on a connection
-    /// that is new in any case.
+    /// Reads the marker of a server in use, if it is time. On a new connection it does so in any
+    /// case.
     pub(in crate::core) fn look_at_generation(
         &mut self,
         index: ConnectionKey,
@@ -150,7 +151,7 @@ impl Plane {
         self.note_deadline(connection.link.deadline(&options));
     }
 
-    /// Keeps what a server answered; [`Plane::on_generation_heard`] follows.
+    /// Keeps a server's answer. [`Plane::on_generation_heard`] follows.
     #[cold]
     pub(in crate::core) fn hear_generation(&mut self, pool: u16, which: Internal, reply: &[u8]) {
         let memcached = &self.link_options(pool).memcached;
@@ -158,13 +159,13 @@ impl Plane {
         self.memcached.returns.heard.push((which, read_answer(reply, wire)));
     }
 
-    /// Whether something was heard of generations.
+    /// Returns whether an answer about generations has arrived.
     #[inline]
     pub(in crate::core) fn has_heard_generation(&self) -> bool {
         !self.memcached.returns.heard.is_empty()
     }
 
-    /// Goes on with what servers said of their generation.
+    /// Handles the servers' answers about their generations.
     #[cold]
     pub(in crate::core) fn on_generation_heard(
         &mut self,
@@ -192,7 +193,7 @@ impl Plane {
     }
 
     fn on_look(&self, connection: &Connection, answer: Answer) {
-        // What comes later may be of after the ejection.
+        // A later answer may be from after the ejection.
         if !self.plan.health.is_usable(connection.id) {
             return;
         }
@@ -210,7 +211,7 @@ impl Plane {
             Next::Ask(Question::Flush)
                 if self.plan.health.state(connection.id) != HealthState::Rejoining =>
             {
-                // Somebody took it back into use: it is no more to be emptied.
+                // An operator took the server back into use: it must no longer be emptied.
                 return self.on_rejoin_failed(connection, FailureReason::Timeout);
             }
             Next::Ask(question) => self.ask_generation(connection, Internal::Return, question),
@@ -226,7 +227,7 @@ impl Plane {
         self.mark_link_dirty(index, connection);
     }
 
-    /// A server refuses to be emptied, and will the next time.
+    /// Logs that a server refuses to be emptied, and will refuse the next time.
     #[cold]
     fn log_not_emptied(&self, connection: &Connection) {
         let name = self.name_backend(connection.server_id);
@@ -239,7 +240,7 @@ impl Plane {
         );
     }
 
-    /// How a server became clean that is back in use, for the log.
+    /// Returns, for the log, how a server that is back in use became clean.
     pub(in crate::core) fn describe_cleaned(&self, pool: usize) -> String {
         match self.memcached.returns.cleaned {
             Some(Cleaned::Empty) => "it was found empty".to_owned(),

@@ -1,4 +1,4 @@
-//! Requests of memcached clients to pools that lead to others.
+//! Handles requests of memcached clients to pools that lead to others.
 
 use crate::core::Connections;
 use crate::core::Plane;
@@ -21,7 +21,7 @@ use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequ
 use keyway_topology::RoutedPool;
 
 impl Call<'_> {
-    /// What it is said in.
+    /// Returns the protocol of the request.
     fn language(&self) -> Language {
         let item_len_max = self.session.memcached.map_or(0, |client| client.item_len_max);
         Language::Memcached { wire: wire_of(self.head()), item_len_max }
@@ -58,7 +58,7 @@ impl Plane {
             Wants::of_memcached(call.request.head, &mut call.session.identity, reply_index);
         let step = match self.destination(plan, own, &mut wants, keys) {
             Destination::Leaf(leaf) => {
-                // The client's own pool is the one that answers, as long as it starts.
+                // While the request starts, the session's pool is the one that answers.
                 call.session.pool = leaf;
                 let step = self.dispatch_led_memcached(links, &plan.pools[usize::from(leaf)], call);
                 call.session.pool = own;
@@ -181,7 +181,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Answers `stats`: what the pool itself has done.
+    /// Answers `stats` with the pool's own figures.
     #[cold]
     fn tell_routes(&mut self, routes: &RoutePlan, call: &mut Call<'_>) -> Step {
         self.count_memcached(call);

@@ -1,4 +1,4 @@
-//! A request of a client of memcached, and what a worker remembers of such requests.
+//! A request of a memcached client, and the state that a worker holds about such requests.
 
 use super::ahead::Ahead;
 use crate::PoolPlan;
@@ -11,10 +11,10 @@ use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
 use keyway_topology::{BackendId, ServerSet};
 use std::collections::VecDeque;
 
-/// Longest item of a client that has not said its password yet, in bytes.
+/// Longest item that a client may send before it has authenticated, in bytes.
 pub(in crate::core::pools::memcached) const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 
-/// What a worker needs for clients of memcached.
+/// The state that a worker holds for memcached clients.
 #[derive(Default)]
 pub(in crate::core) struct State {
     pub(in crate::core::pools::memcached) copying: Copying,
@@ -25,40 +25,40 @@ pub(in crate::core) struct State {
 }
 
 impl State {
-    /// Number of items on their way from one pool to another, and of requests that wait to bring
-    /// more.
+    /// Returns the number of items on their way from one pool to another, and of requests that wait
+    /// to bring more.
     pub(in crate::core) fn item_copies(&self) -> usize {
         self.copying.len()
     }
 }
 
-/// A pool that clients of memcached use, and its servers.
+/// A pool that memcached clients use, and its servers.
 #[derive(Clone, Copy)]
 pub(in crate::core::pools::memcached) struct PoolServers<'a> {
     pub(in crate::core::pools::memcached) pool: &'a PoolPlan,
     pub(in crate::core::pools::memcached) servers: &'a ServerSet,
 }
 
-/// A request of a client of memcached, with that client.
+/// A request of a memcached client, with that client.
 pub(in crate::core::pools::memcached) struct Call<'a> {
     pub(in crate::core::pools::memcached) key: Key<Session>,
     pub(in crate::core::pools::memcached) session: &'a mut Session,
     pub(in crate::core::pools::memcached) busy: &'a mut Busy,
     pub(in crate::core::pools::memcached) request: &'a Request,
-    /// What it was parsed from, and nothing else.
+    /// The bytes of the request and nothing else.
     pub(in crate::core::pools::memcached) bytes: &'a [u8],
-    /// What an old pool has to do with it.
+    /// What an old pool has to do with the request.
     pub(in crate::core::pools::memcached) warm: Option<Warm>,
 }
 
 impl Call<'_> {
-    /// The client that has sent it.
+    /// Returns the client that sent the request.
     #[inline]
     pub(in crate::core::pools::memcached) fn client(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
     }
 
-    /// Reserves the index of its reply.
+    /// Reserves a reply index for the request.
     #[inline]
     pub(in crate::core::pools::memcached) fn reserve(&mut self) -> u32 {
         match self.warm {
@@ -67,7 +67,7 @@ impl Call<'_> {
         }
     }
 
-    /// Whose reply it gets; of a request that was not taken before, parsed at `now`.
+    /// Returns where the reply goes. A request that was not taken before counts as parsed at `now`.
     #[inline]
     pub(in crate::core::pools::memcached) fn reply_to(&mut self, now: Time) -> ReplyTo {
         match self.warm {
@@ -82,8 +82,8 @@ impl Call<'_> {
         }
     }
 
-    /// Whether it was taken before, so that it is counted and goes on whatever
-    /// queues there are.
+    /// Returns whether the request was taken before, so that it has been counted and goes on
+    /// whatever queues there are.
     #[inline]
     pub(in crate::core::pools::memcached) fn is_resumed(&self) -> bool {
         matches!(self.warm, Some(Warm::Resumed { .. }))
@@ -103,19 +103,20 @@ impl Call<'_> {
     }
 }
 
-/// Whether it changes or may change what is stored.
+/// Returns whether a request changes or may change stored data.
 pub(in crate::core) fn writes(verb: Verb) -> bool {
     use Verb::*;
     verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | GetTouch | FlushAll)
 }
 
-/// The protocol that a request is said in, whatever its client speaks: what is asked in
-/// its name is in text.
+/// Returns the protocol that a request is written in, whatever its client speaks. Requests that
+/// Keyway makes on the client's behalf are in text.
 pub(in crate::core::pools::memcached) fn wire_of(head: &Head) -> Wire {
     if head.dialect == Dialect::Binary { Wire::Binary } else { Wire::Text }
 }
 
-/// Appends a line that deletes an item and is not answered; whether there is one.
+/// Appends a request that deletes an item without a reply. Returns whether the key can be written
+/// so.
 #[cold]
 pub(in crate::core::pools::memcached) fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
     let head = Head { verb: Verb::Delete, ..Head::default() };
@@ -132,7 +133,7 @@ pub(in crate::core::pools::memcached) fn write_quiet_delete(out: &mut Vec<u8>, k
     true
 }
 
-/// What the metrics count it as.
+/// Returns the class in which the metrics count a request.
 pub(in crate::core::pools::memcached) fn counted_as(request: &Request) -> Counted {
     use Class::{Admin as Operator, Connection, Read, ReadMany, Write, WriteMany};
     use Verb::*;
@@ -174,30 +175,30 @@ pub(in crate::core::pools::memcached) fn counted_as(request: &Request) -> Counte
     }
 }
 
-/// Room for splitting one request.
+/// Memory for splitting one request, reused by the next.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
-    /// Fragment of each key.
+    /// The fragment of each key.
     pub(in crate::core::pools::memcached) owners: Vec<u16>,
-    /// Fragment of each server, in a cluster of each slot, or [`NO_FRAGMENT`].
+    /// The fragment of each server, or in a cluster of each slot, or [`NO_FRAGMENT`].
     pub(in crate::core::pools::memcached) fragments: Vec<u16>,
-    /// Server of each fragment.
+    /// The server of each fragment.
     pub(in crate::core::pools::memcached) servers: Vec<u16>,
-    /// Keys of one fragment, as positions.
+    /// The keys of one fragment, as positions in the request.
     pub(in crate::core::pools::memcached) positions: Vec<u32>,
 }
 
-/// What a worker knows of servers on their way back.
+/// What a worker knows of servers that return after an ejection.
 #[derive(Default)]
 pub(super) struct Returns {
     pub(in crate::core::pools::memcached) under_way: Vec<(BackendId, Returning)>,
-    /// What was heard from the server whose bytes are being read.
+    /// The answers of the server whose bytes are being read.
     pub(in crate::core::pools::memcached) heard: Vec<(Internal, Answer)>,
-    /// Why the server is clean whose return is being told.
+    /// Why the returning server is clean, while its return is being logged.
     pub(in crate::core::pools::memcached) cleaned: Option<Cleaned>,
 }
 
-/// How many items a worker brings over now, and which requests wait to bring more.
+/// The number of items that a worker copies now, and the requests that wait to copy more.
 #[derive(Default)]
 pub(super) struct Copying {
     pub(in crate::core::pools::memcached) begun: usize,
@@ -205,27 +206,27 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// Number of items on their way, and of requests that wait to bring more.
+    /// Returns the number of items on their way, and of requests that wait to bring more.
     pub(super) fn len(&self) -> usize {
         self.begun + self.held_up.len()
     }
 }
 
-/// What an old pool has to do with a request on its way to the new one.
+/// What an old pool has to do with a request for the new one.
 pub(super) enum Warm {
-    /// What it misses is brought over.
+    /// Items that the new pool misses are brought over.
     Watched,
-    /// The old pool was seen to.
+    /// The old pool has been dealt with.
     Resumed {
-        /// Whose reply it gets.
+        /// Where the reply goes.
         to_client: ReplyTo,
-        /// The old pool had what it deletes.
+        /// Set when the old pool had the item that the request deletes.
         is_deleted: bool,
     },
 }
 
 impl Warm {
-    /// Tells the memcached join that answers the request.
+    /// Notes this in the memcached join that answers the request.
     pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, bytes: &[u8]) {
         match self {
             Warm::Watched => memcached_join.watched = Some(bytes.to_vec()),

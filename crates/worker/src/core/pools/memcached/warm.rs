@@ -1,10 +1,10 @@
 //! Pools that are warmed up from an old one: which requests concern it, and
 //! the item copies ([`ItemCopy`]) that bring items over, one exchange after the other.
 //!
-//! A read is sent to the new pool as ever; what it misses is brought over, and then it
-//! is sent again. A write waits until all its client sent before is answered, has the
-//! old pool seen to, and is sent then; its client's next request waits for it. Keys
-//! whose server is the same in both pools go the ordinary way.
+//! A read is first sent to the new pool as ever. Items that it misses are brought over, and then it
+//! is sent again. A write waits until all requests that its client sent before are answered. Then
+//! the old pool is dealt with, and then the write is sent; its client's next request waits for it.
+//! Requests for keys whose server is the same in both pools go the ordinary way.
 
 use super::pool::dialect_for;
 use crate::core::Plane;
@@ -30,20 +30,21 @@ use keyway_topology::{ServerId, ServerSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Items of one request that are brought over at a time: each is held meanwhile.
+/// The most items of one request that are brought over at a time. Each is held in memory meanwhile.
 const ITEM_COPIES_AT_ONCE: usize = 16;
-/// The same of all a worker's requests; those beyond wait for their turn.
+/// The most items of all requests of a worker that are brought over at a time. Further requests
+/// wait for their turn.
 const ITEM_COPIES_MAX: usize = 64;
 
-/// Requests of a worker that wait for items, before clients that have sent others are left
-/// unread.
+/// The most requests of a worker that may wait for items. Beyond this, clients that have sent other
+/// requests are left unread.
 const WARM_UP_READS_MAX: usize = 128;
 
-/// How it is with the old pool.
+/// Where the old pool has a key.
 enum Old {
-    /// The key's server is the same there.
+    /// On the same server as the new pool.
     Same,
-    /// Another server has it there.
+    /// On another server, with this index.
     Server(u16),
     /// None of its servers is in use.
     Unusable,
@@ -76,7 +77,8 @@ impl Plane {
             if self.stays((servers, warm_up), call) {
                 return self.send_memcached(links, PoolServers { pool, servers }, to, call);
             }
-            // Too many wait already: it is sent alone, when it can be the next.
+            // Too many requests wait already. This one waits until its client has no other request
+            // on its way.
             if self.pending.count::<WarmUpRead>() >= WARM_UP_READS_MAX
                 && !call.session.is_quiet(call.busy)
             {
@@ -91,7 +93,8 @@ impl Plane {
         else {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         };
-        // What the client sent before comes first, and what it sends later last.
+        // The requests that the client sent before come first, and those that it sends later come
+        // last.
         if !call.session.is_quiet(call.busy) {
             call.session.fence();
             return Step::Wait;
@@ -123,7 +126,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Whether the only key of a request has the same server in both pools.
+    /// Returns whether the only key of a request has the same server in both pools.
     fn stays(&mut self, (sharded, warm_up): (&ServerSet, &WarmUpPlan), call: &Call<'_>) -> bool {
         if call.request.keys.len() != 1 {
             return false;
@@ -133,8 +136,8 @@ impl Plane {
         to.is_some_and(|to| matches!(self.old_place(warm_up, key, to), Old::Same))
     }
 
-    /// What a write needs of the old pool; `None` when nothing. Whether it fails where
-    /// that does comes with it.
+    /// Returns the item copies that a write needs from the old pool, with whether the write fails
+    /// where they fail. Returns `None` when it needs none.
     fn item_copies_of_write(
         &mut self,
         (sharded, warm_up): (&ServerSet, &WarmUpPlan),
@@ -165,7 +168,7 @@ impl Plane {
         }
     }
 
-    /// The old servers in use that are none of the new pool's.
+    /// Returns copies that flush the old servers in use that the new pool does not have.
     fn servers_to_flush(&self, warm_up: &WarmUpPlan, aim: Aim) -> Vec<ItemCopy> {
         let from = usize::from(warm_up.from);
         let (health, topology) = (&self.plan.health, &self.plan.topology);
@@ -188,8 +191,8 @@ impl Plane {
         }
     }
 
-    /// Looks at the replies to a read. What it missed is brought over first, unless there
-    /// is nothing to bring: then the memcached join is given back to be answered.
+    /// Looks at the replies to a read. Items that the read missed are brought over first. When
+    /// there is nothing to bring over, the memcached join is returned to be answered.
     #[cold]
     pub(super) fn warm_read(
         &mut self,
@@ -210,7 +213,7 @@ impl Plane {
         let (mut item_copies, mut hits) = (Vec::new(), 0);
         let mut seen = BTreeSet::new();
         for (key, is_missed) in memcached_join.keys().zip(misses) {
-            // One that is asked for twice is brought over once.
+            // An item that is asked for twice is brought over once.
             if is_missed && !seen.insert(key) {
                 continue;
             }
@@ -266,7 +269,7 @@ impl Plane {
         pools.any(|other| !self.ended.contains(&other) && is_from(other))
     }
 
-    /// Takes what came of a item copy's last request.
+    /// Takes the outcome of an item copy's last request.
     #[cold]
     pub(in crate::core) fn on_item_copy_outcome(
         &mut self,
@@ -286,7 +289,8 @@ impl Plane {
         }
     }
 
-    /// Sends what the item copies of a request ask next, and the request when they are over.
+    /// Sends the next requests of a request's item copies, or the request itself when the copies
+    /// are over.
     #[cold]
     pub(in crate::core) fn continue_warm_up_read(
         &mut self,
@@ -346,7 +350,7 @@ impl Plane {
         }
     }
 
-    /// Lets a request wait until others have brought their items over.
+    /// Lets a request wait until other requests have brought their items over.
     fn hold_up(&mut self, key: Key<Operation>) {
         if let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key)
             && !std::mem::replace(&mut warm_up_read.is_held_up, true)
@@ -355,7 +359,8 @@ impl Plane {
         }
     }
 
-    /// Lets the next of them go on, if there is room; whoever it is sees to the one after.
+    /// Lets the next waiting request go on, if there is room. That request lets the one after it go
+    /// on.
     fn go_on_held_up(&mut self) {
         let copying = &mut self.memcached.copying;
         while copying.begun < ITEM_COPIES_MAX
@@ -401,7 +406,7 @@ impl Plane {
         self.note_unsent(index, connection);
     }
 
-    /// Answers a request whose item copies are over, or sends it at last.
+    /// Answers a request whose item copies are over, or sends it now.
     fn finish_warm_up_read(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -424,7 +429,7 @@ impl Plane {
         let parsed = parse_request(&warm_up_read.request, warm_up_read.wire, &limits, &mut request);
         debug_assert!(matches!(parsed, Parsed::Ready { .. }), "it was parsed before");
         let warm = Warm::Resumed { to_client, is_deleted: warm_up_read.has_deleted() };
-        // Another pool may have led here.
+        // The request may have come through another pool.
         let own = std::mem::replace(&mut session.pool, to_client.pool);
         let mut call = Call {
             key: to_client.session,
@@ -443,7 +448,7 @@ impl Plane {
         }
     }
 
-    /// Sends a write whose client has left: it was received whole.
+    /// Sends a write whose client has left, because it was received whole.
     fn finish_unheard(
         &mut self,
         links: &mut Connections,

@@ -18,8 +18,9 @@ use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
 mod invariants;
 
 impl Core {
-    /// What clients have sent before goes where its keys were in `pool`; what comes next
-    /// must not overtake it on another link.
+    /// Holds back later requests of the clients that have requests on their way to `pool`. Those
+    /// requests go to the servers where their keys were, and later ones must not overtake them on
+    /// another link.
     pub(in crate::core) fn hold_in_flight(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
         let mut asked_for = Vec::new();
@@ -42,8 +43,8 @@ impl Core {
         self.withdraw_unsent();
     }
 
-    /// What sub-requests could not send yet is asked anew once those before them have ended: it
-    /// would go straight to where these are still to come.
+    /// Withdraws the requests that sub-requests could not send yet. They are asked anew once the
+    /// requests before them have ended; sent now, they would arrive before those.
     fn withdraw_unsent(&mut self) {
         let queues = &self.plane.routes.queues;
         if !queues.are_stalled() {
@@ -60,14 +61,14 @@ impl Core {
         unsent.into_iter().for_each(|key| self.withdraw(key));
     }
 
-    /// Whether nothing of its client has been sent behind the one request of a session;
-    /// what comes then waits for it.
+    /// Returns whether no request of its client has been sent behind the one request of a session.
+    /// If so, makes later requests wait for it.
     pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, plane, .. } = self;
         let Some(sub_request) = sessions.get(key).and_then(|session| session.sub_request) else {
             return sessions.get_mut(key).is_some_and(holds_one);
         };
-        // Those that have come since wait for it.
+        // Requests that have come since wait for this one.
         if sub_request.is_last {
             return true;
         }
@@ -92,7 +93,8 @@ fn is_in_flight(session: &Session) -> bool {
     session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
 }
 
-/// Whether a client has one request on its way; the next one waits if so.
+/// Returns whether a client has exactly one request on its way. If so, makes the next one wait for
+/// it.
 fn holds_one(client: &mut Session) -> bool {
     let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
     let is_one = in_order + client.unheard as usize == 1;
@@ -103,7 +105,7 @@ fn holds_one(client: &mut Session) -> bool {
 }
 
 impl Plane {
-    /// Whether what a session has on its way may be at servers of `pool`.
+    /// Returns whether a request of a session that is on its way may be at a server of `pool`.
     fn may_be_at(&self, session: &Session, pool: u16) -> bool {
         let is_lent = session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
         let kind = &self.plan.pools[usize::from(session.pool)].kind;
@@ -117,7 +119,7 @@ impl Plane {
         above.map_or(0, |above| self.sub_requests_above(sessions, above) + 1)
     }
 
-    /// Whether the client waits for the reply to what a sub-request has asked.
+    /// Returns whether the client waits for the reply to a sub-request.
     fn is_awaited(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> bool {
         let Some(asker) = self.asker_of(sub_request) else { return false };
         let above = sessions.get(asker).and_then(|session| session.sub_request.as_ref());

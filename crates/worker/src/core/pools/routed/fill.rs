@@ -1,6 +1,6 @@
-//! What a later child of a miss-then pool has is stored in the first, unless something
-//! is there by then. How much time it has left is asked first; the client's reply waits
-//! for that, so that what it sends next comes behind the fill.
+//! Fills the first child of a miss-then pool with a value that a later child has, unless the first
+//! has a value by then. The worker first asks how long the value has left to live. The client's
+//! reply waits for that, so that the client's next request comes behind the fill.
 
 use crate::Plan;
 use crate::core::pools::routed::state::Language;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Items of one part of a request that are filled in; others are by later requests.
 const FILLS_MAX: usize = 256;
 
-/// What is to be filled in, and where.
+/// The value to fill in, and the pool that takes it.
 struct Target {
     first: u16,
     ttl_max: Duration,

@@ -186,8 +186,8 @@ impl Core {
         self.forget_if_over(key);
     }
 
-    /// Where a request goes on elsewhere, its client's next one waits: it would be there
-    /// first.
+    /// Holds the client back where a request goes on elsewhere: the client's next request would
+    /// otherwise arrive there first.
     fn hold_client_of(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         if matches!(routes.pool, RoutedPool::MissThen(_)) {
             return;
@@ -227,7 +227,7 @@ impl Core {
         });
     }
 
-    /// Nobody it asked has yet to answer, and its client was told.
+    /// Forgets a routed request whose sub-requests have all ended and whose client has its reply.
     pub(super) fn forget_if_over(&mut self, key: Key<Operation>) {
         let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) else { return };
         if routed_request.is_told && routed_request.sub_requests == 0 {
@@ -236,7 +236,7 @@ impl Core {
         }
     }
 
-    /// What a routed request holds has changed.
+    /// Counts anew the bytes that a routed request holds.
     fn recount(&mut self, key: Key<Operation>) {
         let Plane { routes, pending, .. } = &mut self.plane;
         if let Some(routed_request) = pending.get_mut::<RoutedRequest>(key) {
@@ -323,8 +323,8 @@ fn verdict_of(
     }
 }
 
-/// Whether a read of many keys, which failed, goes on with each of them by itself: only
-/// those of the server that failed are to be asked for elsewhere.
+/// Returns whether a failed read of many keys goes on with each key by itself: only the keys of the
+/// server that failed are to be asked for elsewhere.
 fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
     let is_read = routed_request.parts[0].route_policy.nature() == Nature::Read;
     let many = (2..=PARTS_MAX).contains(&key_count(routed_request));

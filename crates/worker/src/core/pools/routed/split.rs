@@ -156,7 +156,7 @@ impl Plane {
     }
 }
 
-/// Whether there is anything that a client has begun on its connection.
+/// Returns whether a client has begun anything on its connection.
 fn has_begun(session: &Session) -> bool {
     session.subscriptions.is_some()
         || session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())

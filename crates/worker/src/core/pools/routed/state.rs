@@ -1,4 +1,4 @@
-//! What a worker remembers of requests that lead to other pools.
+//! The state that a worker holds about requests that lead to other pools.
 
 use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{Key, Time};
@@ -29,12 +29,12 @@ pub(in crate::core::pools::routed) const ROUTED_REQUESTS_MAX: usize = 32 << 10;
 /// Bytes of copies on their way to shadows before more are dropped.
 pub(in crate::core::pools::routed) const SHADOWS_HELD_MAX: usize = 16 << 20;
 
-/// What a worker needs for pools that lead to others.
+/// The state that a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
     /// Bytes that routed requests hold.
     pub(in crate::core::pools::routed) held: usize,
-    /// What is to be asked, once it may be.
+    /// Requests that are to be sent once they may be.
     pub(in crate::core::pools::routed) queues: Queues,
     /// Sub-requests that may have their reply.
     pub(in crate::core::pools::routed) dirty: VecDeque<Key<Session>>,
@@ -51,9 +51,9 @@ pub(crate) struct State {
     pub(in crate::core::pools::routed) shadows_held: usize,
     /// Pools on the way of the request that is looked at.
     pub(in crate::core::pools::routed) passed: Vec<u16>,
-    /// Of these, those that are to copy it.
+    /// The pools among `passed` that are to copy the request.
     pub(in crate::core::pools::routed) copying: Vec<u16>,
-    /// Positions of its keys.
+    /// Positions of the request's keys.
     pub(in crate::core::pools::routed) keys: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl State {
         self.dirty.push_back(key);
     }
 
-    /// Whether [`Core::continue_routes`] has something to do.
+    /// Returns whether [`Core::continue_routes`] has something to do.
     pub(crate) fn has_steps(&self) -> bool {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
@@ -97,7 +97,7 @@ impl State {
 /// where it goes whole.
 pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
 
-/// What a sub-request speaks.
+/// The protocol of a sub-request.
 #[derive(Clone, Copy)]
 pub(in crate::core) enum Language {
     Redis(Protocol),
@@ -130,7 +130,7 @@ pub(in crate::core) struct Whose {
 }
 
 impl Whose {
-    /// Those of a session, which may be a sub-request itself.
+    /// Returns the owner for the requests of a session, which may be a sub-request itself.
     pub(in crate::core) fn of(key: Key<Session>, session: &Session, language: Language) -> Whose {
         let (client, level) = above(key, session);
         Whose { client, level, lane: session.lane, language }
@@ -149,7 +149,7 @@ impl Whose {
     }
 }
 
-/// Where a request goes.
+/// The pool that a request goes to.
 pub(in crate::core) enum Destination {
     /// To a store or servers, at once.
     Leaf(u16),
@@ -161,8 +161,8 @@ pub(in crate::core) enum Destination {
     Limited(u16),
 }
 
-/// Who stands for a client where its copies are sent: they keep their order among each
-/// other, and nobody waits for them.
+/// Returns the key that stands for a client where its copies are sent. The copies keep their order
+/// among each other, and no request waits for them.
 pub(in crate::core::pools::routed) fn shadow_of(client: Key<Session>) -> Key<Session> {
     // No slab hands out a key with this bit.
     Key::from_bits(client.to_bits() | 1 << 63)
@@ -186,7 +186,7 @@ pub(in crate::core::pools::routed) fn routes_of(plan: &Plan, pool: u16) -> Optio
     }
 }
 
-/// What a request is to a pool that tells reads from writes, and whose it is.
+/// What a pool that separates reads from writes has to know of a request and its client.
 pub(in crate::core) struct Wants<'s> {
     pub(in crate::core::pools::routed) reads: bool,
     /// It is right only where is written.
@@ -221,7 +221,7 @@ impl<'s> Wants<'s> {
         Wants { reads, is_bound, name: "", identity, reply_index }
     }
 
-    /// Whether it goes to the pool that is read. What writes is noted.
+    /// Returns whether the request goes to the pool that is read. Notes a request that writes.
     pub(in crate::core::pools::routed) fn is_read_by(
         &mut self,
         split: &ReadWriteSplitPool,
@@ -247,7 +247,7 @@ impl<'s> Wants<'s> {
     }
 }
 
-/// Whether a request needs a connection, or a state, that is the client's own.
+/// Returns whether a request needs a connection, or a state, of the client's own.
 pub(in crate::core::pools::routed) fn needs_connection(request: &Request) -> bool {
     match request.handling() {
         Handling::Transaction | Handling::Block | Handling::PubSub => true,
@@ -256,7 +256,7 @@ pub(in crate::core::pools::routed) fn needs_connection(request: &Request) -> boo
     }
 }
 
-/// Whether a request that names no key, or runs a script, may write.
+/// Returns whether a request that names no key, or runs a script, may write.
 pub(in crate::core::pools::routed) fn may_write(request: &Request) -> bool {
     let is_script = matches!(request.handling(), Handling::Across(Across::Run));
     let only_reads = matches!(request.command.verb, Verb::EvalRo | Verb::EvalshaRo | Verb::FcallRo);
@@ -293,7 +293,7 @@ pub(in crate::core::pools::routed) struct Level {
     pub(in crate::core::pools::routed) stalled: usize,
     /// Routed requests that are to begin.
     pub(in crate::core::pools::routed) due: VecDeque<Key<Operation>>,
-    /// What routed requests that have begun are to ask.
+    /// Requests of routed requests that have already begun.
     pub(in crate::core::pools::routed) later: VecDeque<Queued>,
 }
 
@@ -311,23 +311,23 @@ impl Level {
 /// A client, and a pool that is asked on its behalf.
 pub(in crate::core::pools::routed) type Path = (u64, u16);
 
-/// What waits behind stalled sub-requests.
+/// The requests that wait behind stalled sub-requests.
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Stall {
     pub(in crate::core::pools::routed) sub_requests: u32,
-    /// Those of them that have sent what they are to ask.
+    /// How many of these sub-requests have sent their request.
     pub(in crate::core::pools::routed) sent: u32,
     pub(in crate::core::pools::routed) behind: VecDeque<Queued>,
 }
 
-/// What is to be asked, once it may be.
+/// Requests that are to be sent once they may be.
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Queues {
     pub(in crate::core::pools::routed) levels: [Level; DEPTH_MAX],
     /// Routed requests that are due and questions for later, of all levels.
     pub(in crate::core::pools::routed) queued: usize,
     pub(in crate::core::pools::routed) stalls: BTreeMap<Path, Stall>,
-    /// Those that may be over.
+    /// Paths whose stalls may be over.
     pub(in crate::core::pools::routed) freed: Vec<Path>,
 }
 
@@ -365,7 +365,8 @@ impl Queues {
         stall.sent += u32::from(len == 0);
     }
 
-    /// Whether what is asked on a path waits for what was sent before.
+    /// Returns whether a stalled sub-request on the path has sent its request, so that the next one
+    /// has to wait for it.
     pub(in crate::core::pools::routed) fn has_sent(&self, path: Path) -> bool {
         self.stalls.get(&path).is_some_and(|stall| stall.sent > 0)
     }
@@ -402,7 +403,7 @@ impl Queues {
         self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
     }
 
-    /// What is to be asked next on a path on which nothing is stalled.
+    /// Takes the next request on a path on which nothing is stalled.
     pub(in crate::core::pools::routed) fn next_behind(&mut self, path: Path) -> Option<Queued> {
         let stall = self.stalls.get_mut(&path).filter(|stall| stall.sub_requests == 0)?;
         let next = stall.behind.pop_front();

@@ -28,12 +28,12 @@ impl Plane {
         self.routes.queues.add_due(level, key);
     }
 
-    /// Whether another routed request may be held.
+    /// Returns whether another routed request may be held.
     pub(super) fn has_room_for_routed(&self) -> bool {
         self.routes.held < HELD_MAX && self.pending.count::<RoutedRequest>() < ROUTED_REQUESTS_MAX
     }
 
-    /// Whether clients may go on that have waited for such room.
+    /// Returns whether clients that have waited for such room may go on.
     pub(super) fn has_drained(&self) -> bool {
         let count = self.pending.count::<RoutedRequest>();
         self.routes.held <= HELD_MAX / 2 && count <= ROUTED_REQUESTS_MAX / 2
@@ -149,15 +149,15 @@ impl Plane {
         }
     }
 
-    /// Whether a request may begin a routed request now; if not, its session goes on later.
+    /// Returns whether a request may begin a routed request now. If not, its session goes on later.
     pub(in crate::core) fn may_travel(
         &mut self,
         routes: &RoutePlan,
         (session, busy): (&mut Session, &Busy),
         (is_read, is_many): (bool, bool),
     ) -> Option<Step> {
-        // What is looked up or filled in, or an old pool is asked for first, must not
-        // overtake what its client sent before, nor be overtaken.
+        // A request that is looked up or filled in, or for which an old pool is asked first, must
+        // not overtake what its client sent before, nor be overtaken.
         let takes_steps = routes.looks_up || routes.has_warm_up;
         if !is_read && (takes_steps || session.reads_many) {
             if !session.is_quiet(busy) {
@@ -252,7 +252,7 @@ impl Core {
         keys
     }
 
-    /// Whether there is any.
+    /// Returns whether there is a session of a client, beside those of sub-requests.
     pub(crate) fn has_clients(&self) -> bool {
         self.sessions.len() > self.plane.routes.sub_requests
     }

@@ -10,8 +10,8 @@
 //! would be one too many waits. Sub-requests wait for those of deeper levels alone, and the
 //! deepest for servers, so there is always one that goes on.
 //!
-//! What a sub-request could not put on its link yet must not be overtaken by what the same
-//! client asks of the same pool: that waits *behind* it.
+//! A request that a sub-request could not put on its link yet must not be overtaken by a later
+//! request of the same client to the same pool. The later request waits *behind* it.
 
 use super::client_behind;
 use crate::core::pools::routed::state::Language;
@@ -227,13 +227,14 @@ impl Core {
             }
             let path = (client.to_bits(), pool);
             plane.routes.queues.on_stalled(path, level, left as u32);
-            // What its client sends next and needs no sub-request is not to be there before it.
+            // The client's next request may need no sub-request; it must not arrive before this
+            // one.
             self.hold_client(client);
         }
         self.note_written(client, pinned_until, wrote_at);
     }
 
-    /// What a sub-request has written its client has.
+    /// Notes on the client's session what one of its sub-requests has written.
     fn note_written(&mut self, client: Key<Session>, until: Time, wrote_at: Time) {
         if until.max(wrote_at) > Time::default()
             && let Some(session) = self.sessions.get_mut(client)

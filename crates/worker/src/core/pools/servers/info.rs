@@ -13,7 +13,7 @@ use keyway_resp::reply;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// What every server is asked: the form that every version knows.
+/// The request to every server for its figures, in the form that every version knows.
 const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 
 impl Plane {
@@ -108,7 +108,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
     let Some(Upstream { servers: sharded, options, .. }) = kind.upstream() else { return };
     let cluster = kind.cluster();
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
-    // Of each place, where it is among those that have a server.
+    // Holds, for each server index, its position among the servers in use.
     let mut of_place = vec![None; sharded.servers.len()];
     for (index, place) in of_place.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
@@ -146,7 +146,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
     protocol.text(out, query.text(&own, databases, &servers).as_bytes());
 }
 
-/// What a server does, as fields.
+/// Returns the role and state of a server, as fields of the INFO text.
 fn standing(cluster: &Cluster, place: usize) -> String {
     let Some(known) = cluster.standing(place) else { return String::new() };
     let mut fields = format!(",standing={}", known.role);

@@ -1,4 +1,4 @@
-//! What all pools with servers do for clients that speak Redis's protocol.
+//! What all pools with servers do for clients that speak RESP.
 //!
 //! | file | what happens there |
 //! | --- | --- |
@@ -22,7 +22,7 @@ pub(in crate::core) mod unblock;
 use crate::Plan;
 use pubsub::PubSub;
 
-/// What a worker has for clients of all pools with servers.
+/// The state that a worker holds for clients of all pools with servers.
 pub(crate) struct State {
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: tracking::State,

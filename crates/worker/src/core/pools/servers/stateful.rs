@@ -136,7 +136,7 @@ impl Plane {
             return Some(Step::Wait);
         }
         if incoming.session.hung_up || incoming.session.ended {
-            // Nobody may be there to take what it would be given.
+            // The client may no longer be there to take the element that the command would pop.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
             self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
@@ -203,7 +203,7 @@ impl Plane {
         connection.link.set_translation(Translation::of(incoming.request));
     }
 
-    /// Who waits for the reply to the request.
+    /// Returns the owner that waits for the reply to the request.
     pub(super) fn owner(incoming: &mut RequestContext) -> Owner {
         let owner = match Self::is_silent(incoming.session) {
             true => Self::unheard(incoming.key, incoming.session),

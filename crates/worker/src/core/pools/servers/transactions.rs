@@ -14,7 +14,7 @@ use keyway_topology::ServerId;
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// What of a transaction is done where its keys are.
+/// The part of a transaction that is done at the server of its keys.
 pub(in crate::core) enum ForKeys {
     Exec,
     Watch,
@@ -295,8 +295,8 @@ impl Plane {
         Step::Started
     }
 
-    /// What the session watches; nothing that a link guards which is not its own
-    /// any more.
+    /// Returns what the session watches, without the link when that is not the session's own any
+    /// more.
     pub(in crate::core::pools::servers) fn current_watch(
         links: &Connections,
         incoming: &RequestContext,
@@ -307,8 +307,8 @@ impl Plane {
         Some(Watch { link, ..watch })
     }
 
-    /// The same, and nothing that a server guards which has the keys no more: what becomes
-    /// of them elsewhere it does not see.
+    /// Returns the same as [`Self::current_watch`], and also leaves the link out when its server no
+    /// longer has the keys: that server does not see what happens to them elsewhere.
     pub(in crate::core::pools::servers) fn standing_watch(
         &self,
         links: &Connections,

@@ -5,13 +5,14 @@ use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_topology::ServerOptions;
 use std::time::Duration;
 
-/// The reply to `CLIENT ID`, which comes first on a private link.
+/// The reply to `CLIENT ID`, which is the first on a private link.
 const ID: &[u8] = b":7\r\n";
 
-/// The first private link: each server has a shared one per protocol, and as many for large values.
+/// The index of the first private link: each server has a shared one for each protocol, and as many
+/// for large values.
 const PRIVATE: usize = 6;
 
-/// Connects every private link that is about to be; returns how many stand.
+/// Connects every private link that is about to be. Returns how many are connected.
 fn connect_all(core: &mut Core) -> usize {
     let connects = std::mem::take(&mut core.plane.upstream.connects);
     for &index in &connects {
@@ -21,7 +22,7 @@ fn connect_all(core: &mut Core) -> usize {
     connects.len()
 }
 
-/// Sends what a link has to say, and returns it.
+/// Sends the output of a link, and returns it.
 fn sent(core: &mut Core, index: usize) -> String {
     let link = &mut core.links[index].link;
     let text = link.unsent().escape_ascii().to_string();
@@ -29,7 +30,7 @@ fn sent(core: &mut Core, index: usize) -> String {
     text
 }
 
-/// What a worker's turn does once its requests and replies are handled.
+/// Does what a worker's turn does after its requests and replies.
 fn settle(core: &mut Core) {
     core.resume_sessions(&mut Vec::new());
     while let Some(index) = core.plane.upstream.discards.pop() {
@@ -66,7 +67,8 @@ fn an_exec_is_sent_however_many_links_are_idle() {
     assert_eq!((core.leases(), core.private_links()), (0, IDLE_MAX));
 }
 
-/// A client whose write after `before` has timed out, and whose server still owes the reply.
+/// Returns a client whose write after `before` has timed out, and whose server still owes the
+/// reply.
 fn owed(core: &mut Core, before: &[u8]) -> Key<Session> {
     let client = client(core);
     core.on_client_bytes(client, before);
@@ -226,7 +228,7 @@ fn a_client_is_unblocked_however_often_that_must_be_asked_for_and_its_link_is_no
     core.on_backend_bytes(core.links.key_at(PRIVATE), ID).unwrap();
     core.unblock(Unblock { id: 1, reason: UnblockReason::Timeout });
     for _ in 0..2 {
-        // It came before the command did.
+        // It was received before the command.
         assert!(sent(&mut core, 0).contains("UNBLOCK"));
         core.on_backend_bytes(core.links.key_at(0), b":0\r\n").unwrap();
         core.retry_unblocks();
@@ -294,7 +296,7 @@ fn a_held_client_is_looked_at_again_only_when_its_reply_is_here() {
         let client = client(&mut core);
         core.on_client_bytes(client, format!("ECHO a\r\n{waits}\r\nECHO b\r\n").as_bytes());
         for _ in 0..3 {
-            // Its socket takes nothing of what it is sent.
+            // Its socket takes nothing that it is sent.
             core.plane.clients.resuming.clear();
             assert_eq!(core.after_flush(client), None);
             assert!(core.plane.clients.resuming.is_empty(), "{waits}");
@@ -309,7 +311,7 @@ fn a_client_at_its_end_is_closed_when_the_reply_it_waited_for_has_left_already()
     core.on_client_bytes(client, b"WATCH k\r\n");
     connect_all(&mut core);
     core.on_client_end(client);
-    // After the turn's sessions were resumed, and before they are sent to.
+    // This is after the turn's sessions were resumed, and before their output is sent.
     pass_to(&mut core, 100);
     let session = core.sessions.get_mut(client).unwrap();
     session.busy.as_mut().unwrap().output.clear();
@@ -346,8 +348,7 @@ fn a_transaction_open_for_an_hour_is_executed_and_leaves_nothing() {
     assert_eq!(core.leases(), 0);
 }
 
-/// Says what a server does to the handshake of a tracked client's own link, and
-/// to `WATCH`.
+/// Answers the handshake of a tracked client's own link, and `WATCH`.
 fn tracked_and_watching(core: &mut Core) -> Key<Session> {
     let client = client(core);
     core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\nWATCH k\r\n");
@@ -372,7 +373,7 @@ fn what_was_watched_on_a_link_that_tracking_gives_up_counts_as_changed() {
     }
     settle(&mut core);
     assert_eq!(core.private_links(), 0);
-    // Another takes the place.
+    // Another one takes the index.
     let other = client(&mut core);
     core.on_client_bytes(other, b"BLPOP k 0\r\n");
     assert_eq!((connect_all(&mut core), core.links[PRIVATE].lease), (1, Some(other)));
@@ -423,7 +424,7 @@ fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
             if expires {
                 pass_to(&mut core, 100);
             }
-            // Of a write that has timed out the late reply is waited for.
+            // The late reply to a write that has timed out is awaited.
             if !expires || silent.starts_with("SET") {
                 settle(&mut core);
                 core.on_backend_bytes(core.links.key_at(0), reply.as_bytes()).unwrap();

@@ -5,8 +5,8 @@ use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::Owner;
 
-/// A large reply of which so much has come that its client must take it first, and who asked
-/// behind it.
+/// Receives so much of a large reply that its client must take it first. `behind` has asked after
+/// it.
 fn hold(core: &mut Core, client: Key<Session>, behind: Option<Key<Session>>) {
     core.on_client_bytes(client, b"GET k\r\n");
     if let Some(behind) = behind {
@@ -30,7 +30,7 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     core.plane.upstream.connects.clear();
     core.on_connecting(core.links.key_at(0));
     core.on_connected(core.links.key_at(0), Socket(2));
-    // Whether it serves again is looked at first.
+    // Whether it serves again is checked first.
     core.links[0].link.advance(14);
     core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
     let second = client(&mut core);
@@ -63,8 +63,9 @@ fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
 
 #[test]
 fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
-    // When the other asked, when its request comes to the link, and when that is read on: half the
-    // timeout after 30, or sooner for who has waited elsewhere.
+    // Times at which the other asked, at which its request was added to the link, and at which the
+    // link is read again: half of the timeout after 30, or sooner for a request that has waited
+    // elsewhere.
     let cases = [(40, 40, 92), (100, 100, 100), (0, 40, 74), (0, 80, 80)];
     for (has_room, (asked, comes_at, freed_at)) in
         [true, false].into_iter().flat_map(|has_room| cases.map(|case| (has_room, case)))
@@ -77,7 +78,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
         pass_to(&mut core, 30);
         hold(&mut core, reader, None);
         pass_to(&mut core, comes_at);
-        // A look that finds nobody forgets when the next one would be.
+        // A check that finds no waiting client discards the time of the next one.
         core.plane.next_deadline = None;
         core.tend_large();
         assert_eq!(core.plane.next_deadline, None);
@@ -107,7 +108,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
     }
 }
 
-/// All but 50 bytes of a reply come that passes as it comes; how long it is.
+/// Receives all but 50 bytes of a reply that is streamed. Returns its length.
 fn begin_large(core: &mut Core) -> usize {
     let value_len = core.plane.plan.limits.pass_len() + 100;
     let mut part = format!("${value_len}\r\n").into_bytes();
@@ -140,7 +141,7 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     let busy = core.session(client).unwrap().busy.as_ref().unwrap();
     let (reply, behind) = busy.output.unsent().split_at(whole_len);
     assert!(reply.starts_with(b"$") && reply.ends_with(b"x\r\n"));
-    // Of more than is kept it is told that it may be all.
+    // If there is more than is kept, it is told that everything may have changed.
     assert!(behind.starts_with(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), "{}", behind.escape_ascii());
     assert!(behind.ends_with(told));
 }
@@ -164,7 +165,7 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
     assert_eq!(core.after_flush(client), Some(keyway_metrics::CloseReason::Backend));
 }
 
-/// Where requests not yet sent wait, of all links.
+/// Returns the indices of the links with unsent requests.
 fn with_unsent(core: &Core) -> Vec<usize> {
     (0..core.links.len()).filter(|&index| core.links[index].link.unsent_len() > 0).collect()
 }
@@ -183,7 +184,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     let bypass = with_unsent(&core);
     assert!(matches!(bypass[..], [index] if core.links[index].is_bypass), "{bypass:?}");
     assert_eq!(core.links[bypass[0]].link.in_flight(), 2);
-    // Who waits for a reply keeps its place, so that its requests keep their order.
+    // A client that waits for a reply stays, so that its requests keep their order.
     core.on_client_bytes(waiting, b"GET c\r\n");
     assert_eq!(core.links[bypass[0]].link.in_flight(), 2);
     assert_eq!(core.links[0].link.in_flight(), 2);
@@ -192,7 +193,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     end.extend_from_slice(b"\r\n$1\r\n1\r\n");
     core.on_backend_bytes(core.links.key_at(0), &end).unwrap();
     assert_eq!(output(&core, waiting), r"$1\r\n1\r\n");
-    // As long as it waits for what went around, a client stays there.
+    // A client stays there for as long as it waits for a reply on the bypass.
     core.on_client_bytes(at_rest, b"GET d\r\n");
     assert_eq!(core.links[0].link.in_flight(), 0);
     let new = client(&mut core);
@@ -213,7 +214,7 @@ fn a_reply_behind_one_that_was_read_on_holds_the_link_no_longer_than_any() {
     part.resize(part.len() + value_len - 48, b'x');
     core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
     assert!(core.is_held(core.links.key_at(0)));
-    // The client takes a little, and the server has something to be read.
+    // The client takes a little, and the server has sent something.
     let session = core.sessions.get_mut(first).unwrap();
     session.busy.as_mut().unwrap().output.advance(200);
     assert!(!core.is_held(core.links.key_at(0)));

@@ -1,5 +1,5 @@
-//! Large values that go into a store as they come, so that nothing is copied when the
-//! last of them is here: a hundred megabytes would stop all clients of the worker.
+//! Large values that are streamed into a store, so that nothing is copied when the last byte has
+//! arrived: copying a hundred megabytes would stop all clients of the worker.
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
 use crate::core::request::PoolInPlan;
@@ -15,18 +15,18 @@ use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, OutOfMemory, Store, StreamedSet};
 use std::sync::Arc;
 
-/// How much of a value its request is shown with, where it is, in bytes.
+/// Number of bytes of a value with which its request is shown.
 const SHOWN_LEN: usize = 128;
 
 impl Plane {
-    /// The context in which a client's request is executed.
+    /// Returns the context in which a client's request is executed.
     pub(super) fn session_context(&self, session: &Session) -> Context {
         let Identity { database, protocol, .. } = session.identity;
         Context { database, clock: self.clock, protocol, worker: self.worker() }
     }
 
-    /// Begins to take a request of which a part has come into a store: `args` are its
-    /// arguments before the one that ends at `end`, beyond the bytes.
+    /// Begins to stream a request of which a part has arrived into a store. `args` are its
+    /// arguments before the one that ends at `end`, beyond the received bytes.
     pub(super) fn begin_landing(
         &mut self,
         pool: &PoolPlan,
@@ -43,10 +43,10 @@ impl Plane {
             return Begun::No;
         }
         let before = args.clone();
-        // Empty ones stand for what is still to come.
+        // Empty ones represent those that have not arrived.
         args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
         let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
-        // The value is the last argument but for what SET has behind it.
+        // The value is the last argument, except for the options of SET after it.
         let is_set = request.command.verb == Verb::Set;
         let is_last = if is_set { before.len() == 2 } else { tail == 0 };
         let identity = &session.identity;
@@ -83,7 +83,7 @@ impl Plane {
         Begun::Yes
     }
 
-    /// Executes a request that has come whole.
+    /// Executes a complete request.
     pub(super) fn land(
         &mut self,
         links: &mut Connections,
@@ -100,7 +100,7 @@ impl Plane {
             }
             _ => false,
         };
-        // A head of its own is in front of them.
+        // They have a head of their own.
         let tail = streaming.tail.get("*1\r\n".len()..).unwrap_or_default();
         if !is_direct {
             return self.land_whole(
@@ -143,7 +143,7 @@ impl Plane {
         }
     }
 
-    /// Notes the key of a request that was executed.
+    /// Notes the key of an executed request.
     fn note_landed(
         &mut self,
         (plan, pool, session): (&Plan, &PoolPlan, &Session),
@@ -158,7 +158,7 @@ impl Plane {
         }
     }
 
-    /// Has a request looked at like one that was kept until it was whole.
+    /// Handles a request like one that was kept until it was complete.
     #[cold]
     fn land_whole(
         &mut self,
@@ -180,12 +180,12 @@ impl Plane {
     }
 }
 
-/// The arguments behind a value, with a head of their own in `tail`, where they are when
-/// they begin at `behind`.
+/// Returns the ranges of the arguments after a value, which are in `tail` with a head of their own,
+/// as if they began at `behind`.
 fn words_of(tail: &[u8], behind: usize, limits: &Limits) -> Vec<ByteRange> {
     let mut words = Vec::new();
     if !tail.is_empty() {
-        // It was looked at before.
+        // It was parsed before.
         let parsed = parse_request(tail, &tail_limits(limits), &mut words, &mut Vec::new());
         debug_assert!(matches!(parsed, Ok(Parsed::Ready { .. })), "{parsed:?}");
     }
@@ -196,7 +196,7 @@ fn words_of(tail: &[u8], behind: usize, limits: &Limits) -> Vec<ByteRange> {
         .collect()
 }
 
-/// Whether nothing asks for the requests of a session to be looked at whole.
+/// Returns whether nothing needs complete requests of a session.
 fn may_land(pool: &PoolPlan, store: &Store, session: &Session) -> bool {
     is_plain(session) && pool.pause.is_unused() && !store.has_script()
 }

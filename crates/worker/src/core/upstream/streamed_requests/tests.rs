@@ -5,10 +5,10 @@ use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::LinkState;
 
-/// The first private link.
+/// The index of the first private link.
 const PRIVATE: usize = 6;
 
-/// The reply to `CLIENT ID`, which comes first on a private link.
+/// The reply to `CLIENT ID`, which is the first on a private link.
 const ID: &[u8] = b":7\r\n";
 
 fn frame(args: &[&[u8]]) -> Vec<u8> {
@@ -21,7 +21,7 @@ fn frame(args: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Begins to send a request; the link that takes it stands, and has said its number.
+/// Begins to send a request. Its link is connected, and has answered `CLIENT ID`.
 fn begin(core: &mut Core, client: Key<Session>, part: &[u8]) {
     core.on_client_bytes(client, part);
     assert_eq!(core.leases(), 1, "it is sent as it comes");
@@ -122,7 +122,7 @@ fn a_server_that_takes_no_more_of_a_value_is_given_up_and_a_slow_client_is_not()
     assert_eq!(pass_to(&mut core, 6200), [(core.links.key_at(PRIVATE), BackendFault::Timeout)]);
     core.on_link_lost(core.links.key_at(PRIVATE), BackendFault::Timeout);
     assert!(output(&core, client).starts_with("-"), "{}", output(&core, client));
-    // What is still to come of it is for nobody, and what follows is served.
+    // The rest of it is dropped, and the next requests are served.
     core.on_client_bytes(client, &whole[600_000..]);
     core.on_client_bytes(client, b"PING\r\n");
     assert!(output(&core, client).ends_with(r"\r\n+PONG\r\n"), "{}", output(&core, client));
@@ -203,7 +203,7 @@ fn a_write_waits_for_a_large_one_that_has_timed_out() {
     assert!(!sent(&mut core, 0).is_empty(), "once the large one was executed");
     assert_eq!((core.leases(), core.private_links()), (0, 1));
     assert!(!core.links[PRIVATE].takes_large, "it does not count among large requests any more");
-    // Whoever has the connection next is given up as usual.
+    // The next client on the connection times out as usual.
     core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n").unwrap();
     core.resume_sessions(&mut Vec::new());
     core.on_client_bytes(client, b"WATCH k\r\n");
@@ -231,7 +231,7 @@ fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
     }
 }
 
-/// Bytes as a client sends them, of which `core` has taken the first so many.
+/// Creates a client that sends `bytes`, of which `core` has taken the first `count`.
 fn begun(core: &mut Core, bytes: &[u8], count: usize) -> Key<Session> {
     let client = client(core);
     begin(core, client, &bytes[..count]);

@@ -37,7 +37,7 @@ impl Core {
     }
 }
 
-/// Whether a subscriber has more undelivered than it may.
+/// How far a subscriber exceeds the bounds for undelivered messages.
 enum Lag {
     None,
     /// More than the soft bound.

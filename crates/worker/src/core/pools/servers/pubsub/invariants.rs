@@ -1,7 +1,7 @@
 use super::*;
 use crate::core::tests::{client, connected_core};
 
-/// What its server answers to one channel.
+/// Returns a server's reply to a subscription to one channel.
 fn confirmed(name: &str) -> String {
     format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{name}\r\n:1\r\n", name.len())
 }

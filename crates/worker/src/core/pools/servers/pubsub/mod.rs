@@ -43,7 +43,7 @@ pub(crate) struct PubSub {
     inbox: Vec<Arc<Published>>,
     /// Names that perhaps nobody wants any more.
     releases: Vec<(u16, SubscriptionKind, Name)>,
-    /// Who may be used has changed: names may live elsewhere now.
+    /// Set when the set of usable servers has changed, so that names may belong to other servers.
     pub(crate) is_moving: bool,
     /// Clients whose subscriptions wait for a server.
     pending: IndexSet<Key<Session>, foldhash::fast::RandomState>,
@@ -57,9 +57,9 @@ pub(crate) struct PubSub {
 
 /// Subscriptions of one pool.
 struct PoolChannels {
-    /// Who hears what.
+    /// The subscribers of each name.
     registry: Registry<Key<Session>>,
-    /// Who waits for what to be confirmed.
+    /// The clients that wait for a name's subscription to be confirmed.
     waiters: Registry<Key<Session>>,
     /// Clients with subscriptions.
     clients: u64,
@@ -179,7 +179,7 @@ impl PubSub {
         }
     }
 
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail

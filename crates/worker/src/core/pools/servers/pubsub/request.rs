@@ -19,8 +19,8 @@ use std::time::Duration;
 const CONFIRM_MAX: Duration = Duration::from_secs(10);
 
 impl Plane {
-    /// What a client that has subscriptions may not do, or gets answered in
-    /// another way; `None` to go on as for everybody.
+    /// Refuses, or answers in another way, a request that is special for a client that has
+    /// subscriptions. Returns `None` when the request goes on as for any other client.
     #[cold]
     pub(in crate::core) fn check_subscriber(
         &mut self,

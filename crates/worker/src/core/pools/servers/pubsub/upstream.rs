@@ -16,7 +16,7 @@ const KEY_EVENTS: &[u8] = b"__key";
 /// Channels of keys, which are where the key is.
 const KEYSPACE: &[u8] = b"__keyspace@";
 
-/// Where the messages to a name come from.
+/// The servers from which the messages to a name come.
 enum Home {
     Server(u16),
     /// Every server in use.
@@ -225,7 +225,7 @@ impl Plane {
         let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
         let state = self.pools[pool as usize].servers()?;
         let text = placing_text(kind, name).unwrap_or(name);
-        // Where keys are placed by chance a channel still has one place.
+        // A channel has one fixed server even in pools that place keys at random.
         let chance = sharded.hash_key(text);
         place(sharded, state.ring(), text, chance)
     }
@@ -240,7 +240,8 @@ impl Plane {
         self.slot_of(pool, placing_text(kind, name).unwrap_or(name))
     }
 
-    /// Whether any server of a cluster tells it: what is published to one, all do.
+    /// Returns whether any server of a cluster sends the messages to a name: a message that is
+    /// published to one server reaches all.
     fn is_heard_anywhere(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
         kind != SubscriptionKind::Shard && self.has_slots(pool) && !name.starts_with(KEY_EVENTS)
     }
@@ -507,7 +508,7 @@ impl Plane {
             for name in names {
                 let homes = self.slots_of(pool, kind, &name);
                 if homes.is_empty() {
-                    // Nobody may be used: it stays where it was.
+                    // No server may be used: the subscription stays where it was.
                     continue;
                 }
                 for index in all.clone() {

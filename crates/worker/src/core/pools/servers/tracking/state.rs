@@ -1,23 +1,23 @@
-//! What a worker remembers of the clients that are told which keys have changed.
+//! The state that a worker holds about clients that are told which keys have changed.
 
 use crate::core::ConnectionKey;
 use keyway_base::{BackendFault, Key, Time};
 use keyway_proxy::Session;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a worker knows of the sessions that are tracked.
+/// The tracked sessions of a worker.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Those with links of their own, by the bits of their keys.
+    /// Sessions with links of their own, by the bits of their keys.
     pub(in crate::core::pools::servers::tracking) tracked: BTreeSet<u64>,
-    /// What `CLIENT CACHING` said of the request that is being started.
+    /// The argument of `CLIENT CACHING` for the request that is being started.
     pub(in crate::core) caching: Option<&'static str>,
-    /// Those that are to forget everything; and once more when what is on its
-    /// way now has come.
+    /// Sessions that are to forget all keys, and to do so once more when the replies now on their
+    /// way have come.
     pub(in crate::core::pools::servers::tracking) forgets: Vec<(Key<Session>, bool)>,
     /// Other workers may have put something into the inbox.
     pub(crate) has_mail: bool,
-    /// Where clients were that others are told in place of, by their ids.
+    /// The sessions to which the messages of other clients are redirected, by client id.
     pub(in crate::core::pools::servers::tracking) targets: BTreeMap<u64, Key<Session>>,
     /// Links that end because another did, with their generation.
     pub(in crate::core::pools::servers::tracking) losses: Vec<(ConnectionKey, u32, BackendFault)>,
@@ -46,7 +46,7 @@ impl State {
         self.tracked.len()
     }
 
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether there is something to do before the worker sleeps.
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail || !self.forgets.is_empty() || !self.losses.is_empty()
     }
