@@ -130,8 +130,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
 /// Listens on every address of the configuration.
 ///
 /// # Errors
-/// Each address on which nobody can listen. The message names the option that was typed, and no key
-/// of a file that is not there.
+/// Returns every address on which the system refuses to listen. The message names the option that
+/// was typed, and no key of a file that does not exist.
 fn bind(
     config: &Config,
     started: &Started<'_>,
@@ -149,7 +149,7 @@ fn bind(
     })
 }
 
-/// A process that serves, as far as its end is concerned.
+/// The parts of a serving process that its end needs.
 struct Serving {
     workers: Workers,
     live: Live,
@@ -181,7 +181,7 @@ impl Serving {
         ExitCode::SUCCESS
     }
 
-    /// Serves the clients that are left, while the process in its place has those that come.
+    /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
         self.workers.leave(upgrade::grace(&self.live));
         let closing = close_beside(self.admin);
@@ -304,8 +304,8 @@ fn warn_of_cut_off(plan: &Plan) {
         tracing::warn!(
             clients,
             requests,
-            "drain_timeout was over: clients were cut off that had not got every reply; requests \
-             counts those without one, which may have been executed"
+            "drain_timeout was over: clients were closed while requests were in flight; requests \
+             counts these, which got an error and may have been executed"
         );
     }
 }

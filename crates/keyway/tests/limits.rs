@@ -1,4 +1,4 @@
-//! What the process may cost: memory at rest, per connection, and after work.
+//! The memory that the process takes: at rest, per connection, and after work.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn start(servers: &[RedisServer]) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(pools))
 }
 
-/// Whether the suite is run by epoll, and not by io_uring.
+/// Returns whether the suite is run with epoll, and not with io_uring.
 fn by_epoll() -> bool {
     #[allow(clippy::disallowed_methods, reason = "which driver the suite is run by")]
     std::env::var("KEYWAY_IO").map_or(true, |driver| driver == "epoll")
@@ -28,7 +28,8 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
     let servers = RedisServer::start_many(4);
     let keyway = start(&servers);
     let pid = keyway.process().pid();
-    // Beside it a release has some 8 MB of its program and of libraries there, this build 14.
+    // Besides, a release build has some 8 MB of its program and of libraries in memory, this build
+    // 14.
     let held = anonymous_bytes(pid);
     assert!(held < 4 * MB, "{} KB held after start", held >> 10);
     let at_start = resident_bytes(pid);
@@ -38,7 +39,7 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
         ["-p", &port, "-q", "-c", "50", "-P", "75", "-n", "300000", "-d", "100", "-t", "set,get"];
     let load = run_tool("redis-benchmark", &arguments, b"", Duration::from_secs(60));
     assert!(load.status.success(), "{}", load.text);
-    // By io_uring, the buffers that the kernel receives into were not touched before.
+    // With io_uring, the buffers that the kernel receives into were not touched before.
     let room = if by_epoll() { 2 * MB } else { 3 * MB };
     let mut after = 0;
     wait_until("memory is back within 2 MB", Duration::from_secs(20), || {
@@ -56,11 +57,12 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
 /// touch.
 const IDLE_LEN_MAX: u64 = 600;
 
-/// The same by io_uring. Up to 1 MB of buffers that the kernel receives into is touched besides, the
-/// more the busier the machine is: 105 bytes for each of 10,000 clients.
+/// The same with io_uring. Besides, up to 1 MB of buffers that the kernel receives into is touched,
+/// the more the busier the machine is. That is 105 bytes for each of 10,000 clients.
 const IDLE_LEN_MAX_BY_URING: u64 = 700;
 
-/// Connects up to 10,000 clients, each of which asks once, and fails if an idle one takes too much.
+/// Connects up to 10,000 clients, each of which sends one request, and fails if an idle client
+/// takes too much.
 fn check_idle_clients<C>(
     (keyway, what): (&Keyway, &str),
     connect: impl Fn() -> Option<C>,
@@ -68,18 +70,19 @@ fn check_idle_clients<C>(
 ) {
     let pid = keyway.process().pid();
     let connect = || wait_for("a connection", Duration::from_secs(20), &connect);
-    // Both ends are ours to hold: the limit must allow each process that many.
+    // This process holds both ends, so the limit must allow each process that many.
     let count = (raise_descriptor_limit().saturating_sub(500)).min(10_000);
     assert!(count >= 1000, "too few file descriptors to measure anything: see ulimit -Hn");
     ask(&mut connect());
     let before = resident_bytes(pid);
     let mut clients: Vec<C> = (0..count).map(|_| connect()).collect();
-    // One after the other: memory for requests that wait at once is no idle client's.
+    // The clients ask one after the other: memory for requests that wait at the same time does not
+    // belong to idle clients.
     clients.iter_mut().for_each(&ask);
     let each = resident_bytes(pid).saturating_sub(before) / count as u64;
     println!("{what}: {each} bytes for each of {count} idle clients");
     let bound = if by_epoll() { IDLE_LEN_MAX } else { IDLE_LEN_MAX_BY_URING };
-    // Among few of them what a process takes once counts for more.
+    // With few connections, memory that a process takes only once counts for more.
     let bound = if count >= 10_000 { bound } else { bound + MB / count as u64 };
     assert!(each <= bound, "{what}: {each} bytes for an idle client, and not {bound}");
     drop(clients);

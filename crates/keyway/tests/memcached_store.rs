@@ -1,4 +1,4 @@
-//! One store, served to clients of memcached and of Redis at once.
+//! One store that serves clients of memcached and of Redis at once.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(20);
 
-/// A store at two listeners: the first for Redis, the second for memcached.
+/// Returns a store at two listeners: the first for Redis, the second for memcached.
 fn start() -> Keyway {
     let store = Pool::store("local").with("notify_keyspace_events", "\"KEA\"");
     let pools = vec![store, Pool::store("local").spoken_to_in("memcached")];
@@ -35,7 +35,7 @@ fn values_are_the_same_to_both() {
     assert_eq!(redis.words("TTL n"), Value::Integer(-1));
     assert_eq!(memcached.say("delete a\r\n"), "DELETED\r\n");
     assert_eq!(redis.words("EXISTS a"), Value::Integer(0));
-    // What is no string can be neither read nor joined, but overwritten.
+    // A value that is not a string can be neither read nor appended to, but it can be overwritten.
     assert_eq!(redis.words("RPUSH list 1 2"), Value::Integer(2));
     for asked in ["get list\r\n", "append list 0 0 1\r\nx\r\n", "incr list 1\r\n", "mg list v\r\n"]
     {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// The servers of a pool that take requests, arranged for lookup by hash.
 /// Built anew whenever a server is ejected or rejoins.
+///
 /// Servers are identified by their index in the slice from which the ring was built, whether they
 /// are live or not. For the distributions of libmemcached and PHP's memcache, the order of that
 /// slice decides where a key goes, because their clients keep their list's order. Otherwise the

@@ -1,7 +1,6 @@
-/// Names a server by its pool and its position in that pool, for as long as a plan lasts.
+/// Identifies a server by its pool and its position in that pool, as long as a plan lasts.
 ///
-/// After a reload the same position may be another server's: a [`crate::BackendId`] tells
-/// these apart.
+/// After a reload another server may have the same position; their [`crate::BackendId`]s differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId {
     /// Index of the pool in [`crate::Topology::pools`].

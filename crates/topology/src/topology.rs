@@ -8,6 +8,7 @@ pub struct Epoch(pub u64);
 
 /// Identifies one backend of one [`Topology`]. Only a topology makes ids. A server listed in two
 /// pools is two backends.
+///
 /// The low 24 bits are the backend's index in the list of all servers of all pools, from 0. The
 /// high 8 bits are the generation of the topology in which its pool began. A later topology refuses
 /// the id of a pool that it does not keep, also if another server has the index. An id that
@@ -51,7 +52,7 @@ pub struct Backend<'a> {
 }
 
 impl Backend<'_> {
-    /// The name of the server by its position.
+    /// Returns the id of the server by its position.
     pub fn server_id(&self) -> ServerId {
         ServerId { pool: self.pool_index as u16, server: self.server_index as u16 }
     }
@@ -162,7 +163,8 @@ impl Topology {
         self.first_backends[pool_index].nth(server_index)
     }
 
-    /// As [`Topology::backend_id`], for a server that is named by one value.
+    /// Returns the id of a backend, like [`Topology::backend_id`], for a server that is identified
+    /// by one value.
     #[inline]
     pub fn id_of(&self, server: ServerId) -> BackendId {
         self.backend_id(usize::from(server.pool), usize::from(server.server))

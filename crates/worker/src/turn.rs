@@ -20,7 +20,7 @@ mod servers;
 mod subscribers;
 
 use crate::core::leftovers::Leftovers;
-use crate::core::{ConnectionKey, Core, SubscriberIndex};
+use crate::core::{ConnectionKey, Core, CutOff, SubscriberIndex};
 use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;
@@ -486,7 +486,7 @@ impl<I: Io> Worker<I> {
             let notices = &self.plan.notices;
             notices.clients_cut.fetch_add(1, Ordering::Relaxed);
             notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
-            self.core.answer_unanswered(key);
+            self.core.answer_unanswered(key, CutOff::Drained);
         }
         self.flush_sessions();
         for key in self.core.client_keys() {

@@ -1,5 +1,6 @@
 //! Latencies of requests by class of commands: the sections Latencystats and Latencies, and LATENCY
 //! HISTOGRAM.
+//!
 //! Latencies has the shares of requests above 1, 8 and 64 ms, since the start and over the last ten
 //! seconds. For the last ten seconds, the counts are noted once a second, and those of ten seconds
 //! ago are subtracted.

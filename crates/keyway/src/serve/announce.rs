@@ -1,4 +1,4 @@
-//! What a process says when it starts.
+//! The log lines at the start of a process.
 
 use super::first_command;
 use crate::cli::counted;
@@ -79,7 +79,7 @@ pub(super) fn announce(
     }
 }
 
-/// Says what serves a pool's keys, such as `sharded over 3 servers`.
+/// Returns a text about the servers of a pool, such as `sharded over 3 servers`.
 fn kind_text(kind: &PoolKindConfig) -> String {
     match kind {
         PoolKindConfig::Store(_) => "embedded store".to_owned(),

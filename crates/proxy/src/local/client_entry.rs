@@ -3,32 +3,32 @@ use crate::{ClientLive, Identity};
 use keyway_resp::Protocol;
 use std::sync::Arc;
 
-/// What other clients may learn of a client.
+/// What other clients may learn about a client.
 #[derive(Clone, Debug)]
 pub struct ClientEntry {
     /// Its address, as in `CLIENT LIST`.
     pub addr: Arc<str>,
-    /// Our address it connected to.
+    /// The local address to which it connected.
     pub laddr: Arc<str>,
     /// The name of its user.
     pub user: Arc<str>,
-    /// What it asked last and has begun.
+    /// Its last request and the state that it has begun.
     pub live: Arc<ClientLive>,
-    /// Unix time it connected at, in seconds.
+    /// Unix time at which it connected, in seconds.
     pub connected_unix: u64,
-    /// Database it last selected.
+    /// The database that it last selected.
     pub database: u32,
-    /// Worker that serves it.
+    /// The worker that serves it.
     pub worker: u16,
-    /// Position of its pool.
+    /// Index of its pool.
     pub pool: u16,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// What it has told of itself, if anything.
+    /// What it has announced about itself, if anything.
     told: Option<Box<Told>>,
 }
 
-/// What some clients have told of themselves. The others pay one word.
+/// What some clients have announced about themselves. The others take one word.
 #[derive(Clone, Debug, Default)]
 struct Told {
     name: Box<str>,
@@ -46,14 +46,14 @@ impl Told {
     }
 }
 
-/// What other clients may learn of a client's tracking.
+/// What other clients may learn about a client's tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackingEntry {
-    /// It is told of keys by their prefixes.
+    /// Whether it is told of keys by their prefixes.
     pub bcast: bool,
-    /// Who is told in its place.
+    /// The client that is told in its place.
     pub redirect: Option<u64>,
-    /// That client has left.
+    /// Whether that client has left.
     pub is_broken: bool,
 }
 
@@ -65,8 +65,8 @@ impl From<&Tracking> for TrackingEntry {
 }
 
 impl ClientEntry {
-    /// The entry of a client of `pool` that has told nothing of itself yet. It came to our address
-    /// `laddr`.
+    /// Creates the entry of a client of `pool` that has announced nothing about itself yet. It
+    /// connected to the local address `laddr`.
     pub fn new(
         identity: &Identity,
         laddr: Arc<str>,
@@ -88,27 +88,27 @@ impl ClientEntry {
         }
     }
 
-    /// Returns the name of `CLIENT SETNAME`; empty if there is none.
+    /// Returns the name of `CLIENT SETNAME`. Empty if there is none.
     pub fn name(&self) -> &str {
         self.told.as_ref().map_or("", |told| &told.name)
     }
 
-    /// Returns the `lib-name` of `CLIENT SETINFO`; empty if there is none.
+    /// Returns the `lib-name` of `CLIENT SETINFO`. Empty if there is none.
     pub fn lib_name(&self) -> &str {
         self.told.as_ref().map_or("", |told| &told.lib_name)
     }
 
-    /// Returns the `lib-ver` of `CLIENT SETINFO`; empty if there is none.
+    /// Returns the `lib-ver` of `CLIENT SETINFO`. Empty if there is none.
     pub fn lib_ver(&self) -> &str {
         self.told.as_ref().map_or("", |told| &told.lib_ver)
     }
 
-    /// Returns what there is to tell of its tracking, if it has any.
+    /// Returns its tracking, if it has any.
     pub fn tracking(&self) -> Option<TrackingEntry> {
         self.told.as_ref()?.tracking
     }
 
-    /// Sets its name; an empty one takes it away.
+    /// Sets its name. An empty one removes it.
     pub fn set_name(&mut self, name: &str) {
         self.tell(name.is_empty(), |told| told.name = name.into());
     }
@@ -123,12 +123,12 @@ impl ClientEntry {
         self.tell(version.is_empty(), |told| told.lib_ver = version.into());
     }
 
-    /// Sets what there is to tell of its tracking.
+    /// Sets its tracking.
     pub fn set_tracking(&mut self, tracking: Option<&Tracking>) {
         self.tell(tracking.is_none(), |told| told.tracking = tracking.map(TrackingEntry::from));
     }
 
-    /// Changes what the client has told. The box goes when nothing is left in it.
+    /// Changes what the client has announced. The box is removed if nothing is left in it.
     fn tell(&mut self, is_less: bool, change: impl FnOnce(&mut Told)) {
         if is_less && self.told.is_none() {
             return;
@@ -149,7 +149,7 @@ mod tests {
         ClientEntry::new(&Identity::new(1, true, Time(0)), "here".into(), 0, 0, 0)
     }
 
-    /// There is one for each client, idle ones as well.
+    /// Each client has one, even an idle one.
     #[test]
     fn an_entry_is_small() {
         assert!(size_of::<ClientEntry>() <= 88, "{} bytes", size_of::<ClientEntry>());

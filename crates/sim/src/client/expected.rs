@@ -1,4 +1,4 @@
-//! What a client has asked for, and what it knows of the reply that is to come.
+//! What a client has asked, and what it knows of the expected reply.
 
 use super::cached::Cached;
 use super::channels::Told;
@@ -7,7 +7,7 @@ use crate::ledger::Circumstances;
 use crate::network::Nanos;
 use crate::wire::Value;
 
-/// What a request asks for, as far as its reply is checked by it.
+/// The request, as far as its reply is checked against it.
 pub(super) enum Ask {
     Exactly(Value),
     Set { key: usize, write: u64 },
@@ -26,19 +26,19 @@ pub(super) enum Ask {
     BrokenFrame,
 }
 
-/// A request whose reply is still to come.
+/// A request whose reply has not arrived.
 pub(super) struct Expected {
     pub(super) ask: Ask,
     pub(super) asked_at: Nanos,
-    /// When the first request was asked that waited for its reply then: what the client is told
-    /// of later changes stands behind that reply.
+    /// The time at which the first request that waited for its reply then was asked. Messages about
+    /// later changes come after that reply.
     pub(super) front_asked_at: Nanos,
     pub(super) database: usize,
     pub(super) circumstances: Vec<Circumstances>,
-    /// It asked not to be answered.
+    /// Whether the request gets no reply.
     pub(super) is_silent: bool,
-    /// A replica may answer it.
+    /// Whether a replica may answer it.
     pub(super) may_be_stale: bool,
-    /// Where it ends among all bytes of its connection.
+    /// Offset of its end among all bytes of its connection.
     pub(super) end: u64,
 }

@@ -225,9 +225,9 @@ impl Connections {
         for (index, mut connection) in (first..).zip(row) {
             connection.key_generation = self.generation;
             match self.all.get_mut(index) {
-                Some(place) => {
-                    connection.generation = next_generation(place.generation);
-                    *place = connection;
+                Some(old) => {
+                    connection.generation = next_generation(old.generation);
+                    *old = connection;
                 }
                 None => self.all.push(connection),
             }
@@ -259,9 +259,9 @@ impl Connections {
         connection.key_generation = self.generation;
         let index = gone.map_or(self.all.len(), ConnectionKey::index);
         match self.all.get_mut(index) {
-            Some(place) => {
-                connection.generation = place.generation;
-                *place = connection;
+            Some(old) => {
+                connection.generation = old.generation;
+                *old = connection;
             }
             None => self.all.push(connection),
         }

@@ -26,6 +26,7 @@ mod upstream;
 
 use crate::core::pools::store::state::Looked;
 use crate::core::request::ClientRef;
+pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
 
 use crate::Plan;

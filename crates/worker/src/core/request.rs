@@ -1,6 +1,7 @@
 //! A request on its way through the rooms, and what became of it.
 
 use super::ConnectionKey;
+use crate::{Plan, PoolPlan};
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Busy, Session};
@@ -39,6 +40,22 @@ impl RequestContext<'_, '_> {
     pub(in crate::core) fn client(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
     }
+}
+
+/// A pool of a plan, and that plan.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct PoolInPlan<'a> {
+    pub(in crate::core) plan: &'a Plan,
+    pub(in crate::core) pool: &'a PoolPlan,
+}
+
+/// Names one reply of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct ReplyIndex {
+    /// The session; stale once the client is gone.
+    pub(in crate::core) session: Key<Session>,
+    /// Index of the reply in the session's order of replies.
+    pub(in crate::core) reply: u32,
 }
 
 /// The outcome of an attempt to start a request.

@@ -238,7 +238,7 @@ impl<I: Io> Worker<I> {
     }
 
     #[inline]
-    fn flush_session(&mut self, key: Key<Session>) {
+    pub(super) fn flush_session(&mut self, key: Key<Session>) {
         self.flush_up_to(key, SENT_PER_TURN_MAX);
     }
 

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::Follow;
-use crate::core::Loss;
+use crate::core::{CutOff, Loss};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, ListenerIndex};
@@ -88,6 +88,8 @@ impl<I: Io> Worker<I> {
                     "client disconnected: it has subscribed, watches or waits in a pool that a \
                      reload has replaced, and drain_timeout is over"
                 );
+                self.core.answer_unanswered(key, CutOff::Retired);
+                self.flush_session(key);
                 self.close_client(key, CloseReason::Drained);
             }
             for index in left.links {

@@ -120,9 +120,9 @@ impl Plane {
             match session.memcached {
                 None => self.answer(session, busy, |out| write_fault(fault, "", out)),
                 Some(_) => {
-                    let place = busy.order.reserve();
+                    let reply_index = busy.order.reserve();
                     busy.order.complete(
-                        place,
+                        reply_index,
                         &mut busy.output,
                         keyway_proxy::memcached::write_no_room,
                     );

@@ -1,4 +1,4 @@
-//! Replies to requests that a worker waits for no longer, as it ends.
+//! Replies to requests that a worker waits for no longer.
 
 use crate::core::Core;
 use keyway_base::{ByteRange, Key};
@@ -10,10 +10,23 @@ use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 /// more of them in memory gets none for the rest.
 const UNSTARTED_MAX: usize = 1 << 16;
 
-const BEGUN: &str =
-    "Keyway is stopping, and drain_timeout is over; the request may have been executed";
-const UNSTARTED: &str =
-    "Keyway is stopping, and drain_timeout is over; the request was not executed";
+/// The reason why a worker waits for a client's requests no longer.
+#[derive(Clone, Copy, Debug)]
+pub enum CutOff {
+    /// The worker ends.
+    Drained,
+    /// A reload has replaced or removed the client's pool.
+    Retired,
+}
+
+impl CutOff {
+    fn text(self) -> &'static str {
+        match self {
+            CutOff::Drained => "Keyway is stopping, and drain_timeout is over",
+            CutOff::Retired => "a reload has replaced this pool, and drain_timeout is over",
+        }
+    }
+}
 
 impl Core {
     /// Answers each request of a client that has no reply yet with an error, in their order. The
@@ -22,7 +35,7 @@ impl Core {
     /// A client gets no error in the middle of a reply, and none by the binary protocol of
     /// memcached, whose errors name their request.
     #[cold]
-    pub fn answer_unanswered(&mut self, key: Key<Session>) {
+    pub fn answer_unanswered(&mut self, key: Key<Session>, why: CutOff) {
         let Core { sessions, plane, .. } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         let wire = session.memcached.map(|client| client.wire);
@@ -31,14 +44,16 @@ impl Core {
             return;
         }
         let Some(busy) = session.busy.as_deref_mut() else { return };
+        let why = why.text();
+        let begun = format!("{why}; the request may have been executed");
         busy.order.complete_rest(&mut busy.output, |out| match wire {
-            Some(_) => out.extend_from_slice(format!("SERVER_ERROR {BEGUN}\r\n").as_bytes()),
-            None => reply::error(out, &format!("ERR {BEGUN}")),
+            Some(_) => out.extend_from_slice(format!("SERVER_ERROR {begun}\r\n").as_bytes()),
+            None => reply::error(out, &format!("ERR {begun}")),
         });
         if wire.is_none() && session.identity.reply_mode == ReplyMode::On {
             let limits = ParseLimits::of(&plane.plan.limits);
             let count = whole_requests(busy.unparsed(), &limits);
-            let text = format!("ERR {UNSTARTED}");
+            let text = format!("ERR {why}; the request was not executed");
             (0..count).for_each(|_| reply::error(busy.output.buf(), &text));
         }
         plane.mark_session_dirty(key, session);

@@ -5,9 +5,9 @@
 //! of how long the requests have waited.
 
 use super::waits::{NextRequest, waited_for_room};
+use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
 use keyway_base::Time;
 use keyway_proxy::{Busy, Session, WaitFor};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(in crate::core) trait Codec {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        pool: (&Plan, &PoolPlan),
+        pool: PoolInPlan<'_>,
         client: BusyClient<'_>,
         bytes: (&[u8], usize),
         next: &mut NextRequest,
@@ -92,7 +92,7 @@ impl Plane {
             let client = BusyClient { key, session, busy };
             let rest = (&bytes[pos..], pos);
             let next = &mut reading.next;
-            match codec.start(self, links, (&plan, pool), client, rest, next) {
+            match codec.start(self, links, PoolInPlan { plan: &plan, pool }, client, rest, next) {
                 Taken::Request(consumed) => {
                     if pos == 0 && reading.may_have_waited {
                         reading.since = self.waited_since(ClientRef { key, session });

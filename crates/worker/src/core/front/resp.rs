@@ -3,10 +3,10 @@
 use super::read::{Codec, Taken};
 use super::waits::{Late, NextRequest};
 use crate::core::pools::servers::tracking::forget_caching;
+use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, Step};
 use crate::core::upstream::streamed_requests::Begun;
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
 use keyway_base::{ByteRange, Fault, Limits};
 use keyway_command::Verb;
 use keyway_proxy::{Busy, Session, write_fault};
@@ -36,7 +36,7 @@ impl Codec for Resp {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, pos): (&[u8], usize),
         next: &mut NextRequest,
@@ -73,7 +73,14 @@ impl Codec for Resp {
                 return Taken::All;
             }
         };
-        match plane.dispatch(links, (plan, pool), ClientMut { key, session }, busy, frame, args) {
+        match plane.dispatch(
+            links,
+            PoolInPlan { plan, pool },
+            ClientMut { key, session },
+            busy,
+            frame,
+            args,
+        ) {
             Step::Started => {
                 if plane.observe.hot_keys.is_due(consumed) {
                     plane.note_request((plan.pools.as_slice(), session), frame, args);
@@ -135,9 +142,9 @@ impl Plane {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
-        let place = busy.order.reserve();
+        let reply_index = busy.order.reserve();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
+        busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
         session.closing = true;
         session.broken = true;
     }

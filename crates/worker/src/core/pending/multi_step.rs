@@ -40,13 +40,13 @@ impl Plane {
             Across::RandomKey => self.random_key(links, key, session, busy, request),
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => {
-                let mut asked = RequestContext { key, session, busy, request };
-                self.load(links, &mut asked, what)
+                let mut incoming = RequestContext { key, session, busy, request };
+                self.load(links, &mut incoming, what)
             }
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
             Across::Unload(what) => {
-                let mut asked = RequestContext { key, session, busy, request };
-                self.unload(links, &mut asked, what)
+                let mut incoming = RequestContext { key, session, busy, request };
+                self.unload(links, &mut incoming, what)
             }
             Across::Run => self.run_script(links, key, session, busy, request),
             Across::First => match self.in_use(session.pool).first_from(0) {
@@ -223,23 +223,23 @@ impl Plane {
     pub(in crate::core) fn own_as_multi_step(
         &mut self,
         (connection, index): (&Connection, ConnectionKey),
-        (asked, owner): (&RequestContext, Owner),
+        (incoming, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
         let to = ReplyTo {
-            session: asked.key,
+            session: incoming.key,
             reply: match owner {
                 Owner::Session { sequence, .. } => Some(sequence),
                 _ => None,
             },
             started: self.clock.now,
-            counted: asked.request.command.counted(),
-            pool: asked.session.pool,
+            counted: incoming.request.command.counted(),
+            pool: incoming.session.pool,
         };
         let mut multi_step = self.pending.take_multi_step(work);
         multi_step.caching = None;
-        multi_step.database = asked.session.identity.database;
-        multi_step.protocol = asked.session.identity.protocol;
+        multi_step.database = incoming.session.identity.database;
+        multi_step.protocol = incoming.session.identity.protocol;
         multi_step.server = connection.server_id.server;
         multi_step.link = index;
         Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 }
@@ -369,7 +369,7 @@ impl Plane {
         let Some(to) = self.pending.reply_to(key) else { return false };
         let Some(reply) = to.reply else { return false };
         let Some(session) = sessions.get_mut(to.session) else { return false };
-        let next = session.busy.as_ref().map(|busy| busy.order.next_place());
+        let next = session.busy.as_ref().map(|busy| busy.order.next_index());
         let is_last = next == Some(reply.wrapping_add(1));
         if !is_last || self.scripts(to.pool).script(&digest).is_none() {
             return false;

@@ -7,6 +7,7 @@ use crate::core::request::ClientMut;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
+use keyway_proxy::OperationPart;
 use keyway_proxy::{Busy, Operation, OperationKind, ReplyTo, Session};
 use keyway_resp::Kind;
 use keyway_topology::ServerId;
@@ -77,7 +78,7 @@ impl Plane {
     pub(in crate::core) fn on_operation_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        (key, part): (Key<Operation>, u32),
+        OperationPart { operation: key, part }: OperationPart,
         kind: Kind,
         reply: &[u8],
     ) {
@@ -108,7 +109,7 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         server: ServerId,
-        (key, part): (Key<Operation>, u32),
+        OperationPart { operation: key, part }: OperationPart,
         fault: Fault,
     ) {
         let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };

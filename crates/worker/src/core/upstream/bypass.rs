@@ -28,12 +28,12 @@ impl Plane {
         busy: &Busy,
     ) {
         if !self.upstream.blocked.is_empty() || session.lane == BYPASS {
-            self.look_for_way(links, ClientMut { key, session }, busy);
+            self.look_for_lane(links, ClientMut { key, session }, busy);
         }
     }
 
     #[cold]
-    fn look_for_way(
+    fn look_for_lane(
         &mut self,
         links: &Connections,
         ClientMut { key, session }: ClientMut<'_>,

@@ -3,10 +3,11 @@
 
 use super::locked::is_locked;
 use super::reply::Lent;
-use crate::core::observe::state::Place;
+use crate::core::observe::state::SlowClient;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
 use keyway_base::{Key, Slab, Time};
+use keyway_proxy::OperationPart;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
@@ -41,7 +42,7 @@ pub(in crate::core::upstream) struct Heard<'b> {
     /// A reply is not the one to its question.
     pub(in crate::core::upstream) is_astray: bool,
     /// The client of a slow request, and its reply.
-    pub(in crate::core::upstream) slow_client: Option<(Option<u64>, Option<Place>)>,
+    pub(in crate::core::upstream) slow_client: Option<SlowClient>,
 }
 
 impl<'b> Heard<'b> {
@@ -95,8 +96,7 @@ impl<'b> Heard<'b> {
         // A blocking command is slow on purpose.
         let is_internal = matches!(exchange.owner, Owner::Internal(_));
         if exchange.is_slow && !self.is_blocking && !is_internal {
-            let place = plane.place_of(sessions, exchange.owner);
-            self.slow_client = Some((plane.client_of(sessions, exchange.owner), place));
+            self.slow_client = Some(plane.slow_client(sessions, exchange.owner));
         }
         match exchange.owner {
             Owner::Internal(which) => {
@@ -166,7 +166,7 @@ impl<'b> Heard<'b> {
             }
             Owner::Operation { operation, part } => {
                 plane.deliver_waited(self.server, None, kind);
-                plane.on_operation_reply(sessions, (operation, part), kind, reply);
+                plane.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             _ => {}
         }

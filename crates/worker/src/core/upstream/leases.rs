@@ -48,8 +48,8 @@ impl Plane {
             let link = &links[index].link;
             link.in_flight() == 0 && link.protocol() == protocol
         };
-        if let Some(place) = idle.iter().rposition(is_fit) {
-            let index = idle.swap_remove(place);
+        if let Some(position) = idle.iter().rposition(is_fit) {
+            let index = idle.swap_remove(position);
             let connection = &mut links[index];
             connection.lease = Some(session);
             // Its last request may have been a large one whose time was up.
@@ -242,8 +242,8 @@ impl Plane {
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
             watch.link = None;
         }
-        if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
-            stateful.blocked_on.swap_remove(place);
+        if let Some(position) = stateful.blocked_on.iter().position(|&link| link == index) {
+            stateful.blocked_on.swap_remove(position);
             if connection.awaits_retry {
                 // The command is sent again by another link: its client still waits.
                 stateful.unsent += 1;

@@ -28,12 +28,12 @@ impl Core {
             self.plane.log_change(&change);
         }
         for id in health.due_for_rejoin(now).collect::<Vec<_>>() {
-            let Some(place) = self.plane.plan.topology.backend(id) else { continue };
-            if self.plane.plan.retired(place.pool_index as u16).is_some() {
+            let Some(found) = self.plane.plan.topology.backend(id) else { continue };
+            if self.plane.plan.retired(found.pool_index as u16).is_some() {
                 continue;
             }
-            let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
-            let index = state.probe_link(place.server_index);
+            let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
+            let index = state.probe_link(found.server_index);
             let Core { links, plane, .. } = self;
             let connection = &mut links[index];
             // An answer to an earlier question would pass for one to this return's.

@@ -3,6 +3,7 @@ use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
+use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::write_text_failure;
 use keyway_proxy::{Exchange, Internal, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
@@ -59,7 +60,7 @@ impl Core {
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), heard.slow_client) {
             plane.log_slow(server, slow, client);
-            plane.await_written(sessions, client.1);
+            plane.await_written(sessions, client.reply);
         }
         if let Some(big) = connection.link.take_big() {
             plane.note_big_reply(server.pool, big);
@@ -255,7 +256,7 @@ impl Plane {
             }
             Owner::Operation { operation, part } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.on_operation_reply(sessions, (operation, part), kind, reply);
+                self.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             Owner::Unheard(session) => {
                 cells.latency.record(exchange.started, self.clock.now);
@@ -387,7 +388,7 @@ impl Plane {
                 });
             }
             Owner::Operation { operation, part } => {
-                self.on_operation_fault(sessions, server, (operation, part), fault);
+                self.on_operation_fault(sessions, server, OperationPart { operation, part }, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster(number)) => {

@@ -175,10 +175,7 @@ impl Core {
             plane.append_streamed(key, session, passed.part, lent);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
-        let slow_client = exchange.is_slow.then(|| {
-            let place = plane.place_of(sessions, exchange.owner);
-            (plane.client_of(sessions, exchange.owner), place)
-        });
+        let slow_client = exchange.is_slow.then(|| plane.slow_client(sessions, exchange.owner));
         plane.deliver_aside(sessions, server, &exchange, Kind::Bulk, b"");
         if let Owner::Session { session, .. } = exchange.owner
             && let Some(session) = sessions.get_mut(session)
@@ -187,7 +184,7 @@ impl Core {
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
-            plane.await_written(sessions, client.1);
+            plane.await_written(sessions, client.reply);
         }
         if let Some(big) = connection.link.take_big() {
             plane.note_big_reply(server.pool, big);

@@ -126,15 +126,15 @@ impl Plane {
         if owes_late_write(links, ClientMut { key, session }) {
             return Begun::No;
         }
-        let mut asked = RequestContext { key, session, busy, request: &request };
+        let mut incoming = RequestContext { key, session, busy, request: &request };
         let left = end - bytes.len();
         self.last_verb = Some(verb);
         // Without one it was answered, and what is still to come of it is for nobody.
-        let link = self.lease_for(links, &mut asked, server);
+        let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
             let sight = (&request.args[1], request.command.name, Direction::Request);
             self.note_large(&pool.noted, sight, value_len);
-            self.send_begun(links, &mut asked, index);
+            self.send_begun(links, &mut incoming, index);
         }
         let streaming = Streaming { link, left, tail: head_of(tail), ..Streaming::default() };
         session.streaming = Some(Box::new(streaming));
@@ -144,16 +144,16 @@ impl Plane {
     fn send_begun(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        self.note_write(asked.session, asked.busy);
+        self.note_write(incoming.session, incoming.busy);
         links[index].link.is_blocking = true;
         links[index].is_streamed = true;
         links[index].takes_large = true;
-        links[index].awaited_keys = self.hashes_of(asked);
-        self.send_private(links, asked, index);
-        self.note_deadline(links[index].link.deadline(self.link_options(asked.session.pool)));
+        links[index].awaited_keys = self.hashes_of(incoming);
+        self.send_private(links, incoming, index);
+        self.note_deadline(links[index].link.deadline(self.link_options(incoming.session.pool)));
         self.upstream.streamed.push(index);
         self.batch += 1;
     }

@@ -272,11 +272,11 @@ impl Plane {
     /// Whether a request has to wait: nobody has told yet who has which slot, and
     /// somebody may soon.
     #[inline]
-    pub(in crate::core) fn awaits_map(&mut self, asked: &mut RequestContext) -> bool {
-        let state = self.cluster_state(asked.session.pool);
+    pub(in crate::core) fn awaits_map(&mut self, incoming: &mut RequestContext) -> bool {
+        let state = self.cluster_state(incoming.session.pool);
         state.is_some_and(|state| !state.map.is_known())
-            && asked.request.handling() != Handling::Local
-            && self.wait_for_map(asked.client())
+            && incoming.request.handling() != Handling::Local
+            && self.wait_for_map(incoming.client())
     }
 
     /// The same for any request of a session.

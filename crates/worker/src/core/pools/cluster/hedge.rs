@@ -15,6 +15,7 @@ use crate::core::pools::cluster::replicas::ReplicaStatus;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
+use keyway_proxy::OperationPart;
 use keyway_proxy::{Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
@@ -292,7 +293,7 @@ impl Plane {
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Operation { operation, part } => {
-                self.on_operation_reply(sessions, (operation, part), kind, reply);
+                self.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             _ => {}
         }

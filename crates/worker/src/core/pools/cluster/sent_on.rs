@@ -14,6 +14,7 @@ use super::state::SentOnOrder;
 use crate::core::pools::cluster::state::Onward;
 use crate::core::pools::cluster::state::SentOn;
 use crate::core::pools::routed::{above, client_behind};
+use crate::core::request::ReplyIndex;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::{Exchange, Owner, Session};
@@ -38,7 +39,7 @@ impl Core {
         let Some(session) = plane.session_of(owner) else { return onward };
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
-        let reply = plane.place_in_session(owner).map(|(_, reply)| reply);
+        let reply = plane.reply_index(owner).map(|index| index.reply);
         let key = (client.to_bits(), server.pool, slot);
         let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
         if let Some(earlier) = earlier {
@@ -79,7 +80,7 @@ impl Plane {
         if self.cluster.sent_on.latest.is_empty() {
             return;
         }
-        let Some((session, reply)) = self.place_in_session(owner) else { return };
+        let Some(ReplyIndex { session, reply }) = self.reply_index(owner) else { return };
         let Some(client) = sessions.get(session).map(|it| client_behind(above(session, it).0))
         else {
             return;

@@ -6,9 +6,9 @@ use crate::core::front::waits::{Late, NextRequest};
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::UNAUTHENTICATED_LEN_MAX;
 use crate::core::pools::memcached::state::write_quiet_delete;
+use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, Step};
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
 use keyway_base::Fault;
 use keyway_memcache::{
     ErrorKind, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb, Wire, parse_request,
@@ -26,7 +26,7 @@ impl Codec for Memcached {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, pos): (&[u8], usize),
         next: &mut NextRequest,
@@ -59,8 +59,12 @@ impl Codec for Memcached {
                 let refused = self.requests.request();
                 if fault == RequestFault::ValueTooLarge {
                     let client = BusyClient { key, session, busy };
-                    let step =
-                        plane.forget_refused(links, (plan, pool), client, (refused, bytes, next));
+                    let step = plane.forget_refused(
+                        links,
+                        PoolInPlan { plan, pool },
+                        client,
+                        (refused, bytes, next),
+                    );
                     if !matches!(step, Step::Started) {
                         return Taken::Held(step);
                     }
@@ -75,7 +79,7 @@ impl Codec for Memcached {
         let bytes = &bytes[..consumed];
         let request = self.requests.request();
         let mut call = Call { key, session, busy, request, bytes, warm: None };
-        match plane.dispatch_memcached(links, (plan, pool), &mut call) {
+        match plane.dispatch_memcached(links, PoolInPlan { plan, pool }, &mut call) {
             Step::Started => {
                 if plane.observe.hot_keys.is_due(consumed) {
                     plane.note_memcached(pool, session, request, bytes);
@@ -146,7 +150,7 @@ impl Plane {
     fn forget_refused(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
         (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
     ) -> Step {
@@ -172,7 +176,7 @@ impl Plane {
         {
             return step;
         }
-        let step = self.start_memcached(links, (plan, pool), &mut call);
+        let step = self.start_memcached(links, PoolInPlan { plan, pool }, &mut call);
         // It is not answered by itself: the value is refused all the same.
         let Some(late) = self.late(links, call.client(), &step, next) else { return step };
         self.refuse_late_memcached(links, &mut call, late);
@@ -189,8 +193,8 @@ impl Plane {
         fault: RequestFault,
     ) {
         let cells = self.cells.pool(usize::from(session.pool));
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, |out| fault.write(&request.head, out));
+        let reply_index = busy.order.reserve();
+        busy.order.complete(reply_index, &mut busy.output, |out| fault.write(&request.head, out));
         if fault.closes() {
             cells.refused.of(Fault::Client).add(1);
             session.closing = true;

@@ -5,6 +5,7 @@
 use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Scratch;
 use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections};
@@ -13,6 +14,7 @@ use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
+use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::{
     LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
 };
@@ -120,7 +122,7 @@ impl Plane {
     pub(super) fn send_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -135,11 +137,15 @@ impl Plane {
             }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
-                self.send_to_all(links, (pool, sharded), to, (call, rule))
+                self.send_to_all(links, PoolServers { pool, servers }, to, (call, rule))
             }
-            Verb::FlushAll => self.send_to_all(links, (pool, sharded), to, (call, Rule::All)),
-            _ if call.request.keys.len() > 1 => self.send_items(links, (pool, sharded), to, call),
-            _ => match self.server_of(call.session.pool, sharded, call.asker().key) {
+            Verb::FlushAll => {
+                self.send_to_all(links, PoolServers { pool, servers }, to, (call, Rule::All))
+            }
+            _ if call.request.keys.len() > 1 => {
+                self.send_items(links, PoolServers { pool, servers }, to, call)
+            }
+            _ => match self.server_of(call.session.pool, servers, call.asker().key) {
                 Some(server) => self.send_to_one(links, pool, (to, server), call),
                 None => self.tell_unrouted(pool, call),
             },
@@ -265,12 +271,13 @@ impl Plane {
     fn send_items(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.memcached.scratch);
-        let step = self.send_items_with(&mut scratch, links, (pool, sharded), to, call);
+        let step =
+            self.send_items_with(&mut scratch, links, PoolServers { pool, servers }, to, call);
         self.memcached.scratch = scratch;
         step
     }
@@ -279,11 +286,11 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
-        if !self.place_items(scratch, sharded, call) {
+        if !self.place_items(scratch, servers, call) {
             return self.tell_unrouted(pool, call);
         }
         if let [server] = scratch.servers[..] {
@@ -354,8 +361,8 @@ impl Plane {
             scratch.positions.extend(own.map(|(position, _)| position as u32));
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
-            let place = (operation, fragment);
-            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), place);
+            let part = OperationPart { operation, part: fragment.into() };
+            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), part);
         }
         if is_last {
             self.finish_memcached_join_now(operation, call);
@@ -366,14 +373,14 @@ impl Plane {
     fn send_to_all(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         (call, rule): (&mut Call<'_>, Rule),
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(call.session.pool);
         let used = |server: &usize| self.is_server_used(call.session.pool, *server);
-        let count = sharded.servers.len();
+        let count = servers.servers.len();
         let (servers, rest): (Vec<usize>, Vec<usize>) = (0..count).partition(used);
         if servers.is_empty() || self.leaves_out(call.session.pool) {
             return self.tell_unrouted(pool, call);
@@ -406,8 +413,8 @@ impl Plane {
         for (fragment, &server) in servers.iter().enumerate() {
             let words = usize::from(is_ours)..call.request.keys.len();
             let words = words.map(|word| call.request.key(call.bytes, word));
-            let place = (key, fragment as u16);
-            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), place);
+            let part = OperationPart { operation: key, part: fragment as u32 };
+            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), part);
         }
         if is_last {
             self.finish_memcached_join_now(key, call);
@@ -422,11 +429,11 @@ impl Plane {
         links: &mut Connections,
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
-        (operation, fragment): (Key<Operation>, u16),
+        OperationPart { operation, part }: OperationPart,
     ) -> bool {
         let index =
             self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
-        let connection = &mut links[index];
+        let (connection, fragment) = (&mut links[index], part as u16);
         if let Some(fault) = self.refused(connection) {
             let memcached_join = self.pending.get_mut::<MemcachedJoin>(operation);
             return memcached_join
@@ -444,7 +451,7 @@ impl Plane {
             }
         };
         put.mark(memcached_join, fragment);
-        let owner = Owner::Operation { operation, part: fragment.into() };
+        let owner = Owner::Operation { operation, part };
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
         self.note_unsent(index, connection);
@@ -483,11 +490,13 @@ impl Plane {
     #[cold]
     pub(super) fn tell_failure(&mut self, call: &mut Call<'_>, fault: Fault, backend: &str) {
         call.session.note_fault(fault);
-        let place = call.reserve();
+        let reply_index = call.reserve();
         let asker = call.asker();
         let mut told = Vec::new();
         write_failure(&mut told, &asker, fault, backend);
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
     /// Answers a request whose last part has come.

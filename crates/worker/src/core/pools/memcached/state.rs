@@ -1,13 +1,14 @@
 //! A request of a client of memcached, and what a worker remembers of such requests.
 
 use super::ahead::Ahead;
+use crate::PoolPlan;
 use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{Asker, Dialect, Head, Request, Verb, Wire, compose_request};
 use keyway_proxy::memcached::{Answer, Cleaned, MemcachedJoin, MemcachedJoinPool, Returning};
 use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
-use keyway_topology::BackendId;
+use keyway_topology::{BackendId, ServerSet};
 use std::collections::VecDeque;
 
 /// Longest item of a client that has not said its password yet, in bytes.
@@ -29,6 +30,13 @@ impl State {
     pub(in crate::core) fn item_copies(&self) -> usize {
         self.copying.len()
     }
+}
+
+/// A pool that clients of memcached use, and its servers.
+#[derive(Clone, Copy)]
+pub(in crate::core::pools::memcached) struct PoolServers<'a> {
+    pub(in crate::core::pools::memcached) pool: &'a PoolPlan,
+    pub(in crate::core::pools::memcached) servers: &'a ServerSet,
 }
 
 /// A request of a client of memcached, with that client.

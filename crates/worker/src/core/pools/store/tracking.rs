@@ -54,40 +54,40 @@ impl Plane {
     pub(in crate::core) fn track_on_store(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if let Some(step) = self.answer_tracking(asked) {
+        if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        match self.read_tracking(asked) {
-            Some(Change::On(tracking)) => self.set_store_tracking(store, asked, Some(tracking)),
-            Some(Change::Off) => self.set_store_tracking(store, asked, None),
+        match self.read_tracking(incoming) {
+            Some(Change::On(tracking)) => self.set_store_tracking(store, incoming, Some(tracking)),
+            Some(Change::Off) => self.set_store_tracking(store, incoming, None),
             None => return Step::Started,
         }
-        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         Step::Started
     }
 
     fn set_store_tracking(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         tracking: Option<Box<Tracking>>,
     ) {
-        if tracking.is_none() && asked.session.tracking.is_none() {
+        if tracking.is_none() && incoming.session.tracking.is_none() {
             return;
         }
-        let (id, worker) = (asked.session.identity.id, self.worker());
-        let table = Arc::clone(self.table(asked.session.pool));
+        let (id, worker) = (incoming.session.identity.id, self.worker());
+        let table = Arc::clone(self.table(incoming.session.pool));
         // Before the first key is entered, or read: whoever changes it later
         // must know that changes are watched.
         table.join(id, worker, || store.watch_changes(true));
-        self.store.tracking.trackers.insert(id, asked.key);
-        let old = prefixes_of(asked.session.tracking.as_deref());
+        self.store.tracking.trackers.insert(id, incoming.key);
+        let old = prefixes_of(incoming.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
         table.change_prefixes(id, (&old, &new));
         self.plan.clients.set_tracking(id, tracking.as_deref());
-        asked.session.tracking = tracking;
+        incoming.session.tracking = tracking;
     }
 
     /// Forgets a client that has left.
@@ -110,14 +110,14 @@ impl Plane {
     /// What a client's tracking has to do with a request that it now begins:
     /// enters the keys that are about to be read.
     #[cold]
-    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, asked: &mut RequestContext) {
-        let command = asked.request.command;
+    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, incoming: &mut RequestContext) {
+        let command = incoming.request.command;
         if command.verb == Verb::Reset {
-            return self.set_store_tracking(store, asked, None);
+            return self.set_store_tracking(store, incoming, None);
         }
-        self.enter_reads(asked.session, asked.request);
+        self.enter_reads(incoming.session, incoming.request);
         let is_part = matches!(command.verb, Verb::Multi | Verb::Exec);
-        if let Some(tracking) = asked.session.tracking.as_deref_mut()
+        if let Some(tracking) = incoming.session.tracking.as_deref_mut()
             && !is_part
             && !command.name.starts_with("client|")
         {

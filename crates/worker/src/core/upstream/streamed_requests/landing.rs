@@ -2,6 +2,7 @@
 //! last of them is here: a hundred megabytes would stop all clients of the worker.
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
+use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, Step};
 use crate::core::upstream::state::Landing;
 use crate::core::{Connections, Plane};
@@ -117,8 +118,14 @@ impl Plane {
         head.extend_from_slice(tail);
         args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
         self.store.streamed_set = Some(draft);
-        let step =
-            self.dispatch(links, (&plan, pool), ClientMut { key, session }, busy, &head, &args);
+        let step = self.dispatch(
+            links,
+            PoolInPlan { plan: &plan, pool },
+            ClientMut { key, session },
+            busy,
+            &head,
+            &args,
+        );
         session.identity.live.note_request(self.last_verb, self.clock.now);
         match (self.store.streamed_set.take(), step) {
             (None, _) => self.note_landed((&plan, pool, session), (&head, &args), value_len),

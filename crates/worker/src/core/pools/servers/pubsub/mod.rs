@@ -141,7 +141,7 @@ impl PubSub {
             slots: self.room_for(own),
         };
         match self.pools.get_mut(index) {
-            Some(place) => *place = channels,
+            Some(old) => *old = channels,
             None => self.pools.push(channels),
         }
     }
@@ -154,9 +154,9 @@ impl PubSub {
         let first = last.and_then(|last| (0..=last).find(fits)).unwrap_or(slots.len());
         for (index, slot) in (first..).zip(own) {
             match slots.get_mut(index) {
-                Some(place) => {
-                    let generation = crate::core::connection::next_generation(place.generation);
-                    *place = SubscriberSlot { generation, is_busy: place.is_busy, ..slot };
+                Some(old) => {
+                    let generation = crate::core::connection::next_generation(old.generation);
+                    *old = SubscriberSlot { generation, is_busy: old.is_busy, ..slot };
                 }
                 None => slots.push(slot),
             }

@@ -38,7 +38,7 @@ fn who_finds_no_room_to_be_tracked_otherwise_is_tracked_as_before() {
     core.on_client_bytes(client, b"CLIENT TRACKING ON OPTIN\r\n");
     assert!(output(&core, client).contains("-ERR too many clients"));
     let tracking = core.session(client).unwrap().tracking.as_ref().unwrap();
-    assert!(!tracking.optin && tracking.way.is_some());
+    assert!(!tracking.optin && tracking.links.is_some());
     assert_eq!(core.links[OWN].lease, Some(client));
 }
 
