@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What a snapshot may take above the data, in bytes.
 const BUFFER: u64 = 256 << 20;
 
-/// Stands for a pool that was refused, so that indices stay right.
+/// Stands for a pool that was refused, so that the indices of other pools stay right.
 pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     memory_max: None,
     eviction: Eviction::AllKeysS3Fifo,
@@ -27,7 +27,7 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     snapshot: None,
 };
 
-/// A pool of the embedded store.
+/// Reads a pool of the embedded store.
 pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
@@ -62,7 +62,7 @@ fn snapshot(section: &Section) -> Option<SnapshotConfig> {
     })
 }
 
-/// Most quotas of a store: as many as it takes.
+/// Most quotas of a store; the store takes no more.
 const QUOTAS_MAX: usize = 64;
 
 fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {

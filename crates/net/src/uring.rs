@@ -209,7 +209,8 @@ impl UringIo {
         }
         let mut conn = Conn::new(token, self.next_generation());
         if let Some(come) = moving::take(socket.0) {
-            (conn.held, conn.outcome) = (come.held, come.outcome);
+            conn.hold(&come.held);
+            conn.outcome = come.outcome;
             conn.polls_room = come.awaits_room;
             if conn.polls_room {
                 self.orders.poll((Kind::Room, conn.generation, socket.0), PollFlags::OUT);
@@ -453,7 +454,7 @@ fn stop(orders: &mut Orders, number: i32, conn: &mut Conn) {
 /// Moves what has come for a socket out of the buffers.
 fn hold(conn: &mut Conn, pieces: &mut Pieces, buffers: &mut Buffers) {
     while let Some(piece) = pieces.pop(conn) {
-        conn.held.extend_from_slice(buffers.bytes(piece));
+        conn.hold(buffers.bytes(piece));
         buffers.release(piece);
     }
 }
@@ -577,7 +578,7 @@ impl Io for UringIo {
         let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else {
             return self.base.recv(socket);
         };
-        if !conn.held.is_empty() {
+        if conn.has_held() {
             return self.recv_held(socket);
         }
         if let Some(piece) = self.pieces.pop(conn) {
@@ -630,10 +631,11 @@ impl Io for UringIo {
         if let Some(Some(conn)) = conns.get_mut(socket.0 as usize) {
             hold(conn, pieces, buffers);
         }
-        if let Some(conn) = self.disown(socket.0)
-            && (!conn.held.is_empty() || conn.outcome.is_some() || conn.polls_room)
+        if let Some(mut conn) = self.disown(socket.0)
+            && (conn.has_held() || conn.outcome.is_some() || conn.polls_room)
         {
-            let Conn { held, outcome, polls_room: awaits_room, .. } = conn;
+            let held = conn.take_held();
+            let Conn { outcome, polls_room: awaits_room, .. } = conn;
             moving::leave(socket.0, Come { held, outcome, awaits_room });
         }
         socket

@@ -38,24 +38,11 @@ struct Local {
 impl Local {
     fn new(id: u64, addr: &str, password: Option<&'static str>) -> Self {
         let clients = ClientRegistry::default();
-        let entry = ClientEntry {
-            addr: addr.into(),
-            laddr: "127.0.0.1:6380".to_owned(),
-            worker: 0,
-            pool: 0,
-            connected_unix: 0,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Default::default(),
-            tracking: None,
-        };
+        let new = Identity::new(id, password.is_none(), Time(0));
+        let identity = Identity { addr: addr.into(), ..new };
+        let entry = ClientEntry::new(&identity, "127.0.0.1:6380".into(), 0, 0, 0);
         clients.insert(id, entry);
-        let users = Users::plain(password);
-        Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, users }
+        Self { identity, clients, users: Users::plain(password) }
     }
 
     /// The bytes of the reply; empty when there is none.

@@ -4,6 +4,7 @@
 mod cached;
 mod channels;
 mod entries;
+mod expected;
 mod habits;
 mod hoard;
 mod mute;
@@ -20,46 +21,16 @@ use crate::random::Random;
 use crate::server::key_name;
 use crate::wire::{Value, clip, parse_value, write_request};
 use crate::{memcached, value};
-use cached::{Cache, Cached};
-use channels::{Hearing, Told};
+use cached::Cache;
+use channels::Hearing;
 use entries::Reading;
 pub use entries::id_of;
+use expected::{Ask, Expected};
 pub use habits::{Habits, Hoard, Mix, Staleness};
 pub use mute::{Mute, Wanted};
-use stateful::{Attempt, Begun};
+use stateful::Attempt;
 use std::collections::VecDeque;
 use unread::Unread;
-
-enum Ask {
-    Exactly(Value),
-    Set { key: usize, write: u64 },
-    Get { key: usize },
-    Increment { counter: usize },
-    SetMany { keys: Vec<usize>, writes: Vec<u64> },
-    GetMany { keys: Vec<usize> },
-    Delete { keys: Vec<usize> },
-    Exists { keys: Vec<usize> },
-    Refused { contains: Vec<u8> },
-    AtMost(i64),
-    Crossing { keys: Vec<usize> },
-    Begun(Begun),
-    Told(Told),
-    Cached(Cached),
-    BrokenFrame,
-}
-
-struct Expected {
-    ask: Ask,
-    asked_at: Nanos,
-    database: usize,
-    circumstances: Vec<Circumstances>,
-    /// It asked not to be answered.
-    is_silent: bool,
-    /// A replica may answer it.
-    may_be_stale: bool,
-    /// Where it ends among all bytes of its connection.
-    end: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -372,9 +343,17 @@ impl Client {
             self.front_asked_at = now;
         }
         let may_be_stale = self.may_be_stale(&ask);
-        let expected =
-            Expected { ask, asked_at: now, database, circumstances, is_silent, may_be_stale, end };
-        self.expected.push_back(expected);
+        let front_asked_at = self.expected.front().map_or(now, |front| front.asked_at);
+        self.expected.push_back(Expected {
+            ask,
+            asked_at: now,
+            front_asked_at,
+            database,
+            circumstances,
+            is_silent,
+            may_be_stale,
+            end,
+        });
     }
 
     fn read(&mut self, network: &mut Network, ledger: &mut Ledger) {

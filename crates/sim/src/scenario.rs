@@ -531,7 +531,7 @@ impl Scenario {
     /// Most requests of one client that never have to wait for anything but
     /// their servers; none where faults may.
     pub fn unhindered_max(&self, habits: &Habits) -> usize {
-        if !self.faults.is_empty() {
+        if !self.faults.is_empty() || self.large_takes(habits) > SECOND {
             return 0;
         }
         let reply_len = 6 * (habits.value_len + 100);
@@ -543,6 +543,15 @@ impl Scenario {
             limits.link_output_len_max as usize / 2 / self.clients.len().max(1) / reply_len;
         let own = limits.session_in_flight_max as usize / 2;
         output.min(input).min(shared).min(unsent).min(own)
+    }
+
+    /// How long the largest value may be on its way to a client that reads no more at a time: a
+    /// third of what a connection holds is to be free before more is sent.
+    fn large_takes(&self, habits: &Habits) -> Nanos {
+        let network = &self.network;
+        let round_len = (network.capacity / 3).min(habits.read_len / 2).max(1);
+        let rounds = habits.large_len.max(habits.value_len).div_ceil(round_len);
+        rounds as Nanos * 2 * network.latency.1
     }
 
     /// Most attempts to connect to a server of a pool within a second, with

@@ -370,18 +370,27 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
 /// become replicas, until its worker had to stop (1100772). A command in a transaction was refused in
 /// words that did not tell why its key had no server (1107830). A write overtook a read of its client
 /// when their slot moved twice after the client was at rest (1127178). A connection on which a large
-/// request had timed out counted among large requests for good (1400742). The others were called
-/// violations, and so was 1107830 for its other errors: a server that was sent ASKING kept to it behind
+/// request had timed out counted among large requests for good (1400742). A request that its server
+/// had put off waited longer than its worker did that was to stop, and had no reply (1506562,
+/// 1508015). The others were called violations, and so was 1107830 for its other errors: what a client
+/// is told stands behind replies that it waits for (1511634), a reader may take longer for one value
+/// than a worker waits that stops (1510692), a server that was sent ASKING kept to it behind
 /// an EXEC (1103520), of two servers that join in a crowded cluster one has no place for as long as
 /// places are kept (1107830), a server whose lock was left behind is not emptied until that expires
 /// (1106703), and what waited in a worker while its server slept was executed late (1121799).
 #[test]
 fn seeds_of_refused_commands_and_of_servers_out_of_use_that_broke_a_law_once_do_so_no_more() {
     let kinds = [
-        (Options::default(), &[1_400_742][..]),
-        (Options { clusters: true, ..Options::default() }, &[1_103_520, 1_107_830, 1_127_178]),
+        (Options::default(), &[1_400_742, 1_511_634][..]),
+        (
+            Options { clusters: true, ..Options::default() },
+            &[1_103_520, 1_107_830, 1_127_178, 1_506_562],
+        ),
         (Options { memcached: true, ..Options::default() }, &[1_106_703]),
-        (Options { replicated: true, ..Options::default() }, &[1_100_772, 1_121_799]),
+        (
+            Options { replicated: true, ..Options::default() },
+            &[1_100_772, 1_121_799, 1_508_015, 1_510_692],
+        ),
     ];
     for (options, seeds) in kinds {
         for &seed in seeds {

@@ -33,6 +33,7 @@ mod ring;
 mod routed;
 mod sentinel;
 mod server;
+mod server_id;
 mod server_set;
 mod strangers;
 mod topology;
@@ -69,6 +70,7 @@ pub use sentinel::{
     primary_address,
 };
 pub use server::{Server, ServerError};
+pub use server_id::ServerId;
 pub use server_set::{Ejection, Password, Rejoin, ServerOptions, ServerSet};
 pub use topology::{Backend, BackendId, Epoch, Topology};
 pub use view_error::{NODES_MAX, VIEW_LEN_MAX, ViewError};

@@ -180,7 +180,7 @@ pub struct ListenerPlan {
     /// Position of the pool its clients talk to.
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
-    pub name: String,
+    pub name: Arc<str>,
     /// Who may come in.
     pub users: Arc<Users>,
     /// Its clients are those of memcached, and store items of so many bytes at

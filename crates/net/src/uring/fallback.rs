@@ -75,7 +75,7 @@ impl UringIo {
         if !self.base.watch(socket, conn.token) {
             return false;
         }
-        self.base.bring(socket, conn.token, std::mem::take(&mut conn.held));
+        self.base.bring(socket, conn.token, conn.take_held());
         true
     }
 

@@ -69,7 +69,7 @@ impl UringIo {
 
     #[cold]
     pub(super) fn recv_held(&mut self, socket: Socket) -> Recv<'_> {
-        let held = self.conn(socket).map(|conn| std::mem::take(&mut conn.held));
+        let held = self.conn(socket).map(|conn| conn.take_held());
         self.lent_held = held.unwrap_or_default();
         Recv::Data { bytes: &self.lent_held, drained: false, block: None }
     }

@@ -59,21 +59,8 @@ impl Bench {
     }
 
     pub(super) fn add_client(&self, id: u64, pool: u16, addr: &str) {
-        let entry = ClientEntry {
-            addr: addr.into(),
-            laddr: "127.0.0.1:6380".to_owned(),
-            worker: 0,
-            pool,
-            connected_unix: 1_000,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Default::default(),
-            tracking: None,
-        };
+        let identity = Identity { addr: addr.into(), ..Identity::new(id, true, Time(0)) };
+        let entry = ClientEntry::new(&identity, "127.0.0.1:6380".into(), 0, pool, 1_000);
         self.clients.insert(id, entry);
     }
 

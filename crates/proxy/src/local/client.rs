@@ -24,7 +24,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
     match request.command.verb {
         Verb::ClientId => reply::integer(out, context.identity.id as i64),
         Verb::ClientGetname => match context.clients.get(context.identity.id) {
-            Some(entry) if !entry.name.is_empty() => reply::bulk(out, entry.name.as_bytes()),
+            Some(entry) if !entry.name().is_empty() => reply::bulk(out, entry.name().as_bytes()),
             _ => context.identity.protocol.null(out),
         },
         Verb::ClientSetname => acknowledge(set_name(&args[2], context), out),
@@ -50,20 +50,20 @@ fn acknowledge(outcome: Result<(), String>, out: &mut Vec<u8>) {
 /// The text of the error reply.
 pub(super) fn set_name(name: &[u8], context: &mut LocalContext) -> Result<(), String> {
     let name = attribute("Client names", name)?;
-    context.clients.update(context.identity.id, |entry| entry.name = name.to_owned());
+    context.clients.update(context.identity.id, |entry| entry.set_name(name));
     Ok(())
 }
 
 /// `CLIENT SETINFO LIB-NAME | LIB-VER value`.
 fn set_info(option: &[u8], value: &[u8], context: &mut LocalContext) -> Result<(), String> {
     let what = String::from_utf8_lossy(option);
-    let field: fn(&mut ClientEntry) -> &mut String = match () {
-        () if option.eq_ignore_ascii_case(b"lib-name") => |entry| &mut entry.lib_name,
-        () if option.eq_ignore_ascii_case(b"lib-ver") => |entry| &mut entry.lib_ver,
+    let set: fn(&mut ClientEntry, &str) = match () {
+        () if option.eq_ignore_ascii_case(b"lib-name") => ClientEntry::set_lib_name,
+        () if option.eq_ignore_ascii_case(b"lib-ver") => ClientEntry::set_lib_ver,
         () => return Err(format!("ERR Unrecognized option '{what}'")),
     };
     let value = attribute(&what, value)?;
-    context.clients.update(context.identity.id, |entry| *field(entry) = value.to_owned());
+    context.clients.update(context.identity.id, |entry| set(entry, value));
     Ok(())
 }
 
@@ -202,9 +202,9 @@ fn write_line(
     let [sub, psub, ssub] = state.subscriptions;
     let multi = state.multi.map_or(-1, i64::from);
     let watch = u8::from(state.is_watching);
-    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
-        entry;
-    let (user, resp) = (&entry.user, protocol.number());
+    let ClientEntry { addr, laddr, user, database, worker, protocol, .. } = entry;
+    let (name, lib_name, lib_ver) = (entry.name(), entry.lib_name(), entry.lib_ver());
+    let resp = protocol.number();
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
@@ -216,7 +216,7 @@ fn write_line(
 
 /// The letters and the redirection that tell of a client's tracking.
 fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
-    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking else {
+    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking() else {
         return ("", -1);
     };
     let letters = match (is_broken, bcast) {

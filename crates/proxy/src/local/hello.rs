@@ -89,13 +89,13 @@ pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     identity.no_evict = false;
     identity.no_touch = false;
     identity.protocol = Protocol::Resp2;
-    let user = identity.user_name();
+    let user = identity.shared_user_name();
     context.clients.update(identity.id, |entry| {
-        entry.user = user.into();
-        entry.name = String::new();
+        entry.user = user;
+        entry.set_name("");
         entry.database = 0;
         entry.protocol = Protocol::Resp2;
-        entry.tracking = None;
+        entry.set_tracking(None);
     });
     reply::simple(out, "RESET");
 }

@@ -11,6 +11,7 @@ mod auth;
 #[cfg(test)]
 mod bench;
 mod client;
+mod client_entry;
 mod client_filter;
 mod cluster;
 mod command_info;
@@ -30,8 +31,9 @@ mod wait;
 
 pub use acl::refuse_denied;
 pub use auth::credentials;
+pub use client_entry::{ClientEntry, TrackingEntry};
 pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
-pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
+pub use registry::ClientRegistry;
 pub use wait::wait_refusal;
 
 use crate::hot_keys::NotedKeys;

@@ -1,64 +1,14 @@
-use crate::ClientLive;
+use super::ClientEntry;
 use crate::tracking::Tracking;
-use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// What other clients may learn of a client.
-#[derive(Clone, Debug)]
-pub struct ClientEntry {
-    /// Its address, as in `CLIENT LIST`.
-    pub addr: Arc<str>,
-    /// Our address it connected to.
-    pub laddr: String,
-    /// Worker that serves it.
-    pub worker: u16,
-    /// Position of its pool.
-    pub pool: u16,
-    /// Unix time it connected at, in seconds.
-    pub connected_unix: u64,
-    /// The name of its user.
-    pub user: Arc<str>,
-    /// `CLIENT SETNAME`; empty if none.
-    pub name: String,
-    /// `CLIENT SETINFO lib-name`; empty if none.
-    pub lib_name: String,
-    /// `CLIENT SETINFO lib-ver`; empty if none.
-    pub lib_ver: String,
-    /// Database it last selected.
-    pub database: u32,
-    /// What it speaks.
-    pub protocol: Protocol,
-    /// What it asked last and has begun.
-    pub live: Arc<ClientLive>,
-    /// What there is to tell of its tracking, if it has any.
-    pub tracking: Option<TrackingEntry>,
-}
-
-/// What other clients may learn of a client's tracking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrackingEntry {
-    /// It is told of keys by their prefixes.
-    pub bcast: bool,
-    /// Who is told in its place.
-    pub redirect: Option<u64>,
-    /// That client has left.
-    pub is_broken: bool,
-}
-
-impl From<&Tracking> for TrackingEntry {
-    fn from(tracking: &Tracking) -> Self {
-        let Tracking { bcast, redirect, is_broken, .. } = *tracking;
-        Self { bcast, redirect, is_broken }
-    }
-}
 
 /// Every client of the process. Locked when clients come, go or name
 /// themselves, never by a request for data.
 #[derive(Debug, Default)]
 pub struct ClientRegistry {
-    entries: Mutex<BTreeMap<u64, ClientEntry>>,
+    /// Boxed: ids ascend, and a tree that grows at its end has nodes that are half empty.
+    entries: Mutex<BTreeMap<u64, Box<ClientEntry>>>,
     /// Clients to be closed that may be on their way between two workers.
     killed: Mutex<BTreeSet<u64>>,
     /// Clients that wait in a blocking command.
@@ -70,7 +20,7 @@ pub struct ClientRegistry {
 impl ClientRegistry {
     /// Adds a client under its id.
     pub fn insert(&self, id: u64, entry: ClientEntry) {
-        self.entries.lock().insert(id, entry);
+        self.entries.lock().insert(id, Box::new(entry));
     }
 
     /// Removes a client that left.
@@ -120,7 +70,7 @@ impl ClientRegistry {
 
     /// Notes what a client is told of keys that change.
     pub fn set_tracking(&self, id: u64, tracking: Option<&Tracking>) {
-        self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
+        self.update(id, |entry| entry.set_tracking(tracking));
     }
 
     /// Returns how many clients of `pool` wait, in blocking commands or for the end of a pause, and
@@ -130,7 +80,7 @@ impl ClientRegistry {
         let (blocked, paused) = (self.blocked.lock(), self.paused.lock());
         let is_ours = |id: &&u64| entries.get(id).is_some_and(|entry| entry.pool == pool);
         let tracking =
-            entries.values().filter(|entry| entry.pool == pool && entry.tracking.is_some());
+            entries.values().filter(|entry| entry.pool == pool && entry.tracking().is_some());
         (blocked.union(&paused).filter(is_ours).count(), tracking.count())
     }
 
@@ -182,7 +132,7 @@ impl ClientRegistry {
 
     /// A copy of a client's entry.
     pub fn get(&self, id: u64) -> Option<ClientEntry> {
-        self.entries.lock().get(&id).cloned()
+        self.entries.lock().get(&id).map(|entry| ClientEntry::clone(entry))
     }
 
     /// Visits every client in the order of their ids.

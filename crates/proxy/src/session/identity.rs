@@ -3,6 +3,7 @@ use keyway_base::Time;
 use keyway_command::Request;
 use keyway_resp::Protocol;
 use keyway_users::{User, Users};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +63,22 @@ pub struct Identity {
 pub struct PinDue {
     /// The place of the latest write in the order of replies.
     place: u32,
-    /// How long the pin lasts.
-    lasts: Duration,
+    /// How long the pin lasts, in milliseconds.
+    lasts_ms: NonZeroU32,
+}
+
+impl PinDue {
+    /// Whole milliseconds that are not less, and at least one.
+    fn millis(lasts: Duration) -> NonZeroU32 {
+        let millis = u64::from(lasts.subsec_nanos().div_ceil(1_000_000));
+        let millis = lasts.as_secs().saturating_mul(1000).saturating_add(millis);
+        let millis = u32::try_from(millis).unwrap_or(u32::MAX);
+        NonZeroU32::new(millis).unwrap_or(NonZeroU32::MIN)
+    }
+
+    fn lasts(self) -> Duration {
+        Duration::from_millis(u64::from(self.lasts_ms.get()))
+    }
 }
 
 impl Identity {
@@ -101,6 +116,11 @@ impl Identity {
         self.user.as_ref().map_or("default", |user| user.name())
     }
 
+    /// Returns the same without a copy, where its user is known.
+    pub fn shared_user_name(&self) -> Arc<str> {
+        self.user.as_ref().map_or_else(|| "default".into(), |user| Arc::clone(user.name()))
+    }
+
     /// It has written: until then at least it reads where it writes.
     #[inline]
     pub fn pin(&mut self, until: Time) {
@@ -112,8 +132,9 @@ impl Identity {
     #[inline]
     pub fn pin_for(&mut self, lasts: Duration, place: u32, now: Time) {
         self.pin(now + lasts);
-        let lasts = self.pin_due.map_or(lasts, |due| due.lasts.max(lasts));
-        self.pin_due = Some(PinDue { place, lasts });
+        let lasts = PinDue::millis(lasts);
+        let lasts_ms = self.pin_due.map_or(lasts, |due| due.lasts_ms.max(lasts));
+        self.pin_due = Some(PinDue { place, lasts_ms });
     }
 
     /// A reply is here, while there may be some to writes on their way; `is_last` when no
@@ -133,7 +154,7 @@ impl Identity {
     #[cold]
     pub fn pin_anew(&mut self, now: Time) {
         if let Some(due) = self.pin_due {
-            self.pin(now + due.lasts);
+            self.pin(now + due.lasts());
         }
     }
 

@@ -338,6 +338,23 @@ fn a_client_that_wrote_reads_where_it_writes_until_so_long_after_the_last_reply(
 }
 
 #[test]
+fn a_pin_is_kept_in_milliseconds_and_never_shorter_than_asked() {
+    let start = Time(1_000_000_000);
+    for (asked, kept) in [
+        (Duration::from_millis(1), Duration::from_millis(1)),
+        (Duration::from_micros(1500), Duration::from_millis(2)),
+        (Duration::from_secs(3600), Duration::from_secs(3600)),
+        (Duration::MAX, Duration::from_millis(u64::from(u32::MAX))),
+    ] {
+        let mut identity = Identity::new(1, true, Time(0));
+        identity.pin_for(asked, 1, Time(0));
+        identity.reads_primary_until = Time(0);
+        identity.pin_anew(start);
+        assert_eq!(identity.reads_primary_until, start + kept, "{asked:?}");
+    }
+}
+
+#[test]
 fn a_client_passes_once_it_is_let_in_unless_its_requests_must_be_looked_at() {
     let ranges = [ByteRange::new(0, 3), ByteRange::new(3, 4)];
     let request = Request::resolve(Args::new(b"GETk", &ranges)).expect("a known command");

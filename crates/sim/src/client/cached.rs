@@ -184,7 +184,7 @@ impl Client {
                 self.check_cached_error(expected, cached, &text, now, ledger)
             }
             (Cached::Get { key, is_kept }, Value::Bulk(bytes)) => {
-                self.check_cache(ledger, expected.asked_at)?;
+                self.check_cache(ledger, expected.front_asked_at)?;
                 let write = bytes.as_deref().map(|bytes| value::check(key, bytes)).transpose()?;
                 if !write.is_none_or(|write| ledger.is_copy(pool, key, write)) {
                     return Err("a value that nobody wrote".into());

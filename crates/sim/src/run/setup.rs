@@ -112,7 +112,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             is_ended: false,
             memcached: is_memcached.then_some(item_max),
             pool,
-            name: format!("sim:{pool}"),
+            name: format!("sim:{pool}").into(),
             users: Arc::new(Users::plain(password.as_deref())),
             cluster: None,
             read_from: None,

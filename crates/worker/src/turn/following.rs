@@ -22,7 +22,7 @@ impl<I: Io> Worker<I> {
         }
         for (index, listener) in listeners {
             if self.drain_deadline.is_none() && !self.io.listen(ListenerIndex(index), listener) {
-                let name = &plan.listeners[usize::from(index)].name;
+                let name = &*plan.listeners[usize::from(index)].name;
                 tracing::warn!(listener = name, "a worker has no descriptor left to listen there");
             }
         }

@@ -3,8 +3,8 @@ use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
@@ -17,7 +17,7 @@ use keyway_proxy::{
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, ServerSet};
+use keyway_topology::{Distribution, ServerId, ServerSet};
 use std::time::Duration;
 
 impl Plane {
@@ -29,7 +29,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         frame: &[u8],
         ranges: &[ByteRange],
@@ -51,7 +51,7 @@ impl Plane {
         };
         if !session.identity.is_free
             && !session.identity.passes(&request)
-            && let Some(step) = self.look_at(links, (key, session), busy, &request)
+            && let Some(step) = self.look_at(links, ClientMut { key, session }, busy, &request)
         {
             return step;
         }
@@ -60,7 +60,7 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, ClientMut { key, session }, &request) {
             return Step::Wait;
         }
         self.batch += 1;
@@ -95,7 +95,11 @@ impl Plane {
     ) -> Step {
         // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
-            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(
+                pool,
+                ClientMut { key: asked.key, session: asked.session },
+                asked.request,
+            );
         if is_held {
             return Step::Wait;
         }
@@ -235,7 +239,7 @@ impl Plane {
                 self.answer_without_server(session, busy, pool, request);
                 Step::Started
             }
-            Route::Unrouted if self.awaits_owner((key, session), request) => Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 Step::Started
@@ -276,11 +280,11 @@ impl Plane {
     pub(in crate::core::front) fn holds_back(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         self.commit_shown();
-        self.holds_back_led(pool, (key, session), request)
+        self.holds_back_led(pool, ClientMut { key, session }, request)
     }
 
     /// The same for a pool that others led it to.
@@ -288,7 +292,7 @@ impl Plane {
     pub(in crate::core) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
@@ -300,7 +304,7 @@ impl Plane {
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {
-            self.show_request((key, session), request);
+            self.show_request(ClientRef { key, session }, request);
         }
         until.is_some()
     }
@@ -317,7 +321,7 @@ impl Plane {
         index: ConnectionKey,
     ) -> Step {
         if session.has_late_write
-            && let Some(late) = late_apart(links, (key, session), (index, request))
+            && let Some(late) = late_apart(links, ClientMut { key, session }, (index, request))
         {
             return Step::Full(late);
         }
@@ -327,7 +331,7 @@ impl Plane {
         }
         self.count(session, request);
         if let Some(fault) = self.refused(connection) {
-            let backend = self.describe_backend(connection.pool, connection.backend);
+            let backend = self.describe_backend(connection.server_id);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
             self.note_served(session.pool, request.command.counted());
@@ -370,15 +374,17 @@ impl Plane {
             self.wake_link(index, connection);
         }
         let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         else {
             return;
         };
         // A client counts databases from the pool's own.
         let database = options.database + database;
         connection.link.select(database, options, self.clock.now);
-        let backend =
-            self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let backend = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         backend.requests.add(1);
     }
 
@@ -393,7 +399,7 @@ impl Plane {
             self.note_patience(connection);
         }
         if let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));
@@ -615,23 +621,23 @@ impl Plane {
     /// A backend's name and address, for an error text, and with which words it
     /// refuses connections, if it does.
     #[cold]
-    pub(in crate::core) fn describe_backend(&self, index: u16, backend: u16) -> String {
-        let kind = &self.plan.pools[index as usize].kind;
+    pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
+        let kind = &self.plan.pools[usize::from(server.pool)].kind;
         if kind.upstream().is_none() {
             return "store".to_owned();
         }
-        let label = kind.label(usize::from(backend));
-        let address = kind.address(usize::from(backend));
+        let label = kind.label(usize::from(server.server));
+        let address = kind.address(usize::from(server.server));
         let address = address.map_or_else(|| label.clone(), |address| address.to_string());
-        let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+        let id = self.plan.topology.id_of(server);
         let name = if label == address { address } else { format!("{label} ({address})") };
         if let Some(waited) = self.cluster.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
         let trouble = self.upstream.failures.get(id);
-        let pool = &self.plan.pools[index as usize].name;
+        let pool = &self.plan.pools[usize::from(server.pool)].name;
         if trouble.refusal.is_none()
-            && let Some(said) = self.foreign_words((index, backend))
+            && let Some(said) = self.foreign_words(server)
         {
             return format!("{name} ({said})");
         }
@@ -644,7 +650,7 @@ impl Plane {
                 format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
             }
             (None, Some(fault)) => {
-                format!("{name} ({})", self.tls_words((index, backend), fault))
+                format!("{name} ({})", self.tls_words(server, fault))
             }
             (None, None) => name,
         }

@@ -7,8 +7,8 @@
 
 use crate::core::observe::state::Monitoring;
 use crate::core::observe::state::Watcher;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
 use keyway_base::Key;
 use keyway_command::Request;
@@ -62,7 +62,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn show_request(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         request: &Request,
     ) {
         let every = u64::from(self.plan.limits.monitor_every);
@@ -80,7 +80,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn show_memcached(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         request: &keyway_memcache::Request,
         bytes: &[u8],
     ) {

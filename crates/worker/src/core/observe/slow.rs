@@ -8,6 +8,7 @@ use crate::core::observe::state::Unwritten;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::lookup;
 use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
+use keyway_topology::ServerId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn log_slow(
         &mut self,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         slow: Slow,
         (client, place): (Option<u64>, Option<Place>),
     ) {
@@ -71,12 +72,12 @@ impl Plane {
             addr,
             name,
             trace: self.next_random(),
-            server: self.name_backend(pool, backend).label,
+            server: self.name_backend(server).label,
             queue_micros: micros(queued),
             receive_micros: micros(received) - micros(took),
             write_micros: None,
         };
-        let pool = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let pool = Arc::clone(&self.plan.pools[usize::from(server.pool)]);
         let received = (self.clock.now, received.subsec_nanos() % 1000);
         self.keep_slow(&pool, entry, place, received);
     }
@@ -84,7 +85,9 @@ impl Plane {
     /// Address and name of a client, as far as it is there.
     pub(in crate::core) fn client_names(&self, client: Option<u64>) -> (String, String) {
         let entry = client.and_then(|id| self.plan.clients.get(id));
-        entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name))
+        entry.map_or_else(Default::default, |entry| {
+            (entry.addr.to_string(), entry.name().to_owned())
+        })
     }
 
     /// Adds an entry to the log of its pool, and completes it once the reply, which is here since

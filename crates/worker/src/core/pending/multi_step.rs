@@ -10,8 +10,8 @@ use super::Due;
 use crate::Upstream;
 use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
@@ -21,6 +21,7 @@ use keyway_proxy::{
 };
 use keyway_resp::{Kind, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
+use keyway_topology::ServerId;
 use std::sync::Arc;
 
 impl Plane {
@@ -193,10 +194,11 @@ impl Plane {
         (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session, multi_step.server);
-        let waits =
-            session.has_late_write && late_apart(links, (key, session), (index, request)).is_some();
+        let waits = session.has_late_write
+            && late_apart(links, ClientMut { key, session }, (index, request)).is_some();
         let connection = &mut links[index];
-        let has_room = !waits && connection.link.has_room(self.link_options(connection.pool));
+        let has_room =
+            !waits && connection.link.has_room(self.link_options(connection.server_id.pool));
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_steps_free.give(multi_step);
@@ -204,7 +206,7 @@ impl Plane {
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        let to = self.reply_to_request((key, session), busy, request);
+        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
         multi_step.database = session.identity.database;
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
@@ -238,7 +240,7 @@ impl Plane {
         multi_step.caching = None;
         multi_step.database = asked.session.identity.database;
         multi_step.protocol = asked.session.identity.protocol;
-        multi_step.server = connection.backend;
+        multi_step.server = connection.server_id.server;
         multi_step.link = index;
         Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 }
     }
@@ -287,9 +289,9 @@ impl Plane {
         let index = own.unwrap_or_else(shared);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
-            let (pool, backend) = (connection.pool, connection.backend);
+            let server = connection.server_id;
             let key = self.pending.begin(to, multi_step);
-            return self.on_multi_step_fault(sessions, (pool, backend), key, fault);
+            return self.on_multi_step_fault(sessions, server, key, fault);
         }
         self.prepare_link(index, connection, multi_step.database);
         if let Work::Script { digest, step: ScriptStep::Again } = multi_step.work
@@ -381,7 +383,7 @@ impl Plane {
     pub(in crate::core) fn on_multi_step_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         key: Key<Operation>,
         fault: Fault,
     ) {
@@ -396,7 +398,7 @@ impl Plane {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
         self.count_fault(to.pool, to.counted, fault);
         self.request_cells(to.pool, to.counted).latency(to.started, self.clock.now);
-        let text = self.describe_backend(pool, backend);
+        let text = self.describe_backend(server);
         let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
         self.answer_operation(sessions, to, None, |out| match is_null {
             true => multi_step.protocol.null(out),

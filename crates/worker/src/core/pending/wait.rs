@@ -17,7 +17,7 @@ use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
 use keyway_proxy::{Join, Operation, Owner, Redirected, ReplyTo, Session};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::key_slot;
+use keyway_topology::{ServerId, key_slot};
 
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
@@ -111,7 +111,7 @@ impl Plane {
                 leased.push((server, Err(fault)));
                 continue;
             }
-            match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {
+            match self.lease(links, asked.key, ServerId { pool, server }, Protocol::Resp2) {
                 Some(index) => leased.push((server, Ok(index))),
                 None => {
                     leased.iter().filter_map(|(_, index)| index.ok()).for_each(|index| {
@@ -206,7 +206,7 @@ impl Plane {
         connection.link.blocks_until = until;
         self.note_deadline(until);
         self.prepare_link(index, connection, asked.session.identity.database);
-        let tag = self.tag_of_server(connection.pool, connection.backend);
+        let tag = self.tag_of_server(connection.server_id);
         let out = connection.link.request_buf();
         let start = out.len();
         move_offset(out, tag);
@@ -220,10 +220,12 @@ impl Plane {
     }
 
     /// A number whose slot a server of a cluster has.
-    fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
-        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+    fn tag_of_server(&self, server: ServerId) -> Option<u32> {
+        let state = self.cluster_state(server.pool).filter(|state| state.has_slots())?;
         let mut tags = 0..TAGS_MAX;
-        tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
+        tags.find(|tag| {
+            state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server.server)
+        })
     }
 }
 
@@ -256,22 +258,22 @@ impl Core {
     #[cold]
     pub(in crate::core) fn wait_again(
         &mut self,
-        (from, (pool, backend)): (ConnectionKey, (u16, u16)),
+        (from, server): (ConnectionKey, ServerId),
         mut one: Redirected,
         waits: Option<Waits>,
     ) {
-        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
-        let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
+        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(server.server));
+        let place = match self.plane.cluster_state(server.pool).is_some_and(is_serving) {
             true => {
-                let tag = self.plane.tag_of_server(pool, backend);
+                let tag = self.plane.tag_of_server(server);
                 let mut request = Vec::with_capacity(one.request.len());
                 move_offset(&mut request, tag);
                 let at = one.request.windows(WAIT.len()).rposition(|bytes| bytes == WAIT);
                 request.extend_from_slice(&one.request[at.unwrap_or_default()..]);
                 one.request = request.into();
-                Some(backend)
+                Some(server.server)
             }
-            false => self.plane.place_of_offset(pool, &one.request),
+            false => self.plane.place_of_offset(server.pool, &one.request),
         };
         match place {
             Some(place) => self.retry_private(place, from, &one, waits),

@@ -26,7 +26,7 @@ impl Core {
         let mut asked = 0;
         for id in health.unknown() {
             let Some(index) = self.plane.unknown_link(id) else { continue };
-            let patience = self.plane.patience_with(self.links[index].pool);
+            let patience = self.plane.patience_with(self.links[index].server_id.pool);
             let spread =
                 SPREAD.mul_f64((self.plane.next_random() >> 11) as f64 / (1u64 << 53) as f64);
             match health.first_look(id, self.plane.clock.now, (spread, patience)) {

@@ -11,13 +11,13 @@ use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
 use keyway_resp::Kind;
-use keyway_topology::FailureReason;
+use keyway_topology::{FailureReason, ServerId};
 
 /// The sum of the replies that came on a connection in one go.
 pub(in crate::core::upstream) struct Heard<'b> {
     connection: ConnectionKey,
     /// Positions of the connection's pool and server.
-    server: (u16, u16),
+    server: ServerId,
     /// The bytes are in a block of which parts may be held.
     lent: Lent<'b>,
     is_blocking: bool,
@@ -53,7 +53,7 @@ impl<'b> Heard<'b> {
     ) -> Self {
         Heard {
             connection: key,
-            server: (connection.pool, connection.backend),
+            server: connection.server_id,
             lent,
             is_blocking: connection.link.is_blocking,
             lease: connection.lease,
@@ -133,7 +133,7 @@ impl<'b> Heard<'b> {
                 self.denies_ping |= reply.starts_with(b"-NOPERM");
             }
             Internal::Look | Internal::Return => {
-                plane.hear_generation(self.server.0, which, reply);
+                plane.hear_generation(self.server.pool, which, reply);
             }
             Internal::Cluster(_) | Internal::Names | Internal::Replication => {
                 plane.hear_of_cluster(which, self.server, reply);

@@ -133,8 +133,10 @@ impl Plane {
         reads: bool,
     ) {
         let connection = &mut links[index];
-        let has_room = connection.link.has_room(self.link_options(connection.pool));
-        if has_room && !connection.link.is_down(self.clock.now) && self.knows_modes(connection.pool)
+        let has_room = connection.link.has_room(self.link_options(connection.server_id.pool));
+        if has_room
+            && !connection.link.is_down(self.clock.now)
+            && self.knows_modes(connection.server_id.pool)
         {
             connection.link.read_replica(reads, self.clock.now);
         }

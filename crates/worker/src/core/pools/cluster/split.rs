@@ -5,8 +5,8 @@ use super::state::NO_KEY;
 use crate::Upstream;
 use crate::core::pools::cluster::replicas::Reader;
 use crate::core::pools::cluster::state::Scratch;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;
@@ -31,7 +31,14 @@ impl Plane {
         }
         let step = match is_placed {
             true => self.send_by_slot(&scratch, links, asked, split),
-            false if self.awaits_owner((asked.key, asked.session), asked.request) => Step::Wait,
+            false
+                if self.awaits_owner(
+                    ClientMut { key: asked.key, session: asked.session },
+                    asked.request,
+                ) =>
+            {
+                Step::Wait
+            }
             false => {
                 self.answer_unrouted(asked.session, asked.busy, asked.request);
                 Step::Started
@@ -112,7 +119,8 @@ impl Plane {
                 return Step::Full(link);
             }
             if session.has_late_write
-                && let Some(late) = late_apart(links, (*key, session), (link, request))
+                && let Some(late) =
+                    late_apart(links, ClientMut { key: *key, session }, (link, request))
             {
                 return Step::Full(late);
             }

@@ -1,15 +1,15 @@
 //! The codec of memcached's protocols: reads one request and starts it.
 
 use super::ahead::Ahead;
-use crate::core::front::read::{Client, Codec, Taken};
+use crate::core::front::read::{Codec, Taken};
 use crate::core::front::waits::{Late, NextRequest};
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::UNAUTHENTICATED_LEN_MAX;
 use crate::core::pools::memcached::state::write_quiet_delete;
-use crate::core::request::Step;
+use crate::core::request::{BusyClient, Step};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
-use keyway_base::{Fault, Key};
+use keyway_base::Fault;
 use keyway_memcache::{
     ErrorKind, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb, Wire, parse_request,
 };
@@ -27,7 +27,7 @@ impl Codec for Memcached {
         plane: &mut Plane,
         links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): Client<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, pos): (&[u8], usize),
         next: &mut NextRequest,
     ) -> Taken {
@@ -58,9 +58,9 @@ impl Codec for Memcached {
             Parsed::Refused { consumed, skip, fault } => {
                 let refused = self.requests.request();
                 if fault == RequestFault::ValueTooLarge {
-                    let whose = (key, &mut *session, &mut *busy);
+                    let client = BusyClient { key, session, busy };
                     let step =
-                        plane.forget_refused(links, (plan, pool), whose, (refused, bytes, next));
+                        plane.forget_refused(links, (plan, pool), client, (refused, bytes, next));
                     if !matches!(step, Step::Started) {
                         return Taken::Held(step);
                     }
@@ -83,7 +83,7 @@ impl Codec for Memcached {
                 Taken::Request(consumed)
             }
             step => {
-                let late = plane.late(links, (key, &mut *call.session), &step, next);
+                let late = plane.late(links, call.client(), &step, next);
                 let Some(late) = late else { return Taken::Held(step) };
                 match plane.refuse_late_memcached(links, &mut call, late) {
                     true => Taken::Late(consumed),
@@ -107,7 +107,7 @@ impl Plane {
     pub(in crate::core) fn parse_memcached(
         &mut self,
         links: &mut Connections,
-        client: Client<'_>,
+        client: BusyClient<'_>,
         bytes: &[u8],
     ) -> usize {
         let mut requests = std::mem::take(&mut self.memcached.ahead);
@@ -126,7 +126,7 @@ impl Plane {
     ) -> bool {
         match late {
             Late::Full(link, fault) => {
-                let backend = self.describe_backend(links[link].pool, links[link].backend);
+                let backend = self.describe_backend(links[link].server_id);
                 self.tell_failure(call, fault, &backend);
                 true
             }
@@ -147,7 +147,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
     ) -> Step {
         let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
@@ -174,8 +174,7 @@ impl Plane {
         }
         let step = self.start_memcached(links, (plan, pool), &mut call);
         // It is not answered by itself: the value is refused all the same.
-        let whose = (call.key, &mut *call.session);
-        let Some(late) = self.late(links, whose, &step, next) else { return step };
+        let Some(late) = self.late(links, call.client(), &step, next) else { return step };
         self.refuse_late_memcached(links, &mut call, late);
         Step::Started
     }

@@ -2,7 +2,7 @@
 
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::writes;
-use crate::core::request::Step;
+use crate::core::request::{ClientRef, Step};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::Fault;
@@ -74,7 +74,7 @@ impl Plane {
                 self.send_memcached(links, (pool, servers), plan.dialect, call)
             }
             PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
-                if self.awaits_map_for((call.key, call.session)) {
+                if self.awaits_map_for(call.client()) {
                     return Step::Wait;
                 }
                 self.send_to_redis(links, (pool, &plan.upstream.servers), call)
@@ -102,7 +102,11 @@ impl Plane {
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
             if pool.pause.is_monitored() {
-                self.show_memcached((call.key, call.session), call.request, call.bytes);
+                self.show_memcached(
+                    ClientRef { key: call.key, session: call.session },
+                    call.request,
+                    call.bytes,
+                );
             }
             return false;
         };

@@ -19,7 +19,7 @@ use keyway_proxy::memcached::{
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
-use keyway_topology::{Distribution, SLOT_COUNT, ServerSet, key_slot};
+use keyway_topology::{Distribution, SLOT_COUNT, ServerId, ServerSet, key_slot};
 use std::sync::Arc;
 
 const NO_FRAGMENT: u16 = u16::MAX;
@@ -163,9 +163,9 @@ impl Plane {
     }
 
     #[inline]
-    pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> ConnectionKey {
-        match self.pools[usize::from(pool)].servers() {
-            Some(state) => state.link(server, lane, Protocol::Resp2),
+    pub(super) fn memcached_link(&self, server: ServerId, lane: u32) -> ConnectionKey {
+        match self.pools[usize::from(server.pool)].servers() {
+            Some(state) => state.link(server.server, lane, Protocol::Resp2),
             None => unreachable!("its servers were asked which of them has the key"),
         }
     }
@@ -179,20 +179,21 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         if !call.is_resumed() && self.is_full(connection) {
             return Step::Full(index);
         }
         self.count_memcached(call);
         if let Some(fault) = self.refused(connection) {
-            let backend = self.describe_backend(connection.pool, connection.backend);
+            let backend = self.describe_backend(connection.server_id);
             self.count_fault(call.session.pool, call.counted(), fault);
             self.note_served(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
-        let is_redis = self.is_redis(connection.pool);
+        let is_redis = self.is_redis(connection.server_id.pool);
         if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
             return self.send_composed(links, pool, (to, server), call);
         }
@@ -222,7 +223,8 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         let to = dialect_for(call.request, to);
         self.prepare_link(index, connection, 0);
@@ -288,7 +290,8 @@ impl Plane {
             return self.send_to_one(links, pool, (to, server), call);
         }
         for &server in &scratch.servers {
-            let link = self.memcached_link(call.session.pool, server, call.session.lane);
+            let link = self
+                .memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -376,7 +379,10 @@ impl Plane {
             return self.tell_unrouted(pool, call);
         }
         for &server in &servers {
-            let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
+            let link = self.memcached_link(
+                ServerId { pool: call.session.pool, server: server as u16 },
+                call.session.lane,
+            );
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -418,7 +424,8 @@ impl Plane {
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         (operation, fragment): (Key<Operation>, u16),
     ) -> bool {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
             let memcached_join = self.pending.get_mut::<MemcachedJoin>(operation);
@@ -448,7 +455,7 @@ impl Plane {
     pub(super) fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
         for at in 0..call.request.keys.len() {
             let slot = self.slot_of(call.session.pool, call.request.key(call.bytes, at));
-            if slot.is_some_and(|slot| self.awaits_owner_of((call.key, call.session), slot)) {
+            if slot.is_some_and(|slot| self.awaits_owner_of(call.client(), slot)) {
                 return Step::Wait;
             }
         }
@@ -540,7 +547,7 @@ impl Plane {
         memcached_join.write(
             out,
             |backend| servers[usize::from(backend)].label().into_owned(),
-            |backend| self.describe_backend(pool, backend),
+            |backend| self.describe_backend(ServerId { pool, server: backend }),
         );
     }
 

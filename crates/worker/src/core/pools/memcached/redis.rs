@@ -63,7 +63,7 @@ impl Plane {
         call: &Call<'_>,
         (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
     ) -> Result<Put, Untranslatable> {
-        if self.is_redis(connection.pool) {
+        if self.is_redis(connection.server_id.pool) {
             return self.put_to_redis(connection, call, (keys, value));
         }
         let out = connection.link.request_buf();
@@ -90,7 +90,7 @@ impl Plane {
         }
         let terms = Terms {
             item_len_max: call.session.memcached.map_or(u32::MAX, |client| client.item_len_max),
-            database: self.link_options(connection.pool).database,
+            database: self.link_options(connection.server_id.pool).database,
         };
         let out = connection.link.request_buf();
         let start = out.len();
@@ -100,7 +100,7 @@ impl Plane {
 
     /// Sends the script ahead, on a connection that was not given it yet.
     pub(in crate::core) fn give_item_script(&self, connection: &mut Connection) {
-        let flushes = self.scripts(connection.pool).flushes();
+        let flushes = self.scripts(connection.server_id.pool).flushes();
         let script = script();
         if !connection.given.has_script(&script.digest, flushes) {
             give_script(connection, script.digest, &script.body, self.clock.now);

@@ -1,6 +1,7 @@
 //! A request of a client of memcached, and what a worker remembers of such requests.
 
 use super::ahead::Ahead;
+use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{Asker, Dialect, Head, Request, Verb, Wire, compose_request};
@@ -30,7 +31,7 @@ impl State {
     }
 }
 
-/// A request with who has sent it.
+/// A request of a client of memcached, with that client.
 pub(in crate::core::pools::memcached) struct Call<'a> {
     pub(in crate::core::pools::memcached) key: Key<Session>,
     pub(in crate::core::pools::memcached) session: &'a mut Session,
@@ -43,6 +44,12 @@ pub(in crate::core::pools::memcached) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The client that has sent it.
+    #[inline]
+    pub(in crate::core::pools::memcached) fn client(&mut self) -> ClientMut<'_> {
+        ClientMut { key: self.key, session: self.session }
+    }
+
     /// Reserves the index of its reply.
     #[inline]
     pub(in crate::core::pools::memcached) fn reserve(&mut self) -> u32 {

@@ -4,7 +4,7 @@ use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::store::serve::insert_lent;
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, Step};
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
@@ -75,8 +75,8 @@ impl Plane {
                 work = work.or_else(|| self.began_lately(log, call.session, call.busy));
             }
             if let Some(work) = work {
-                let whose = (call.key, &mut *call.session);
-                self.end_memcached_work(pool, whose, (call.request, call.bytes), work);
+                let client = ClientMut { key: call.key, session: call.session };
+                self.end_memcached_work(pool, client, (call.request, call.bytes), work);
             }
             is_ok
         };

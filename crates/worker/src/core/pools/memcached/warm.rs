@@ -25,7 +25,7 @@ use keyway_proxy::memcached::{
     Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
-use keyway_topology::ServerSet;
+use keyway_topology::{ServerId, ServerSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -96,7 +96,10 @@ impl Plane {
             return Step::Wait;
         }
         for item_copy in &item_copies {
-            let link = self.memcached_link(warm_up.from, item_copy.from, call.session.lane);
+            let link = self.memcached_link(
+                ServerId { pool: warm_up.from, server: item_copy.from },
+                call.session.lane,
+            );
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -316,10 +319,12 @@ impl Plane {
             }
             while let Some(place) = item_copy.place() {
                 let link = match place {
-                    Place::Old => {
-                        self.memcached_link(warm_up.from, item_copy.from, session.index())
-                    }
-                    Place::New => self.memcached_link(pool, item_copy.to, session.index()),
+                    Place::Old => self.memcached_link(
+                        ServerId { pool: warm_up.from, server: item_copy.from },
+                        session.index(),
+                    ),
+                    Place::New => self
+                        .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
                 };
                 let owner = Owner::Operation { operation: key, part: index as u32 };
                 self.send_item_copy((links, link), item_copy, (owner, counted));
@@ -368,7 +373,7 @@ impl Plane {
     /// the next when its time is up.
     fn owes_many(&self, connection: &Connection) -> bool {
         let late = connection.link.in_flight() - connection.link.live();
-        late >= self.link_options(connection.pool).in_flight_max as usize
+        late >= self.link_options(connection.server_id.pool).in_flight_max as usize
     }
 
     fn send_item_copy(
@@ -456,7 +461,10 @@ impl Plane {
         }
         let to = self.server_of(to_client.pool, sharded, request.key(bytes, 0));
         let (Some(to), None) = (to, warm_up_read.refusal()) else { return };
-        let index = self.memcached_link(to_client.pool, to, to_client.session.index());
+        let index = self.memcached_link(
+            ServerId { pool: to_client.pool, server: to },
+            to_client.session.index(),
+        );
         let connection = &mut links[index];
         if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
@@ -486,7 +494,7 @@ impl Plane {
         let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
         match warm_up_read.refusal() {
             Some((backend, fault)) => {
-                let text = self.describe_backend(warm_up.from, backend);
+                let text = self.describe_backend(ServerId { pool: warm_up.from, server: backend });
                 self.count_fault(to_client.pool, to_client.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
@@ -564,7 +572,8 @@ mod tests {
             link.advance(link.unsent().len());
         };
         let client = client(&mut core);
-        let links = [0, 1].map(|pool| core.plane.memcached_link(pool, 0, client.index()));
+        let links = [0, 1]
+            .map(|pool| core.plane.memcached_link(ServerId { pool, server: 0 }, client.index()));
         for (socket, index) in (1..).zip(links) {
             core.on_connecting(index);
             core.on_connected(index, Socket(socket));

@@ -6,8 +6,8 @@ use crate::core::pools::routed::state::Destination;
 use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Lots;
 use crate::core::pools::routed::state::Whose;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
@@ -169,8 +169,8 @@ impl Plane {
             self.deny_routed(asked, &text);
             return Step::Started;
         }
-        let whose = (asked.key, &mut *asked.session);
-        let to = ReplyTo { pool: over, ..self.reply_to_request(whose, asked.busy, request) };
+        let client = ClientMut { key: asked.key, session: asked.session };
+        let to = ReplyTo { pool: over, ..self.reply_to_request(client, asked.busy, request) };
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
         if parts.len() > 1 {
             asked.session.fence();

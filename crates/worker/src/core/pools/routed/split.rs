@@ -9,8 +9,8 @@ use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::may_write;
 use crate::core::pools::routed::state::needs_connection;
 use crate::core::pools::routed::state::routes_of;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_command::{Handling, Verb};
@@ -119,7 +119,11 @@ impl Plane {
         own: &crate::PoolPlan,
     ) -> Option<Step> {
         let is_held = !own.pause.is_unused()
-            && self.holds_back_led(own, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(
+                own,
+                ClientMut { key: asked.key, session: asked.session },
+                asked.request,
+            );
         if is_held {
             return Some(Step::Wait);
         }

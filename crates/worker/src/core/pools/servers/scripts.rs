@@ -10,8 +10,8 @@
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
 use crate::core::pools::servers::given::Loads;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -145,7 +145,9 @@ impl Plane {
         };
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
-            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => {
+                return Step::Wait;
+            }
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 return Step::Started;
@@ -203,7 +205,7 @@ impl Plane {
     /// Sends the scripts that a connection is not known to have, ahead of the
     /// transaction that calls them.
     pub(in crate::core) fn give_scripts(&self, connection: &mut Connection, digests: &[Digest]) {
-        let scripts = self.scripts(connection.pool);
+        let scripts = self.scripts(connection.server_id.pool);
         for digest in digests {
             if !connection.given.has_script(digest, scripts.flushes())
                 && let Some(body) = scripts.script(digest)
@@ -220,7 +222,7 @@ impl Plane {
         index: ConnectionKey,
         connection: &mut Connection,
     ) {
-        if connection.given.libraries != self.scripts(connection.pool).changes() {
+        if connection.given.libraries != self.scripts(connection.server_id.pool).changes() {
             self.send_libraries(index, connection);
         }
     }
@@ -228,14 +230,14 @@ impl Plane {
     #[cold]
     fn send_libraries(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let now = self.clock.now;
-        if !connection.link.has_room(self.link_options(connection.pool))
+        if !connection.link.has_room(self.link_options(connection.server_id.pool))
             || connection.link.is_down(now)
         {
             // The request itself waits, or is refused.
             return;
         }
         let (newer, change) =
-            self.scripts(connection.pool).libraries_since(connection.given.libraries);
+            self.scripts(connection.server_id.pool).libraries_since(connection.given.libraries);
         connection.given.libraries = change;
         if newer.is_empty() {
             return;

@@ -18,7 +18,7 @@ use keyway_command::Verb;
 use keyway_proxy::{Owner, Translation, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route_whole};
-use keyway_topology::Distribution;
+use keyway_topology::{Distribution, ServerId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ impl Plane {
         if self.holds_private(&links[shared]) {
             return Step::Full(shared);
         }
-        let place = (asked.session.pool, server);
-        if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+        let server_id = ServerId { pool: asked.session.pool, server };
+        if let Some(late) = late_link(links, asked.client(), server_id) {
             return Step::Full(late);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
@@ -175,7 +175,7 @@ impl Plane {
             self.answer_down(asked, server, fault);
             return None;
         }
-        let leased = self.lease(links, asked.key, (pool, server), protocol);
+        let leased = self.lease(links, asked.key, ServerId { pool, server }, protocol);
         if leased.is_none() {
             let text = "ERR too many clients watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -242,7 +242,7 @@ impl Plane {
 
     pub(super) fn answer_down(&mut self, asked: &mut RequestContext, server: u16, fault: Fault) {
         let pool = asked.session.pool;
-        let backend = self.describe_backend(pool, server);
+        let backend = self.describe_backend(ServerId { pool, server });
         self.count_fault(pool, asked.request.command.counted(), fault);
         self.answer_locally(asked, |out| write_fault(fault, &backend, out));
     }

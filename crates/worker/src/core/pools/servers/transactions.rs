@@ -1,7 +1,7 @@
 //! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
 
 use crate::Upstream;
-use crate::core::request::{RequestContext, Step};
+use crate::core::request::{ClientMut, RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};
@@ -9,6 +9,7 @@ use keyway_command::{Across, Handling, Verb};
 use keyway_proxy::{Digest, QueueFault, Session, Transaction, Watch, Work};
 use keyway_resp::reply;
 use keyway_route::{NO_KEY, Route, place, route_whole};
+use keyway_topology::ServerId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -234,7 +235,10 @@ impl Plane {
         let server = match self.server_of_keys(asked) {
             Ok(server) => server,
             Err(Route::Unrouted)
-                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+                if self.awaits_owner(
+                    ClientMut { key: asked.key, session: asked.session },
+                    asked.request,
+                ) =>
             {
                 return Step::Wait;
             }
@@ -273,9 +277,8 @@ impl Plane {
             }
             None => {
                 let has_own = self.own_link(asked.session, server).is_some();
-                let place = (asked.session.pool, server);
-                if !has_own && let Some(late) = late_link(links, (asked.key, asked.session), place)
-                {
+                let server_id = ServerId { pool: asked.session.pool, server };
+                if !has_own && let Some(late) = late_link(links, asked.client(), server_id) {
                     return Step::Full(late);
                 }
                 match self.watch_link(links, asked, server) {
@@ -312,7 +315,8 @@ impl Plane {
     ) -> Option<Watch> {
         let watch = Self::current_watch(links, asked)?;
         let now_at = self.server_of_home(asked.session.pool, watch.home);
-        let stands = |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].backend);
+        let stands =
+            |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].server_id.server);
         Some(Watch { link: watch.link.filter(stands), ..watch })
     }
 
@@ -346,8 +350,8 @@ impl Plane {
         // A client that is tracked sends all its requests by the connection that watches.
         let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
-            let place = (links[index].pool, links[index].backend);
-            if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+            let server_id = links[index].server_id;
+            if let Some(late) = late_link(links, asked.client(), server_id) {
                 return Step::Full(late);
             }
         }
@@ -359,7 +363,7 @@ impl Plane {
         }
         let Some(index) = self.link_for_exec(asked, watch) else {
             let home = self.home_of_transaction(asked);
-            if home.is_some_and(|home| self.awaits_owner_of((asked.key, asked.session), home)) {
+            if home.is_some_and(|home| self.awaits_owner_of(asked.client(), home)) {
                 return Step::Wait;
             }
             self.end_transaction(links, asked.key, asked.session);
@@ -367,8 +371,11 @@ impl Plane {
             return Step::Started;
         };
         if asked.session.has_late_write
-            && let Some(late) =
-                late_apart(links, (asked.key, asked.session), (index, asked.request))
+            && let Some(late) = late_apart(
+                links,
+                ClientMut { key: asked.key, session: asked.session },
+                (index, asked.request),
+            )
         {
             return Step::Full(late);
         }
@@ -426,13 +433,15 @@ impl Plane {
         }
         if let Some(fault) = self.refused(connection) {
             self.end_transaction(links, asked.key, asked.session);
-            let server = links[index].backend;
+            let server = links[index].server_id.server;
             self.answer_down(asked, server, fault);
             return Step::Started;
         }
         if let Some(text) = connection.link.refuse_transaction(self.clock.now) {
             self.mark_link_dirty(index, connection);
-            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+            self.note_deadline(
+                connection.link.deadline(self.link_options(connection.server_id.pool)),
+            );
             self.end_transaction(links, asked.key, asked.session);
             self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;

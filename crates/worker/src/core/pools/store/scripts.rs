@@ -14,8 +14,8 @@ use crate::core::pools::store::script_commands::{control, write_list, write_stat
 use crate::core::pools::store::script_host::ScriptHost;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use keyway_command::{Request, Verb};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
@@ -94,7 +94,12 @@ impl Plane {
         }
         self.scratch = out;
         if let Some(work) = work {
-            self.end_work(pool, (asked.key, asked.session), asked.request, work);
+            self.end_work(
+                pool,
+                ClientMut { key: asked.key, session: asked.session },
+                asked.request,
+                work,
+            );
         }
         if let Some(settlement) = settlement {
             self.tell_changes(asked.session, asked.busy, settlement);

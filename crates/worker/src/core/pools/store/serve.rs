@@ -3,8 +3,8 @@
 use crate::PoolPlan;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::tells_of_all;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
 use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
@@ -104,7 +104,7 @@ impl Plane {
             work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
         }
         if let Some(work) = work {
-            self.end_work(pool, (*key, &mut **session), request, work);
+            self.end_work(pool, ClientMut { key: *key, session }, request, work);
         }
         if store.notifies() {
             self.settle_changes(session, busy, (store, request), error.is_some());

@@ -8,7 +8,8 @@ use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::observe::state::Place;
 use crate::core::pools::store::state::Looked;
-use keyway_base::{Key, Time};
+use crate::core::request::ClientMut;
+use keyway_base::Time;
 use keyway_command::Request;
 use keyway_memcache as memcache;
 use keyway_proxy::{Busy, Session, SlowEntry, SlowLog, shown_args, shown_words};
@@ -84,12 +85,12 @@ impl Plane {
     pub(in crate::core) fn end_work(
         &mut self,
         pool: &PoolPlan,
-        whose: (Key<Session>, &mut Session),
+        client: ClientMut<'_>,
         request: &Request,
         work: Work,
     ) {
         if let Some(times) = self.ended_slow(&pool.slow_log) {
-            self.keep_worked(pool, whose, (work, times), shown_args(request.args.buf()));
+            self.keep_worked(pool, client, (work, times), shown_args(request.args.buf()));
         }
     }
 
@@ -99,7 +100,7 @@ impl Plane {
     pub(in crate::core) fn end_memcached_work(
         &mut self,
         pool: &PoolPlan,
-        whose: (Key<Session>, &mut Session),
+        client: ClientMut<'_>,
         (request, bytes): (&memcache::Request, &[u8]),
         work: Work,
     ) {
@@ -111,7 +112,7 @@ impl Plane {
         let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
         let words: Vec<&[u8]> =
             std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
-        self.keep_worked(pool, whose, (work, times), shown_words(words.into_iter()));
+        self.keep_worked(pool, client, (work, times), shown_words(words.into_iter()));
     }
 
     /// When a request began, and when it was over, if it was slow.
@@ -124,7 +125,7 @@ impl Plane {
     fn keep_worked(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         (work, (began, now)): (Work, (Time, Time)),
         args: Vec<Vec<u8>>,
     ) {

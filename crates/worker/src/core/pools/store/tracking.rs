@@ -365,21 +365,8 @@ mod tests {
     fn what_a_client_has_missed_follows_it_to_its_next_worker() {
         let (plan, cells) = plan_with(|_| ());
         let mut core = Core::new(Arc::clone(&plan), cells, 1);
-        let entry = |worker| ClientEntry {
-            addr: Arc::default(),
-            laddr: String::new(),
-            worker,
-            pool: 0,
-            connected_unix: 0,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp3,
-            live: Arc::default(),
-            tracking: None,
-        };
+        let identity = Identity::new(5, true, Time(0));
+        let entry = |worker| ClientEntry::new(&identity, Arc::default(), worker, 0, 0);
         let here = core.plane.worker();
         plan.clients.insert(5, entry(here + 1));
         plan.clients.insert(6, entry(here));

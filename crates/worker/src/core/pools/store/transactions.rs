@@ -257,7 +257,7 @@ impl Plane {
             }
         }
         if let Some(work) = work {
-            self.end_work(pool, (asked.key, asked.session), request, work);
+            self.end_work(pool, asked.client(), request, work);
         }
         let is_counted = self.takes_counted();
         if out.get(start) == Some(&b'-') {

@@ -1,7 +1,7 @@
 use super::shape_of;
 use crate::PoolKind;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Key;
 use keyway_command::{Join, Request, Verb};
@@ -102,7 +102,9 @@ impl Plane {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
                     let slot = self.slot_of_channel(session.pool, kind, &request.args[1]);
-                    if slot.is_some_and(|slot| self.awaits_owner_of((key, session), slot)) {
+                    if slot
+                        .is_some_and(|slot| self.awaits_owner_of(ClientMut { key, session }, slot))
+                    {
                         return Step::Wait;
                     }
                     self.answer_unrouted(session, busy, request);

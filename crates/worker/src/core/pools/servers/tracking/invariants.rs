@@ -19,21 +19,7 @@ const OK: &str = "+OK\r\n";
 /// Makes a client known to others of its pool.
 fn register(core: &Core, id: u64) {
     let identity = Identity::new(id, true, Time(0));
-    let entry = ClientEntry {
-        addr: "".into(),
-        laddr: String::new(),
-        worker: core.plane.worker(),
-        pool: 0,
-        connected_unix: 0,
-        user: "default".into(),
-        name: String::new(),
-        lib_name: String::new(),
-        lib_ver: String::new(),
-        database: 0,
-        protocol: Protocol::Resp3,
-        live: Arc::clone(&identity.live),
-        tracking: None,
-    };
+    let entry = ClientEntry::new(&identity, "".into(), core.plane.worker(), 0, 0);
     core.plane.plan.clients.insert(id, entry);
 }
 

@@ -9,6 +9,7 @@ use keyway_net::Socket;
 use keyway_proxy::tracking::{TrackedLinks, Tracking, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
+use keyway_topology::ServerId;
 use std::time::Duration;
 
 /// Between two looks at the connections of tracked clients: one on which nothing
@@ -141,11 +142,11 @@ impl Plane {
         let mut way = TrackedLinks::default();
         let has_receivers = protocol == Protocol::Resp2;
         for server in 0..servers {
-            let index = self.add_own(links, key, (pool, server), protocol);
+            let index = self.add_own(links, key, ServerId { pool, server }, protocol);
             way.links.push(index);
             let mut receiver = None;
             if has_receivers {
-                let other = self.add_own(links, key, (pool, server), Protocol::Resp3);
+                let other = self.add_own(links, key, ServerId { pool, server }, Protocol::Resp3);
                 links[other].link.announce(Announcement::default());
                 links[other].role = Some(Role::Receiver { of: index });
                 way.receivers.push(other);
@@ -332,8 +333,8 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let options = std::sync::Arc::clone(plane.link_options(connection.pool));
-        let (pool, backend) = (connection.pool, connection.backend);
+        let options = std::sync::Arc::clone(plane.link_options(connection.server_id.pool));
+        let server = connection.server_id;
         let (state, role) = (connection.link.state(), connection.role);
         let worked = connection.link.has_answered();
         let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
@@ -352,7 +353,7 @@ impl Core {
         connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+            plane.fail(sessions, server, (&exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();
@@ -392,11 +393,11 @@ impl Core {
                 index
             }
         };
-        let (pool, backend) = (links[index].pool, links[index].backend);
+        let server = links[index].server_id;
         let Some(tracking) = session.tracking.as_mut() else { return };
         let Some(way) = tracking.way.as_mut() else { return };
         if way.awaited.remove(&asked) && fault == BackendFault::Handshake {
-            let backend = plane.describe_backend(pool, backend);
+            let backend = plane.describe_backend(server);
             way.refusal.get_or_insert(format!(
                 "ERR backend {backend} refused what client-side caching needs, HELLO 3 and CLIENT \
                  TRACKING: {}",
@@ -477,7 +478,7 @@ impl Plane {
         let len = out.len() - start;
         connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
         self.mark_link_dirty(index, connection);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 }
 
