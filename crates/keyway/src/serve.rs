@@ -85,18 +85,13 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
+    let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
     let upgraded = upgrade::Told::default();
-    let failed = wake.clone();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
     let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), controls, settings);
     let process = Arc::new(process);
-    let mut snapshots = Snapshots::prepare(&plan, &config, failed)?;
-    if before.is_one() {
-        // The process before serves until all is here.
-        snapshots.load_now()?;
-    }
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.to_string()).collect();
@@ -135,6 +130,20 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Opens the snapshots of embedded stores. If another process serves until this one begins, they are
+/// loaded now.
+fn snapshots(
+    (plan, config): (&Arc<Plan>, &Config),
+    wake: Sender<Wake>,
+    before: &TakeOver,
+) -> Result<Snapshots> {
+    let mut snapshots = Snapshots::prepare(plan, config, wake)?;
+    if before.is_one() {
+        snapshots.load_now()?;
+    }
+    Ok(snapshots)
 }
 
 /// Listens on every address of the configuration.
