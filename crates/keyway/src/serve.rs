@@ -85,8 +85,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
+    let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
     let upgraded = upgrade::Told::default();
-    let failed = wake.clone();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
@@ -98,11 +98,6 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
-    let mut snapshots = Snapshots::prepare(&plan, &config, failed)?;
-    if before.is_one() {
-        // The process before serves until all is here.
-        snapshots.load_now()?;
-    }
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
@@ -135,6 +130,20 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Opens the snapshots of embedded stores. If another process serves until this one begins, they are
+/// loaded now.
+fn snapshots(
+    (plan, config): (&Arc<Plan>, &Config),
+    wake: Sender<Wake>,
+    before: &TakeOver,
+) -> Result<Snapshots> {
+    let mut snapshots = Snapshots::prepare(plan, config, wake)?;
+    if before.is_one() {
+        snapshots.load_now()?;
+    }
+    Ok(snapshots)
 }
 
 /// Listens on every address of the configuration.
@@ -194,18 +203,13 @@ impl Serving {
         ExitCode::SUCCESS
     }
 
-    /// Ends a process that cannot serve.
+    /// Ends a process that cannot serve, without snapshots. Another process listens on the sockets
+    /// `kept`.
     fn fail(mut self, failure: &str, kept: &[u16]) -> ExitCode {
         tracing::error!("{failure}");
-        let order = Order { then: AfterDrain::Exit, signal: None };
-        drain(self.workers, &self.live, &self.woken, order);
         self.live.snapshots.end(false);
-        drop(self.woken);
-        drop(self.admin);
-        remove_unix_sockets(&self.live, kept);
-        if let (Some(file), true) = (self.pid_file, kept.is_empty()) {
-            file.remove();
-        }
+        self.live.config.server.drain_notice = Duration::ZERO;
+        let _ = self.stop(Order { then: AfterDrain::Exit, signal: None }, kept);
         ExitCode::FAILURE
     }
 

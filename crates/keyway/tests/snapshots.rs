@@ -183,11 +183,11 @@ fn redis_loads_our_file_and_we_load_its_and_nothing_differs() {
     let mut theirs = redis.client();
     assert_same(&contents(&mut theirs), &expected);
     assert_eq!(theirs.words("FCALL twice 0 21"), Value::Integer(42));
-    theirs.command(&["CONFIG", "SET", "dbfilename", "theirs.rdb"]);
+    let ours = std::fs::read(&file).expect("a file");
     assert_eq!(theirs.command(&["SAVE"]), Value::simple("OK"));
+    assert!(std::fs::read(&file).expect("a file") != ours, "the file is theirs from here on");
     // Ours of theirs.
-    let config = config(&folder.path().join("theirs.rdb"));
-    let keyway = start(&config);
+    let keyway = start(&config(&file));
     let mut client = keyway.client(0);
     wait_until("the file is loaded", BOUND, || !client.command(&["DBSIZE"]).is_error());
     assert_same(&contents(&mut client), &expected);
@@ -400,11 +400,13 @@ fn a_file_that_cannot_be_read_whole_ends_the_process_with_what_to_do() {
 
 #[test]
 fn clients_are_told_that_the_store_is_being_loaded() {
-    const KEYS: i64 = 1_500_000;
+    const KEYS: i64 = 500_000;
     let _watch = watchdog(Duration::from_secs(300), "the load");
     let folder = TempDir::new();
     let directory = folder.path().display().to_string();
-    let redis = RedisServer::start_with(&["--dir", &directory, "--save", ""]);
+    let debug = ["--enable-debug-command", "yes"];
+    let options = ["--dir", &directory, "--save", "", debug[0], debug[1]];
+    let redis = RedisServer::start_with(&options);
     let mut theirs = redis.client();
     theirs.set_reply_within(BOUND);
     theirs.command(&["DEBUG", "POPULATE", &KEYS.to_string(), "key", "64"]);

@@ -56,6 +56,8 @@ struct Job {
     due: Option<Time>,
     /// The file could not be loaded: it is not to be overwritten.
     is_off: bool,
+    /// The pool came by a reload: if its file cannot be loaded, the other pools are served on.
+    is_late: bool,
 }
 
 /// The snapshots of a process.
@@ -122,6 +124,7 @@ impl Snapshots {
                 load,
                 due: config.every.map(|every| monotonic() + every),
                 is_off: false,
+                is_late: self.asked.is_none(),
             });
         }
         Ok(jobs)
@@ -217,12 +220,15 @@ impl Worker {
         }
     }
 
-    /// Loads what is to be loaded. The process ends where that fails.
+    /// Loads the files that are to be loaded. A file of the start that cannot be loaded ends the
+    /// process.
     fn load(&mut self) {
         for job in &mut self.jobs {
             if let Err(error) = load::load(job, &self.is_ending) {
                 job.is_off = true;
-                if !self.is_ending.load(Ordering::Relaxed) {
+                if job.is_late {
+                    tracing::error!("{error}; the pool answers LOADING until then");
+                } else if !self.is_ending.load(Ordering::Relaxed) {
                     // The main thread may have ended meanwhile.
                     let _ = self.wake.send(Wake::Failed(error));
                 }
