@@ -160,6 +160,11 @@ impl Locked<'_> {
         }
     }
 
+    /// Whether most of what could be evicted lies in these shards.
+    pub(crate) fn has_most(&self) -> bool {
+        self.indices.len() * 2 > self.store.shard_count()
+    }
+
     /// Empties a database of all locked shards.
     pub(crate) fn flush(&mut self, database: u32) {
         for (index, shard) in self.indices.iter().zip(&mut self.guards) {
