@@ -116,9 +116,8 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         bound => usize::try_from(bound).unwrap_or(usize::MAX),
     };
     let value = dump::read(bytes, version, room, &|text| call.store.hash(text))?;
-    if expiry != Expiry::Past {
-        call.make_room_for(value.bytes_len() as u64)?;
-    }
+    let len = if expiry == Expiry::Past { 0 } else { value.bytes_len() };
+    let _room = call.reserve_room_for(len as u64)?;
     let now = call.turn.now_millis;
     call.with_key(|mut entry| {
         if is_taken(&entry) {

@@ -172,6 +172,11 @@ impl Locked<'_> {
         changes
     }
 
+    /// Whether most of what could be evicted lies in these shards.
+    pub(crate) fn has_most(&self) -> bool {
+        self.indices.len() * 2 > self.store.shard_count()
+    }
+
     /// Empties a database of all locked shards.
     pub(crate) fn flush(&mut self, database: u32, turn: Turn) {
         for (index, shard) in self.indices.iter().zip(&mut self.guards) {
