@@ -12,7 +12,7 @@
 //! commands may do with a key) and `items/table.rs`.
 //!
 //! The folders are layers, and each imports only those before it: `algorithms`,
-//! `items`, `collections`, `shards`, `store`, `entry`, `edits`, `dump`,
+//! `items`, `collections`, `shards`, `effects`, `store`, `entry`, `edits`, `dump`,
 //! `commands`, `requests`, `memcached`.
 //!
 //! Architecture invariants: a request waits for nothing but shard locks. It takes
@@ -25,6 +25,7 @@ mod collections;
 mod commands;
 mod dump;
 mod edits;
+mod effects;
 mod entry;
 mod items;
 mod memcached;
@@ -34,11 +35,13 @@ mod store;
 #[cfg(test)]
 mod testing;
 
+pub use effects::{EffectLimits, Keeping};
 pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use store::{
-    AfterRead, Busy, Context, DatabaseStats, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
-    Patience, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
+    AfterRead, Busy, Context, DatabaseStats, EffectReader, Insertions, KeyEvent, KeyHint, Mark,
+    NO_WORKER, Overrun, Patience, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter,
+    Who,
 };

@@ -117,6 +117,13 @@ impl<'a> Call<'a> {
         self.store.note_event(self.turn, class, name, key);
     }
 
+    /// Notes a change that no event tells of, which is to be told by the command.
+    pub(super) fn note_silent_change(&self) {
+        if self.store.effects.is_on() && !self.turn.is_told {
+            self.store.lose_followers_if_cut();
+        }
+    }
+
     /// Argument `index` as the number of a database.
     pub(super) fn database(&self, index: usize) -> Result<u32, Fault> {
         let number = parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)?;
@@ -132,7 +139,7 @@ impl<'a> Call<'a> {
     /// Makes room for a string that will be longer than the request itself.
     pub(super) fn make_room_for(&self, value_len: u64) -> Outcome {
         // A string of the arguments' size has its room already.
-        if value_len <= 4096 || self.store.config().memory_max == 0 {
+        if value_len <= 4096 || self.store.config().memory_max == 0 || self.turn.is_effect {
             return Ok(());
         }
         let args: u64 = self.args.ranges().iter().map(|range| range.len() as u64).sum();

@@ -259,6 +259,11 @@ fn sort<'s>(
     Ok(ranked.into_iter().map(|ranked| ranked.element).collect())
 }
 
+/// The key that a SORT stores to.
+pub(super) fn target_of<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
+    Query::parse(call, true).ok()?.target
+}
+
 /// SORT, and without `may_store` SORT_RO.
 pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> Outcome {
     let mut query = Query::parse(call, may_store)?;

@@ -136,6 +136,9 @@ impl Drop for ScriptHold {
         if self.is_inner {
             return;
         }
+        if self.store.effects.is_on() {
+            self.store.effects.close_unit();
+        }
         self.holder.set_holding(false);
         self.store.release(self.shards.get_mut(), self.holder);
         self.store.scripting.release(self.holder);

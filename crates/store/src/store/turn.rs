@@ -25,8 +25,16 @@ pub(crate) struct Turn {
     pub(crate) protocol: Protocol,
     /// Whose events are noted.
     pub(crate) worker: u16,
+    /// The second, as noted in items.
+    pub(crate) second: u32,
     /// A script called the command.
     pub(crate) is_scripted: bool,
+    /// The command tells its effect.
+    pub(crate) is_told: bool,
+    /// The command is the effect of another store.
+    pub(crate) is_effect: bool,
+    /// What happens is not the command's doing, and is told apart.
+    pub(crate) is_aside: bool,
 }
 
 impl Turn {
@@ -34,11 +42,29 @@ impl Turn {
     #[inline]
     pub(crate) fn of(context: Context) -> Self {
         let Context { database, clock, protocol, worker } = context;
-        Self { database, now_millis: clock.unix_millis(), protocol, worker, is_scripted: false }
+        let now_millis = clock.unix_millis();
+        let second = (now_millis / 1000) as u32;
+        Self {
+            database,
+            now_millis,
+            protocol,
+            worker,
+            second,
+            is_scripted: false,
+            is_told: false,
+            is_effect: false,
+            is_aside: false,
+        }
+    }
+
+    /// What holds for the effect of another store: time does not pass for it. Nothing
+    /// expires but by an effect, and a time that has passed is a time to be set.
+    pub(crate) fn of_effect(context: Context) -> Self {
+        Self { now_millis: 0, is_effect: true, ..Self::of(context) }
     }
 
     /// The second, as noted in items.
     pub(crate) fn access(self) -> u32 {
-        (self.now_millis / 1000) as u32
+        self.second
     }
 }

@@ -99,6 +99,7 @@ fn change_group<'a>(
         if claim.is_new {
             editor.touch();
         }
+        call.note_silent_change();
     })?;
     Ok(())
 }
@@ -133,7 +134,8 @@ impl<'a> Options<'a> {
             let has_value = index + 1 < call.args.len();
             let text = call.arg(index + 1);
             let value = |fault| parse_integer(text).ok_or(Fault::Text(fault));
-            let now = call.turn.now_millis;
+            // An effect tells the time as it was.
+            let now = if call.turn.is_effect { u64::MAX } else { call.turn.now_millis };
             // A time that cannot be is now.
             let past = |millis: i64| u64::try_from(millis).map_or(now, |millis| millis.min(now));
             index += 1;
@@ -142,7 +144,7 @@ impl<'a> Options<'a> {
                 () if call.is(index - 1, "justid") => options.claim.just_ids = true,
                 () if has_value && call.is(index - 1, "idle") => {
                     let idle = value("ERR Invalid IDLE option argument for XCLAIM")?;
-                    options.claim.millis = past((now as i64).wrapping_sub(idle));
+                    options.claim.millis = past((call.turn.now_millis as i64).wrapping_sub(idle));
                     index += 1;
                 }
                 () if has_value && call.is(index - 1, "time") => {

@@ -200,6 +200,7 @@ pub(in crate::commands) fn xack(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         Ok::<_, Fault>(entry.edit(Kind::Stream, "xack", |editor| {
             stream::edit(editor, |stream| {
                 stream.change_group(call.arg(2), |_, group| {
+                    call.note_silent_change();
                     ids.iter().filter(|id| group.acknowledge(**id)).count()
                 })
             })
