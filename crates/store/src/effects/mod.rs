@@ -55,6 +55,10 @@ pub(crate) struct Effects {
     is_cut: AtomicBool,
     /// Counts how often reading was begun, to tell a unit that is left over.
     life: AtomicU64,
+    /// Counts cuts.
+    cuts: AtomicU64,
+    /// Held by a command that changes something beside the keys.
+    beside: Lock<()>,
     /// The ticket of the next unit. Changed in a lane's lock alone.
     tickets: AtomicU64,
     account: Account,
@@ -75,6 +79,8 @@ impl Effects {
             is_on: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             life: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
+            beside: Lock::new(()),
             tickets: AtomicU64::new(0),
             account: Account::default(),
             has_keeper: AtomicBool::new(false),
@@ -151,6 +157,20 @@ impl Effects {
         if !self.append(&unit) {
             self.overrun();
         }
+    }
+
+    /// Tells a command that changes something beside the keys, if `work` says that it did.
+    /// Returns whether no reader has made its cut meanwhile.
+    pub(crate) fn tell_beside(&self, words: &[&[u8]], work: impl FnOnce() -> bool) -> bool {
+        let cuts = self.cuts.load(Ordering::Relaxed);
+        let _order = self.beside.lock();
+        if !work() {
+            return true;
+        }
+        if self.is_on() {
+            self.tell_alone(0, words.iter().copied());
+        }
+        self.cuts.load(Ordering::Relaxed) == cuts
     }
 
     /// Appends a unit to a lane; returns whether there was room.
@@ -234,6 +254,7 @@ impl Effects {
             self.begin_with(&mut backlog, limits);
         }
         self.is_cut.store(true, Ordering::Relaxed);
+        self.cuts.fetch_add(1, Ordering::Relaxed);
         let joined = backlog.join(keeping);
         self.note_keepers(&backlog);
         joined

@@ -108,11 +108,14 @@ impl Store {
         self.effects.held()
     }
 
-    /// Tells a command that changes something beside the keys, such as FUNCTION LOAD. Its
-    /// change and this call are to be one for whoever makes others like it.
-    pub fn tell(&self, database: u32, words: &[&[u8]]) {
-        if self.effects.is_on() {
-            self.effects.tell_alone(database, words.iter().copied());
+    /// Does `work`, which changes something beside the keys by a command such as FUNCTION LOAD,
+    /// and says whether it did. The command is told then. Such commands are told in the order
+    /// in which their work was done. If a reader makes its cut meanwhile, all readers are
+    /// [`Overrun`]: nobody can say on which side of the cut the change is.
+    pub fn tell_beside(&self, words: &[&[u8]], work: impl FnOnce() -> bool) {
+        let is_in_time = self.effects.tell_beside(words, work);
+        if !is_in_time {
+            self.lose_followers_if_cut();
         }
     }
 

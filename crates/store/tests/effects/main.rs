@@ -159,7 +159,7 @@ fn threads_with_a_server_behind() {
 #[test]
 fn threads_that_evict() {
     let policy = EvictionPolicy::AllKeysS3Fifo;
-    let config = StoreConfig { memory_max: 40 << 20, policy, ..config() };
+    let config = StoreConfig { memory_max: 16 << 20, policy, ..config() };
     let store = Arc::new(Store::new(config));
     let mut random = Random::new(7);
     let clock = unix_millis() + AHEAD_MILLIS;
@@ -171,12 +171,12 @@ fn threads_that_evict() {
         }
     };
     let mut follower = follow(&store, Some(Redis::start(DATABASES)));
-    for _ in 0..300 {
+    for _ in 0..120 {
         set_some(&store, 1000, 400_000);
         follower.follow(&[]);
     }
     assert!(store.stats().evicted > 1000, "{:?}", store.stats());
-    assert!(store.stats().memory_used <= 42 << 20);
+    assert!(store.stats().memory_used <= 17 << 20);
     follower.check(&store, clock, &[]);
     // The same with more threads, from no keys on.
     common::run(&store, clock, "flushall");
@@ -188,11 +188,12 @@ fn threads_that_evict() {
     std::thread::scope(|scope| {
         let (clock, is_done, store) = (&clock, &is_done, &store);
         scope.spawn(move || {
-            set_some(store, 200_000, 400_000);
+            set_some(store, 100_000, 400_000);
             is_done.store(true, Ordering::Relaxed);
         });
         scope.spawn(|| {
             let mut worker = Worker::new(store, clock, 1, 20_270_400, &OWN);
+            worker.flushes = false;
             while !is_done.load(Ordering::Relaxed) {
                 worker.step();
             }
@@ -265,4 +266,26 @@ fn a_reader_that_comes_late_gets_everything_after_its_cut_and_nothing_before() {
         is_done.store(true, Ordering::Relaxed);
     });
     assert_eq!(store.effects_len(), 0);
+}
+
+/// What changes functions is told beside the keys, by whoever has the functions.
+#[test]
+fn a_command_beside_the_keys_is_told_if_it_was_done() {
+    let store = Arc::new(Store::new(config()));
+    store.tell_beside(&[b"FUNCTION", b"FLUSH"], || true);
+    let mut reader = store.follow(LIMITS, Keeping::All, |_| ());
+    store.tell_beside(&[b"FUNCTION", b"DELETE", b"none"], || false);
+    store.tell_beside(&[b"FUNCTION", b"DELETE", b"one"], || true);
+    let mut bytes = Vec::new();
+    while reader.read(&mut bytes).expect("nothing is lost") > 0 {}
+    let mut rest = &bytes[..];
+    assert_eq!(Reply::read(&mut rest).strings()[0], b"SELECT");
+    assert_eq!(Reply::read(&mut rest).strings(), [&b"FUNCTION"[..], b"DELETE", b"one"]);
+    assert!(rest.is_empty());
+    // Nobody can say whether a reader has what is changed at its cut.
+    store.tell_beside(&[b"FUNCTION", b"FLUSH"], || {
+        drop(store.follow(LIMITS, Keeping::All, |_| ()));
+        true
+    });
+    assert_eq!(reader.read(&mut bytes), Err(Overrun));
 }

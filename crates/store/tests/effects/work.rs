@@ -194,6 +194,8 @@ pub struct Worker<'s> {
     lines: Lines,
     pub history: Vec<String>,
     waiting: Vec<Arc<Waiter>>,
+    /// Whether it empties databases.
+    pub flushes: bool,
 }
 
 impl<'s> Worker<'s> {
@@ -208,7 +210,8 @@ impl<'s> Worker<'s> {
         let (random, queue) = (Random::new(seed), Vec::new());
         let lines = Lines { random, family, queue, newest: 10, keys };
         let random = Random::new(seed + 1);
-        Self { store, clock, number, random, lines, history: Vec::new(), waiting: Vec::new() }
+        let (history, waiting) = (Vec::new(), Vec::new());
+        Self { store, clock, number, random, lines, history, waiting, flushes: true }
     }
 
     fn context(&mut self) -> Context {
@@ -236,7 +239,7 @@ impl<'s> Worker<'s> {
         if let Some(count) = is_count.and_then(|at| words.get_mut(at + 1)) {
             *count = b"5".to_vec();
         }
-        if words[0] == b"flushdb" && !self.random.once_in(20) {
+        if words[0].starts_with(b"flush") && !(self.flushes && self.random.once_in(20)) {
             return self.line();
         }
         words
