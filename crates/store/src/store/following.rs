@@ -171,3 +171,51 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Context, StoreConfig};
+    use keyway_base::Clock;
+    use keyway_resp::Protocol;
+
+    const LIMITS: EffectLimits = EffectLimits { room: 1 << 20, history: 0 };
+
+    fn turn() -> Turn {
+        let clock = Clock::default();
+        Turn::of(Context { database: 0, clock, protocol: Protocol::default(), worker: 0 })
+    }
+
+    #[test]
+    fn a_write_that_knew_of_no_reader_at_the_cut_loses_all_readers() {
+        let store = Arc::new(Store::new(StoreConfig::default()));
+        store.effects.begin(LIMITS);
+        store.note_followers();
+        // There is no cut yet that it could be missing after.
+        store.set(turn(), b"early", b"v", 0);
+        let mut reader = store.follow(LIMITS, Keeping::All, |_| ());
+        assert_eq!(reader.read(&mut Vec::new()), Ok(0));
+        store.set(turn(), b"late", b"v", 0);
+        assert_eq!(reader.read(&mut Vec::new()), Err(Overrun));
+        assert_eq!(reader.offset(), Err(Overrun));
+        drop(reader);
+        assert!(!store.notifies() && store.effects_len() == 0);
+        let mut reader = store.follow(LIMITS, Keeping::All, |_| ());
+        assert_eq!(reader.read(&mut Vec::new()), Ok(0));
+    }
+
+    #[test]
+    fn the_buffers_are_among_the_bytes_that_the_store_uses() {
+        let store = Arc::new(Store::new(StoreConfig::default()));
+        let before = store.stats().memory_used;
+        let reader = store.follow(LIMITS, Keeping::All, |_| ());
+        for _ in 0..1000 {
+            store.tell_beside(&[b"FUNCTION", b"FLUSH"], || true);
+        }
+        let held = store.effects_len() as u64;
+        assert!(held > 30_000);
+        assert_eq!(store.stats().memory_used, before + held);
+        drop(reader);
+        assert_eq!(store.stats().memory_used, before);
+    }
+}

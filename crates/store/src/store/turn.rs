@@ -63,6 +63,11 @@ impl Turn {
         Self { now_millis: 0, is_effect: true, ..Self::of(context) }
     }
 
+    /// When a consumer was heard of, in milliseconds since the Unix epoch.
+    pub(crate) fn seen_millis(self) -> u64 {
+        if self.is_effect { u64::from(self.second) * 1000 } else { self.now_millis }
+    }
+
     /// The second, as noted in items.
     pub(crate) fn access(self) -> u32 {
         self.second

@@ -64,7 +64,8 @@ impl<'a> Claim<'a> {
         let consumer = match self.consumer {
             Some(consumer) => consumer,
             None => {
-                let (consumer, is_new) = group.hear_of(self.call.arg(3), now_millis);
+                let (consumer, is_new) =
+                    group.hear_of(self.call.arg(3), self.call.turn.seen_millis());
                 self.is_new |= is_new;
                 *self.consumer.insert(consumer)
             }

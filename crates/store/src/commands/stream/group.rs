@@ -163,7 +163,7 @@ pub(in crate::commands) fn createconsumer(call: &Call<'_>, out: &mut Vec<u8>) ->
     let created = change_group(call, "xgroup-createconsumer", |_, group| {
         let is_new = group.find_consumer(call.arg(4)).is_none();
         if is_new {
-            group.add_consumer(call.arg(4), call.turn.now_millis);
+            group.add_consumer(call.arg(4), call.turn.seen_millis());
         }
         Ok((is_new, is_new))
     })?;
