@@ -4,7 +4,7 @@ use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::entry::Entry;
 use crate::items::{Encoding, Item};
-use crate::store::{OUT_OF_MEMORY, Store, Transfer, Turn, reserved_len};
+use crate::store::{Mode, OUT_OF_MEMORY, Store, Transfer, Turn, reserved_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request};
 use keyway_resp::reply;
@@ -119,7 +119,7 @@ impl<'a> Call<'a> {
 
     /// Notes a change that no event tells of, which is to be told by the command.
     pub(super) fn note_silent_change(&self) {
-        if self.store.effects.is_on() && !self.turn.is_told {
+        if self.store.effects.is_on() && !self.turn.is(Mode::TOLD) {
             self.store.lose_followers_if_cut();
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
     /// Makes room for a string that will be longer than the request itself.
     pub(super) fn make_room_for(&self, value_len: u64) -> Outcome {
         // A string of the arguments' size has its room already.
-        if value_len <= 4096 || self.store.config().memory_max == 0 || self.turn.is_effect {
+        if value_len <= 4096 || self.store.config().memory_max == 0 || self.turn.is(Mode::EFFECT) {
             return Ok(());
         }
         let args: u64 = self.args.ranges().iter().map(|range| range.len() as u64).sum();

@@ -4,7 +4,7 @@ use crate::collections::timed::{self, Timed};
 use crate::collections::{Boxed, blob};
 use crate::items::{Encoding, Item};
 use crate::shards::{Gone, Shard, WheelEntry, due_second};
-use crate::store::{Store, Turn};
+use crate::store::{Mode, Store, Turn};
 use keyway_base::KeyspaceEvents;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
@@ -38,9 +38,10 @@ impl Entry<'_> {
     /// all expired takes no more than any deleted hash.
     #[cold]
     pub(super) fn drop_fields(&mut self, steps: &mut u32) {
-        let is_aside = std::mem::replace(&mut self.turn.is_aside, true);
+        let turn = self.turn;
+        self.turn = turn.with(Mode::ASIDE);
         self.drop_fields_aside(steps);
-        self.turn.is_aside = is_aside;
+        self.turn = turn;
     }
 
     fn drop_fields_aside(&mut self, steps: &mut u32) {

@@ -2,7 +2,7 @@
 //! flags. A number of a value (cas) is this store's own, and is not told.
 
 use super::call::Call;
-use crate::store::{ShardIndices, Turn};
+use crate::store::{Mode, ShardIndices};
 use keyway_memcache::Verb;
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ pub(super) fn tell<R>(
         _ => keys.iter().map(|key| store.locate(key).1 as u32).collect(),
     };
     let _telling = store.begin_telling(shards);
-    let call = &Call { turn: Turn { is_told: true, ..call.turn }, ..*call };
+    let call = &Call { turn: call.turn.with(Mode::TOLD), ..*call };
     let before: SmallVec<[Option<State>; 4]> = keys.iter().map(|key| state(call, key)).collect();
     store.effects.with_unit(|unit| unit.set_changed(false));
     let result = work(call, out);

@@ -1,7 +1,7 @@
 //! Following a store: readers of its effects, and what changes by itself.
 
 use super::core::Store;
-use super::turn::Turn;
+use super::turn::{Mode, Turn};
 use crate::effects::{EffectLimits, Keeping, Lost};
 use keyway_base::KeyspaceEvents;
 use std::sync::Arc;
@@ -153,9 +153,9 @@ impl Store {
     pub(super) fn note_effect(&self, turn: Turn, database: u32, class: KeyspaceEvents, key: &[u8]) {
         if matches!(class, KeyspaceEvents::EXPIRED | KeyspaceEvents::EVICTED) {
             self.tell_of_key(database, key, &[b"DEL", key]);
-        } else if turn.is_aside {
+        } else if turn.is(Mode::ASIDE) {
             // The caller tells it.
-        } else if turn.is_told {
+        } else if turn.is(Mode::TOLD) {
             self.effects.with_unit(|unit| unit.set_changed(true));
         } else {
             self.lose_followers_if_cut();

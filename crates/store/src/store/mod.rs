@@ -36,7 +36,7 @@ pub(crate) use room::{Reserved, Search, args_len, reserved_len};
 pub use scripting::Busy;
 pub use streamed_set::StreamedSet;
 pub use turn::Context;
-pub(crate) use turn::Turn;
+pub(crate) use turn::{Mode, Turn};
 pub(crate) use waiters::Lane;
 pub use waiters::{Patience, Waiter, Who};
 pub use watches::Mark;

@@ -14,7 +14,22 @@ pub struct Context {
     pub worker: u16,
 }
 
-/// What holds for the whole of one request.
+/// How a command is executed: a set of these.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(u8);
+
+impl Mode {
+    /// A script called the command.
+    pub(crate) const SCRIPTED: Self = Self(1);
+    /// The command tells its effect.
+    pub(crate) const TOLD: Self = Self(1 << 1);
+    /// The command is the effect of another store.
+    pub(crate) const EFFECT: Self = Self(1 << 2);
+    /// What happens is not the command's doing, and is told apart.
+    pub(crate) const ASIDE: Self = Self(1 << 3);
+}
+
+/// What holds for the whole of one request. It fits into two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// The client's database; it exists.
@@ -25,51 +40,49 @@ pub(crate) struct Turn {
     pub(crate) protocol: Protocol,
     /// Whose events are noted.
     pub(crate) worker: u16,
-    /// The second, as noted in items.
-    pub(crate) second: u32,
-    /// A script called the command.
-    pub(crate) is_scripted: bool,
-    /// The command tells its effect.
-    pub(crate) is_told: bool,
-    /// The command is the effect of another store.
-    pub(crate) is_effect: bool,
-    /// What happens is not the command's doing, and is told apart.
-    pub(crate) is_aside: bool,
+    /// How the command is executed.
+    pub(crate) mode: Mode,
 }
+
+const _: () = assert!(size_of::<Turn>() == 16);
 
 impl Turn {
     /// What holds for a request of a client.
     #[inline]
     pub(crate) fn of(context: Context) -> Self {
         let Context { database, clock, protocol, worker } = context;
-        let now_millis = clock.unix_millis();
-        let second = (now_millis / 1000) as u32;
-        Self {
-            database,
-            now_millis,
-            protocol,
-            worker,
-            second,
-            is_scripted: false,
-            is_told: false,
-            is_effect: false,
-            is_aside: false,
-        }
+        Self { database, now_millis: clock.unix_millis(), protocol, worker, mode: Mode(0) }
     }
 
     /// What holds for the effect of another store: time does not pass for it. Nothing
-    /// expires but by an effect, and a time that has passed is a time to be set.
+    /// expires but by an effect, and a time that has passed is a time to be set. The
+    /// moment is one of January 1970, as many milliseconds after the epoch as it is seconds.
     pub(crate) fn of_effect(context: Context) -> Self {
-        Self { now_millis: 0, is_effect: true, ..Self::of(context) }
+        let turn = Self::of(context);
+        Self { now_millis: turn.now_millis / 1000, ..turn }.with(Mode::EFFECT)
+    }
+
+    #[inline]
+    pub(crate) fn is(self, mode: Mode) -> bool {
+        self.mode.0 & mode.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn with(self, mode: Mode) -> Self {
+        Self { mode: Mode(self.mode.0 | mode.0), ..self }
     }
 
     /// When a consumer was heard of, in milliseconds since the Unix epoch.
     pub(crate) fn seen_millis(self) -> u64 {
-        if self.is_effect { u64::from(self.second) * 1000 } else { self.now_millis }
+        if self.is(Mode::EFFECT) { self.now_millis * 1000 } else { self.now_millis }
     }
 
     /// The second, as noted in items.
+    #[inline]
     pub(crate) fn access(self) -> u32 {
-        self.second
+        match self.is(Mode::EFFECT) {
+            true => self.now_millis as u32,
+            false => (self.now_millis / 1000) as u32,
+        }
     }
 }

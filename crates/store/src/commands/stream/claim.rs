@@ -10,6 +10,7 @@ use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
 use crate::edits::stream;
 use crate::entry;
 use crate::items::Kind;
+use crate::store::Mode;
 use keyway_resp::reply;
 
 /// Deliveries that XAUTOCLAIM looks at for each one that it may claim.
@@ -136,7 +137,7 @@ impl<'a> Options<'a> {
             let text = call.arg(index + 1);
             let value = |fault| parse_integer(text).ok_or(Fault::Text(fault));
             // An effect tells the time as it was.
-            let now = if call.turn.is_effect { u64::MAX } else { call.turn.now_millis };
+            let now = if call.turn.is(Mode::EFFECT) { u64::MAX } else { call.turn.now_millis };
             // A time that cannot be is now.
             let past = |millis: i64| u64::try_from(millis).map_or(now, |millis| millis.min(now));
             index += 1;

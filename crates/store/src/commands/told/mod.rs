@@ -13,7 +13,7 @@ mod strings;
 
 use super::call::Call;
 use crate::entry::Entry;
-use crate::store::{ShardIndices, Store, Telling, Turn};
+use crate::store::{Mode, ShardIndices, Store, Telling, Turn};
 use keyway_command::{Flags, Request, Verb};
 
 /// Our own command, which no other server knows: `KEYWAY.FLAGS key flags marks` gives a
@@ -67,7 +67,7 @@ pub(super) fn execute<R>(
     work: impl FnOnce(Turn, &mut Vec<u8>) -> R,
 ) -> R {
     let _telling = hold(store, request);
-    let turn = Turn { is_told: true, ..turn };
+    let turn = turn.with(Mode::TOLD);
     store.effects.with_unit(|unit| unit.set_changed(false));
     let start = out.len();
     let result = work(turn, out);
