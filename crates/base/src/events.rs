@@ -1,21 +1,20 @@
-//! Which changes of keys are published, in the letters of Redis's
-//! `notify-keyspace-events`.
+//! The changes of keys that are published, in the letters of Redis's `notify-keyspace-events`.
 
 use std::fmt;
 
-/// A set of classes of keyspace events, with where they are published.
+/// A set of classes of keyspace events, and the channels on which they are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceEvents(u16);
 
-/// The letters in the order of their bits. `A` means those before `K`.
+/// The letters in the order of their bits. `A` means all letters before `K`.
 const LETTERS: &[u8; 14] = b"g$lshzxetdKEnm";
 const CLASSES: u16 = (1 << 10) - 1;
 /// The bits in the order in which Redis writes the letters.
 const TOLD: [usize; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11, 13];
-/// The places where events are published.
+/// The bits of the channels on which events are published.
 const PLACES: u16 = 0b11 << 10;
 
-/// A letter that says nothing here.
+/// A letter without a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownLetter(pub char);
 
@@ -54,7 +53,7 @@ impl KeyspaceEvents {
     /// Reads the letters, in any order.
     ///
     /// # Errors
-    /// The first letter there is not.
+    /// Returns the first unknown letter.
     pub fn parse(text: &str) -> Result<Self, UnknownLetter> {
         let mut events = 0;
         for letter in text.chars() {
@@ -68,24 +67,24 @@ impl KeyspaceEvents {
         Ok(Self(events))
     }
 
-    /// Whether nothing is ever published: no class, or no place.
+    /// Returns whether nothing is ever published, because there is no class or no channel.
     pub const fn is_off(self) -> bool {
         self.0 & !PLACES == 0 || self.0 & PLACES == 0
     }
 
-    /// The set as bits, to be kept in an atomic.
+    /// Returns the set as bits, for an atomic.
     #[inline]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The set of such bits.
+    /// Returns the set of these bits.
     #[inline]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Whether all of `other` is in this.
+    /// Returns whether all of `other` is in this set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

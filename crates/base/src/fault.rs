@@ -1,14 +1,14 @@
-/// Whether any byte of a request had left for the backend when it failed. A
-/// request of which nothing was sent can be repeated without harm.
+/// Whether any byte of a request had been sent to the backend when it failed. A request of which
+/// nothing was sent can be repeated without harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// Not a byte was handed to the kernel.
+    /// No byte was given to the kernel.
     No,
-    /// Some bytes were; the backend may have executed it.
+    /// Some bytes were given to the kernel, so the backend may have executed it.
     Maybe,
 }
 
-/// What went wrong on the way to a backend and back.
+/// A fault on the way to a backend or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendFault {
     /// The connection was refused, unreachable or not established in time.
@@ -17,27 +17,26 @@ pub enum BackendFault {
     Timeout,
     /// The backend closed or reset the connection.
     Closed,
-    /// The backend sent bytes that are not its protocol.
+    /// The backend sent bytes that violate its protocol.
     Protocol,
-    /// The backend refused our password or database.
+    /// The backend refused the password or the database.
     Handshake,
-    /// The backend was loading its data or busy with a script when we
-    /// introduced ourselves.
+    /// The backend was loading its data or busy with a script during the handshake.
     NotReady,
-    /// The backend has as many connections as it takes: it said so on the new
-    /// one and closed it. Nothing that was sent there was read.
+    /// The backend has as many connections as it accepts: it said so on the new connection and
+    /// closed it. It read nothing that was sent there.
     Full,
-    /// It was not asked: too many requests to it have failed of late.
+    /// The backend was not asked, because too many requests to it have failed lately.
     CircuitOpen,
-    /// It was not asked: an operator has taken it out of use, and no other server has what it
-    /// has.
+    /// The backend was not asked, because an operator has taken it out of use and no other server
+    /// has its data.
     Ejected,
-    /// The backend's reply is beyond a bound of ours. It did nothing wrong:
-    /// some client asked for too much at once.
+    /// The backend's reply exceeds a bound of Keyway's. The backend did nothing wrong: a client
+    /// asked for too much at once.
     Reply(ReplyBound),
 }
 
-/// Which bound a reply goes beyond.
+/// The bound that a reply exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyBound {
     /// `reply_len_max`.
@@ -46,40 +45,39 @@ pub enum ReplyBound {
     Depth,
 }
 
-/// Which bound of [`crate::Limits`] a client was told of with an error of ours.
-/// Bounds on one request are the parser's; a client that does not read its
-/// replies could not read an error either.
+/// The bound of [`crate::Limits`] that a client was told of with an error. The parser has the
+/// bounds on one request. A client that does not read its replies could not read an error either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitFault {
-    /// More clients than `clients_max`.
+    /// There are more clients than `clients_max`.
     Clients,
 }
 
-/// Why a request was not served, by who misbehaved. Small and `Copy`: it
-/// travels the data plane; text is added once, where it becomes a reply.
+/// The reason why a request was not served, by the party at fault. Small and `Copy`: it travels the
+/// data plane. Its text is added once, when it becomes a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer broke the protocol: answer, then close.
+    /// The peer violated the protocol: answer, then close.
     Client,
-    /// Understood and refused: answer, keep the connection.
+    /// The request was understood and refused: answer, keep the connection.
     Denied,
     /// No backend may take the request now.
     Unrouted,
     /// A backend failed.
     Backend {
-        /// How.
+        /// The fault of the backend.
         fault: BackendFault,
-        /// Whether it may have seen the request.
+        /// Whether the backend may have received the request.
         sent: Sent,
     },
     /// The embedded store is at its `memory_max` and must not evict.
     StoreFull,
-    /// A bound was met.
+    /// A bound was reached.
     Limit(LimitFault),
 }
 
 impl Fault {
-    /// The metric label for this fault.
+    /// Returns the metric label of this fault.
     pub fn label(self) -> &'static str {
         match self {
             Fault::Client => "client",

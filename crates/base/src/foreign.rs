@@ -1,11 +1,11 @@
-//! Servers that answer in another protocol than the one they were asked in.
+//! Recognises servers that answer in another protocol than that of the request.
 
 use crate::printable;
 
-/// Bytes that are shown of what such a server says.
+/// Bytes of such a server's answer that are shown.
 const SHOWN_LEN: usize = 60;
 
-/// A protocol that a server is known by when it answers.
+/// The protocol of such an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// Records of TLS: an alert, or a part of a handshake.
@@ -21,12 +21,12 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// The protocol that bytes begin like. `None`: none that is known.
+    /// Returns the protocol that the bytes begin like; `None` if none is known.
     pub fn of(bytes: &[u8]) -> Option<Foreign> {
         const MEMCACHED: [&[u8]; 5] =
             [b"ERROR\r\n", b"CLIENT_ERROR ", b"SERVER_ERROR ", b"VERSION ", b"END\r\n"];
         match bytes {
-            // An alert or a handshake of version 3, which TLS still calls itself.
+            // This is an alert or a handshake of version 3, as TLS still calls itself.
             [0x15 | 0x16, 3, 0..=4, ..] => Some(Foreign::Tls),
             _ if bytes.starts_with(b"SSH-") => Some(Foreign::Ssh),
             _ if bytes.starts_with(b"HTTP/") => Some(Foreign::Http),
@@ -36,7 +36,7 @@ impl Foreign {
         }
     }
 
-    /// Its name in texts.
+    /// Returns its name for texts.
     pub fn name(self) -> &'static str {
         match self {
             Foreign::Tls => "TLS",
@@ -48,7 +48,7 @@ impl Foreign {
     }
 }
 
-/// The first line that such a server says, escaped, and 60 bytes of it at most.
+/// Returns the first line of such an answer, escaped and at most 60 bytes of it.
 pub fn quoted(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     format!("'{}'", printable(&line[..line.len().min(SHOWN_LEN)]))

@@ -1,12 +1,12 @@
-//! Redis's glob patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a byte
-//! that stands for itself. The one matcher of KEYS, SCAN, CONFIG GET and
-//! COMMAND LIST, with the meaning Redis gives to patterns nobody writes.
+//! Redis's glob patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a byte that stands for
+//! itself. The only matcher of KEYS, SCAN, CONFIG GET and COMMAND LIST. Unusual patterns mean what
+//! they mean in Redis.
 
-/// One step of a pattern, and how many bytes of it that took.
+/// One step of a pattern, and the number of its bytes.
 enum Step {
     /// Any number of bytes.
     Star,
-    /// One byte, and whether the byte asked about fits.
+    /// One byte, and whether the byte of the text matches.
     One { fits: bool, len: usize },
 }
 
@@ -26,33 +26,33 @@ impl Case {
     }
 }
 
-/// Whether `pattern` is free of wildcards, as CONFIG GET sees it.
+/// Returns whether `pattern` is free of wildcards, as CONFIG GET sees it.
 pub fn is_literal(pattern: &[u8]) -> bool {
     !pattern.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Whether `pattern` matches the whole of `text`.
+/// Returns whether `pattern` matches the whole of `text`.
 ///
-/// The time is bounded by the product of the lengths, whatever the pattern.
+/// Takes time at most proportional to the product of the lengths, whatever the pattern.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, Case::Matters)
 }
 
-/// The same without regard to the case of ASCII letters, for names.
+/// Returns whether `pattern` matches `text` without regard to the case of ASCII letters, for names.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, Case::Ignored)
 }
 
-/// On a mismatch only the latest star is tried anew, one byte further: what
+/// Matches with `case`. On a mismatch only the latest star is tried again, one byte further: what
 /// matched before it cannot match better.
 fn matches_with(pattern: &[u8], text: &[u8], case: Case) -> bool {
     if text.is_empty() {
-        // Redis matches no wildcard against an empty text; where it takes a lone
-        // star to mean that there is no pattern, the caller does.
+        // Redis matches no wildcard against an empty text. Where a lone star means "no pattern",
+        // the caller handles it.
         return pattern.is_empty();
     }
     let (mut at, mut byte_at) = (0, 0);
-    // Behind the latest star, and where in `text` it was last tried from.
+    // Positions after the latest star, and in `text` where it was last tried.
     let mut retry: Option<(usize, usize)> = None;
     while byte_at < text.len() {
         let step = (at < pattern.len()).then(|| step(&pattern[at..], text[byte_at], case));
@@ -90,16 +90,15 @@ fn step(pattern: &[u8], byte: u8, case: Case) -> Step {
     }
 }
 
-/// Whether `byte` is in the class that `class` starts with, behind its
-/// opening bracket, and how long that is. A class that is not closed ends with
-/// the pattern.
+/// Returns whether `byte` is in the class that begins with `class`, after its opening bracket, and
+/// the length of the class. A class that is not closed ends with the pattern.
 fn class_step(class: &[u8], byte: u8, case: Case) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
     let mut found = false;
     loop {
         match &class[at..] {
-            // As in Redis, case matters for what is escaped in a class.
+            // As in Redis, the case of an escaped byte in a class matters.
             [b'\\', literal, ..] => {
                 found |= *literal == byte;
                 at += 2;
@@ -128,7 +127,7 @@ fn class_step(class: &[u8], byte: u8, case: Case) -> (bool, usize) {
 mod tests {
     use super::*;
 
-    /// The rule as it is told, exponential.
+    /// Matches by the plain definition, in exponential time.
     fn matches_plainly(pattern: &[u8], text: &[u8]) -> bool {
         let Some(first) = pattern.first() else { return text.is_empty() };
         if *first == b'*' {
@@ -140,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Every word over `alphabet` of up to `len_max` bytes.
+    /// Returns every word over `alphabet` of up to `len_max` bytes.
     fn words(alphabet: &[u8], len_max: u32) -> Vec<Vec<u8>> {
         let mut all = vec![Vec::new()];
         let mut longest = all.clone();

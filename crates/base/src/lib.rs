@@ -1,9 +1,9 @@
-//! The words every other crate speaks: slab keys, byte ranges, the clock
-//! value, limits, faults and glob patterns.
+//! Types that all other crates use: slab keys, byte ranges, the clock value, limits, faults and
+//! glob patterns.
 //!
-//! Never does I/O, never reads a clock, depends on nothing. Read first:
-//! [`Key`] and [`Slab`] (how anything owned by a worker is named), [`Limits`]
-//! (every bound of the data plane) and [`Fault`] (whose fault an error is).
+//! Never does I/O, never reads a clock, depends on nothing. Read first: [`Key`] and [`Slab`] (how a
+//! worker's objects are named), [`Limits`] (every bound of the data plane) and [`Fault`] (the party
+//! at fault).
 
 pub mod glob;
 

@@ -1,4 +1,4 @@
-//! Ranges of addresses: who may come in.
+//! Ranges of addresses, for access rules.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ pub struct Network {
     prefix: u8,
 }
 
-/// What is no [`Network`].
+/// The reason why a text is not a [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotNetwork {
-    /// There is no address in it.
+    /// It has no address.
     Address,
-    /// The number of bits is none, or too large for the address.
+    /// The number of bits is missing, or too large for the address.
     Prefix,
-    /// The address has bits beyond the prefix: this would be the network.
+    /// The address has bits beyond the prefix; the network without them is given.
     Bits(Network),
 }
 
 impl Network {
-    /// Whether it has this address. One of IPv4 within IPv6 counts as the former.
+    /// Returns whether it contains this address. An IPv4 address within IPv6 counts as IPv4.
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.first, addr.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(addr)) => {
@@ -41,7 +41,7 @@ impl Network {
     }
 }
 
-/// `addr` with the bits behind the first `prefix` cleared.
+/// Returns `addr` with the bits after the first `prefix` bits cleared.
 fn cut(addr: IpAddr, prefix: u8) -> IpAddr {
     match addr {
         IpAddr::V4(addr) => {

@@ -1,18 +1,18 @@
-//! Bytes that are shared by those who have yet to send some of them, in place of copies.
+//! Bytes that several owners share instead of copying, until each has sent them.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What was read at once.
+/// The bytes of one read.
 pub type Block = Arc<[u8]>;
 
-/// Bytes that stay as they are and where they are as long as somebody holds this.
+/// Bytes that keep their value and their place as long as this is held.
 pub trait Lent: Send + Sync {
-    /// The bytes: the same ones each time.
+    /// Returns the bytes, the same ones each time.
     fn bytes(&self) -> &[u8];
 }
 
-/// Bytes of a block or of what is lent, which stays as long as a part of it is held.
+/// A range of a block or of lent bytes, which stay as long as a part of them is held.
 #[derive(Clone)]
 pub struct Part {
     holder: Holder,
@@ -27,7 +27,7 @@ enum Holder {
 }
 
 impl Part {
-    /// The part of `block` that `bytes` are, if they lie in it.
+    /// Returns the part of `block` that `bytes` are, if they lie in it.
     pub fn of(block: &Block, bytes: &[u8]) -> Option<Part> {
         let start = (bytes.as_ptr() as usize).checked_sub(block.as_ptr() as usize)?;
         let end = start.checked_add(bytes.len())?;
@@ -36,13 +36,13 @@ impl Part {
         is_inside.then(|| Part { holder, start: start as u32, end: end as u32 })
     }
 
-    /// All that is lent, if that is less than 4 GiB.
+    /// Returns all of the lent bytes, if they are less than 4 GiB.
     pub fn of_lent(lent: Arc<dyn Lent>) -> Option<Part> {
         let end = u32::try_from(lent.bytes().len()).ok()?;
         Some(Part { holder: Holder::Lent(lent), start: 0, end })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let all = match &self.holder {
@@ -52,21 +52,21 @@ impl Part {
         &all[self.start as usize..self.end as usize]
     }
 
-    /// How many they are.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// Whether none are left.
+    /// Returns whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Lets the first `len` bytes go.
+    /// Drops the first `len` bytes.
     ///
     /// # Panics
-    /// When there are less.
+    /// Panics if there are fewer.
     pub fn advance(&mut self, len: usize) {
         assert!(len <= self.len(), "more bytes are let go than there are");
         self.start += len as u32;

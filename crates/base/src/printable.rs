@@ -1,6 +1,6 @@
-/// Makes text from outside safe for a terminal, a log or a page. Characters that would act there
-/// are written as escapes: control characters (`\x1b`), bytes that are not UTF-8, invisible
-/// characters, and those that turn the direction of the text (`\u{202e}`).
+/// Makes outside text safe for a terminal, a log or a page. Characters that would have an effect
+/// there are written as escapes: control characters (`\x1b`), bytes that are not UTF-8, invisible
+/// characters, and characters that change the direction of the text (`\u{202e}`).
 pub fn printable(text: &[u8]) -> String {
     let mut shown = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {

@@ -1,6 +1,6 @@
-/// A run of bytes in a buffer that someone else owns: `start..end`, in bytes
-/// from the buffer's beginning. Requests and replies are bounded well below
-/// 4 GiB by [`crate::Limits`], so 32 bits are enough.
+/// A range of bytes in a buffer that someone else owns: `start..end`, in bytes from the buffer's
+/// beginning. [`crate::Limits`] bounds requests and replies well below 4 GiB, so 32 bits are
+/// enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteRange {
     /// First byte of the run.
@@ -10,7 +10,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// A run from `start` (inclusive) to `end` (exclusive).
+    /// Returns a run from `start` (inclusive) to `end` (exclusive).
     #[inline]
     pub fn new(start: usize, end: usize) -> Self {
         debug_assert!(start <= end && end <= u32::MAX as usize);
@@ -23,17 +23,17 @@ impl ByteRange {
         (self.end - self.start) as usize
     }
 
-    /// Whether the run holds no byte.
+    /// Returns whether the run holds no byte.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// The bytes of `buf` this range names.
+    /// Returns the bytes of `buf` in this range.
     ///
     /// # Panics
-    /// When the range does not lie in `buf`: ranges are made by our own parser
-    /// from the very buffer they are applied to.
+    /// Panics if the range does not lie in `buf`: Keyway's own parser makes ranges from the very
+    /// buffer they are applied to.
     #[inline]
     pub fn of(self, buf: &[u8]) -> &[u8] {
         &buf[self.start as usize..self.end as usize]

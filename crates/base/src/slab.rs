@@ -2,8 +2,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// Names one entry of a [`Slab`]: position plus generation, so that a key kept
-/// after its entry was removed never reaches the entry that took its place.
+/// Names one entry of a [`Slab`]: position plus generation. A key kept after its entry was removed
+/// never reaches the entry that took its place.
 pub struct Key<T> {
     index: u32,
     generation: u32,
@@ -11,7 +11,7 @@ pub struct Key<T> {
 }
 
 impl<T> Key<T> {
-    /// A key that no slab ever hands out.
+    /// A key that no slab ever returns.
     pub const NONE: Key<T> = Key { index: u32::MAX, generation: 0, of: PhantomData };
 
     /// Rebuilds a key from [`Key::to_bits`].
@@ -19,13 +19,13 @@ impl<T> Key<T> {
         Key { index: bits as u32, generation: (bits >> 32) as u32, of: PhantomData }
     }
 
-    /// The key as one word, to travel through an interface that carries only
-    /// integers (an epoll user word, say).
+    /// Returns the key as one word, for interfaces that carry only integers (such as an epoll user
+    /// word).
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// Position in the slab; unique only together with the generation.
+    /// Returns the position in the slab. It is unique only together with the generation.
     pub const fn index(self) -> u32 {
         self.index
     }
@@ -54,8 +54,8 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// Generations count in 29 bits, so that a key fits a word with three bits left
-/// for whoever carries it (a socket's token). Zero is never used.
+/// Generations have 29 bits, so that a key fits a word with three bits left for its carrier (a
+/// socket's token). Zero is never used.
 const GENERATION_MAX: u32 = (1 << 29) - 1;
 
 fn next_generation(generation: u32) -> u32 {
@@ -67,8 +67,8 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// Entries owned by one worker, addressed by generation-checked [`Key`]s.
-/// Insertion and removal are O(1); a vacated place is used again.
+/// Entries owned by one worker, addressed by generation-checked [`Key`]s. Insertion and removal are
+/// O(1). A vacated position is used again.
 pub struct Slab<T> {
     entries: Vec<Entry<T>>,
     vacant: Vec<u32>,
@@ -81,22 +81,22 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab; allocates on first use.
+    /// Creates an empty slab, which allocates on first use.
     pub const fn new() -> Self {
         Self { entries: Vec::new(), vacant: Vec::new() }
     }
 
-    /// Number of live entries.
+    /// Returns the number of live entries.
     pub fn len(&self) -> usize {
         self.entries.len() - self.vacant.len()
     }
 
-    /// Whether there is no live entry.
+    /// Returns whether there is no live entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Stores what `make` builds from its own key.
+    /// Stores the value that `make` builds from its own key.
     pub fn insert_with(&mut self, make: impl FnOnce(Key<T>) -> T) -> Key<T> {
         let index = match self.vacant.pop() {
             Some(index) => index,
@@ -117,7 +117,7 @@ impl<T> Slab<T> {
         self.insert_with(|_| value)
     }
 
-    /// The entry, unless it has been removed.
+    /// Returns the entry, unless it has been removed.
     #[inline]
     pub fn get(&self, key: Key<T>) -> Option<&T> {
         match self.entries.get(key.index as usize) {
@@ -126,7 +126,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The entry, unless it has been removed.
+    /// Returns the entry, unless it has been removed.
     #[inline]
     pub fn get_mut(&mut self, key: Key<T>) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
@@ -135,7 +135,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the entry out; its key is stale from here on.
+    /// Takes the entry out. Its key is stale from then on.
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
         let entry = self.entries.get_mut(key.index as usize)?;
         if entry.generation != key.generation {
@@ -155,7 +155,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The same, to be changed.
+    /// Returns the live entries with their keys, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
         self.entries.iter_mut().enumerate().filter_map(|(index, entry)| {
             let key = Key { index: index as u32, generation: entry.generation, of: PhantomData };
@@ -163,8 +163,8 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Keys of the live entries, by position, collected so that the slab may
-    /// be changed while they are walked.
+    /// Returns the keys of the live entries, by position. They are collected so that the slab may
+    /// be changed while they are visited.
     pub fn keys(&self) -> Vec<Key<T>> {
         self.iter().map(|(key, _)| key).collect()
     }

@@ -1,24 +1,23 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment on the worker's monotonic clock, in nanoseconds from an arbitrary
-/// start. Read once per turn of the worker and passed down: nothing below the
-/// worker reads a clock.
+/// A time on the worker's monotonic clock, in nanoseconds from an arbitrary start. It is read once
+/// per turn of the worker and passed down: no code below the worker reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Whole milliseconds since the clock's start.
+    /// Returns the whole milliseconds since the clock's start.
     pub fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// How long ago `earlier` was; zero when it lies in the future.
+    /// Returns how long ago `earlier` was; zero if it lies in the future.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time that is so much earlier; the clock's start if that is later.
+    /// Returns the time `span` earlier, but not before the clock's start.
     pub fn before(self, span: Duration) -> Time {
         Time(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -42,14 +41,14 @@ impl Sub<Time> for Time {
 /// the wall clock for expiry and replies such as `TIME`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Monotonic.
+    /// The monotonic clock.
     pub now: Time,
     /// Microseconds since the Unix epoch.
     pub unix_micros: u64,
 }
 
 impl Clock {
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub fn unix_millis(self) -> u64 {
         self.unix_micros / 1_000
     }

@@ -1,8 +1,8 @@
-//! Instructions per request of Keyway, counted by callgrind: the figure that
-//! does not depend on the machine's weather.
+//! Counts the instructions of Keyway for a request with callgrind. This figure does not depend on
+//! the load of the machine.
 //!
-//! Each case runs twice, with N and with 2N requests, on one connection; the
-//! difference divided by N leaves out the start and the end.
+//! Each case runs twice, with N and with 2N requests, on one connection. The difference divided by
+//! N leaves out the start and the end.
 
 use keyway_load::Until;
 use rustix::process::Signal;
@@ -49,36 +49,35 @@ const fn hashes(case: Case) -> Case {
 }
 
 impl Case {
-    /// Whether servers of memcached stand behind it.
+    /// Returns whether it has servers of memcached behind it.
     pub fn needs_memcached(&self) -> bool {
         self.kind == Kind::KeywayMemcached
     }
 }
 
-/// A key space small enough to be filled under callgrind.
+/// A key space that is small enough to be filled under callgrind.
 const STRINGS: Dataset = Dataset::strings("key:", 2_000, 100);
-/// As many hashes of one field.
+/// The same number of hashes of one field.
 const HASHES: Dataset = Dataset { shape: Shape::Hash, ..STRINGS };
 
 /// Counts the user-space instructions of one request of `case`.
 ///
 /// # Errors
-/// [`Error::Program`] when valgrind or Keyway cannot be started, and whatever
-/// keeps the load from running.
+/// Returns [`Error::Program`] if valgrind or Keyway cannot be started, and the errors of the load.
 pub fn instructions_per_request(site: &Site<'_>, case: &Case, requests: u64) -> Result<f64, Error> {
     let once = instructions(site, case, requests)?;
     let twice = instructions(site, case, requests * 2)?;
     Ok(twice.saturating_sub(once) as f64 / requests as f64)
 }
 
-/// The instructions of a whole run with this many requests.
+/// Returns the instructions of a whole run with this many requests.
 fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> {
     let out_file = site.scratch.directory().join("callgrind.out");
     let out_file = format!("--callgrind-out-file={}", out_file.display());
     let mut system =
         site.start_under(case.kind, &words(&["valgrind", "--tool=callgrind", &out_file]))?;
     if let Err(error) = send(&system, case, count) {
-        // What happened to the process says more than a broken connection.
+        // The state of the process says more than a broken connection.
         return system.check_running().and(Err(error));
     }
     let Some(process) = &mut system.process else {
@@ -90,14 +89,14 @@ fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> 
     parse_collected(&String::from_utf8_lossy(&output))
 }
 
-/// Writes every key, then sends the requests to be counted.
+/// Writes every key, and then sends the requests that are counted.
 fn send(system: &System, case: &Case, count: u64) -> Result<(), Error> {
     system.served.fill(case.dataset)?;
     let plan = plan(1, case.depth, Until::Requests(count));
     system.served.load_all(&case.work.on(case.dataset), &plan).map(drop)
 }
 
-/// The `Collected :` line callgrind ends with.
+/// Parses the `Collected :` line at the end of callgrind's output.
 fn parse_collected(text: &str) -> Result<u64, Error> {
     let collected = text.lines().rev().find_map(|line| line.split_once("Collected :"));
     collected

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::error::Error;
 use crate::interrupt;
 
-/// The monotonic clock.
+/// Returns the monotonic time.
 #[allow(clippy::disallowed_methods, reason = "a benchmark measures time; no worker runs here")]
 pub fn now() -> Instant {
     Instant::now()
@@ -14,15 +14,15 @@ pub fn now() -> Instant {
 /// Lets other processes run for `pause`, or until the run is interrupted.
 ///
 /// # Errors
-/// [`Error::Interrupted`].
+/// Returns [`Error::Interrupted`].
 pub fn pause(pause: Duration) -> Result<(), Error> {
     wait_until(pause, || Ok(false)).map(drop)
 }
 
-/// Waits until `condition` holds; false when `patience` ran out first.
+/// Waits until `condition` is true. Returns false if `patience` ran out first.
 ///
 /// # Errors
-/// [`Error::Interrupted`], or what `condition` fails with.
+/// Returns [`Error::Interrupted`], or the error of `condition`.
 #[allow(clippy::disallowed_methods, reason = "waiting for other processes; no worker runs here")]
 pub fn wait_until(
     patience: Duration,
@@ -42,7 +42,7 @@ pub fn wait_until(
     }
 }
 
-/// Today's date in UTC, as `YYYY-MM-DD`.
+/// Returns today's date in UTC, as `YYYY-MM-DD`.
 #[allow(clippy::disallowed_methods, reason = "a report carries its date; no worker runs here")]
 pub fn today() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The two things the program does, from the options to a report.
+//! The two main tasks of the program, from the options to a report.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::session::{Absent, Session};
 use crate::syscalls::count_syscalls;
 use crate::systems::{Kind, System, version_of};
 
-/// How long system calls are counted, per system.
+/// How long system calls are counted for each system.
 const SYSCALLS_FOR: Duration = Duration::from_secs(3);
 
 /// Starts everything, measures everything, and ends everything.
 ///
 /// # Errors
-/// [`Error::Program`] when not even the servers behind the proxies run,
+/// Returns [`Error::Program`] if not even the servers behind the proxies run, and
 /// [`Error::Interrupted`]. All other failures are in the report.
 pub fn compare(options: &Options) -> Result<Report, Error> {
     let load_before = load_average();
@@ -68,7 +68,7 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
     })
 }
 
-/// The peers that take part only when their programs are named.
+/// Returns the peers that take part only if their programs are named, and are not.
 fn left_out(options: &Options) -> Vec<Absent> {
     let programs = &options.programs;
     [(Kind::Predixy, &programs.predixy), (Kind::Memcached, &programs.memcached)]
@@ -83,7 +83,7 @@ fn left_out(options: &Options) -> Vec<Absent> {
         .collect()
 }
 
-/// The systems to start: those a selected row or part needs.
+/// Returns the systems to start: those that a selected row or part needs.
 fn wanted_kinds(options: &Options) -> Vec<Kind> {
     let selection = &options.selection;
     let parts = selection.has("memory") || selection.has("syscalls");
@@ -126,7 +126,7 @@ fn measure_rows(options: &Options, session: &mut Session) -> Result<Vec<RowResul
             continue;
         }
         for mut row in options.selection.rows(side) {
-            // Targets are Keyway's.
+            // Only Keyway has targets.
             row.target = row.target.filter(|_| !options.self_check);
             let rounds = options.rounds;
             results.push(run_row(row, &mut systems, rounds, &window, &mut progress)?);
@@ -152,8 +152,8 @@ fn measure_syscalls(
     Ok(figures)
 }
 
-/// Only systems that could be started before: for others the reason is in the
-/// report already.
+/// Measures the memory of the systems that could be started before. For others the report already
+/// contains the reason.
 fn measure_all_memory(
     kinds: &[Kind],
     session: &Session,
@@ -173,7 +173,7 @@ fn measure_all_memory(
     Ok(figures)
 }
 
-/// Of the systems of the store's side.
+/// Measures the items of the systems with a store.
 fn measure_all_items(
     kinds: &[Kind],
     session: &Session,
@@ -189,10 +189,10 @@ fn measure_all_items(
     Ok(figures)
 }
 
-/// Counts Keyway's instructions per request, case by case.
+/// Counts Keyway's instructions for a request, case by case.
 ///
 /// # Errors
-/// [`Error::Program`] when the servers behind the proxy cannot be started,
+/// Returns [`Error::Program`] if the servers behind the proxy cannot be started, and
 /// [`Error::Interrupted`]. Other failures are in the figures.
 pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>), Error> {
     let mut session = Session::start(options.programs.clone())?;
@@ -214,7 +214,7 @@ pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>),
     Ok((setting, figures))
 }
 
-/// A failure becomes words in the report; an interruption ends the run.
+/// Turns a failure into a text for the report. An interruption ends the run.
 fn kept<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
     crate::interrupt::check()?;
     Ok(result.map_err(|error| error.to_string()))

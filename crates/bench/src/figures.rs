@@ -1,39 +1,39 @@
-//! Which peer is the best, and whether a ratio is what is asked for.
+//! Decides which peer is the best, and whether a ratio meets its target.
 
 use keyway_report::statistics::Spread;
 
-/// One figure per round; none where the round failed.
+/// One figure for each round, or `None` if the round failed.
 pub type Series = Vec<Option<f64>>;
 
-/// The position of the series with the highest median.
+/// Returns the index of the series with the highest median.
 pub fn best<'a>(series: impl IntoIterator<Item = &'a [Option<f64>]>) -> Option<usize> {
     let medians = series.into_iter().map(|values| Spread::of(values.iter().flatten().copied()));
     let known = medians.enumerate().filter_map(|(index, spread)| Some((index, spread?.median)));
     known.max_by(|(_, left), (_, right)| left.total_cmp(right)).map(|(index, _)| index)
 }
 
-/// What a row asks of the ratio against the best peer.
+/// The target of a row for the ratio to the best peer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// Below this the row has missed.
+    /// Below this the row has missed its target.
     pub at_least: f64,
-    /// What is hoped for.
+    /// The ratio that is hoped for.
     pub aim: f64,
 }
 
-/// How a ratio stands against its target.
+/// How a ratio compares with its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Below what is asked for.
+    /// It is below what is required.
     Missed,
-    /// At least what is asked for.
+    /// It is at least what is required.
     Met,
-    /// At least what is hoped for.
+    /// It is at least what is hoped for.
     AimReached,
 }
 
 impl Target {
-    /// Judges `ratio`, exactly as measured and not as rounded for print.
+    /// Judges `ratio`, exactly as measured and not as rounded for printing.
     pub fn judge(self, ratio: f64) -> Verdict {
         if ratio >= self.aim {
             Verdict::AimReached
@@ -46,7 +46,7 @@ impl Target {
 }
 
 impl Verdict {
-    /// For the tables.
+    /// Returns its text in the tables.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Missed => "missed",

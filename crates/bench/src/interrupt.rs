@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM become an ordinary error, so that every guard runs and
-//! no process of the run outlives it.
+//! Turns Ctrl-C and SIGTERM into an ordinary error, so that every guard runs and no process of the
+//! run outlives it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,17 +10,17 @@ use crate::error::Error;
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Turns SIGINT, SIGTERM and SIGHUP into [`Error::Interrupted`] at the next
-/// [`check`]. A second signal ends the process at once, as it would by default.
+/// Turns SIGINT, SIGTERM and SIGHUP into [`Error::Interrupted`] at the next [`check`]. A second
+/// signal ends the process at once, as by default.
 ///
 /// # Errors
-/// [`Error::Io`] when the handlers cannot be installed.
+/// Returns [`Error::Io`] if the handlers cannot be installed.
 pub fn install() -> Result<(), Error> {
     let flag = INTERRUPTED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let failed = || Error::io("installing the signal handlers");
-        // The order matters: the first signal finds the flag clear here, and
-        // sets it in the handler registered after this one.
+        // The order matters: for the first signal this handler finds the flag clear, and the
+        // handler registered after it sets the flag.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(flag))
             .map_err(failed())?;
         signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed())?;
@@ -28,15 +28,15 @@ pub fn install() -> Result<(), Error> {
     Ok(())
 }
 
-/// Set when the run has been told to end.
+/// Returns the flag that is set when the run must end.
 pub fn flag() -> &'static AtomicBool {
     INTERRUPTED.get_or_init(Arc::default)
 }
 
-/// Fails when the run has been told to end.
+/// Fails if the run must end.
 ///
 /// # Errors
-/// [`Error::Interrupted`].
+/// Returns [`Error::Interrupted`].
 pub fn check() -> Result<(), Error> {
     if flag().load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Resident memory per item: fresh processes filled with small items.
+//! Measures the resident memory for each item, in fresh processes that are filled with small items.
 
 use crate::clock;
 use crate::error::Error;
@@ -6,16 +6,16 @@ use crate::load::Dataset;
 use crate::systems::{Kind, Site};
 use std::time::Duration;
 
-/// How many items are written, one column each.
+/// Number of items that are written, one for each column.
 pub const COUNTS: [u32; 2] = [1_000_000, 5_000_000];
 /// How long a system has before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Resident bytes per item of 16-byte keys and 64-byte values, for each of
-/// [`COUNTS`]: what the process grew by, divided.
+/// Returns the resident bytes for each item of 16-byte keys and 64-byte values, for each of
+/// [`COUNTS`]: the growth of the process, divided by the number of items.
 ///
 /// # Errors
-/// Whatever keeps the process from starting or taking the items.
+/// Returns an error if the process does not start or take the items.
 pub fn measure_items(site: &Site<'_>, kind: Kind) -> Result<[f64; COUNTS.len()], Error> {
     let mut figures = [0.0; COUNTS.len()];
     for (figure, count) in figures.iter_mut().zip(COUNTS) {

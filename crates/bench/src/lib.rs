@@ -1,15 +1,13 @@
 //! Measures Keyway against its peers, side by side in one run.
 //!
-//! The unit is *requests per CPU-second of the process under test* (user and
-//! system time, from `/proc`), because that is what stays comparable on a
-//! machine shared with others; every figure is a median over interleaved
-//! rounds, and every claim a median of ratios taken within the same round.
+//! The unit is *requests per CPU-second of the process under test* (user and system time, from
+//! `/proc`), because that stays comparable on a machine that is shared with others. Every figure is
+//! a median over interleaved rounds, and every claim is a median of ratios within the same round.
 //!
-//! It knows Keyway only as a program with a configuration file. The load comes
-//! from `keyway-load`, processes and servers are started by `keyway-scenario`,
-//! and figures are compared and printed by `keyway-report`. Read first:
-//! [`load::Served`] (the load), [`plan::Row`] (what work there is) and
-//! [`systems::System`] (who is measured).
+//! The crate knows Keyway only as a program with a configuration file. `keyway-load` sends the
+//! load, `keyway-scenario` starts processes and servers, and `keyway-report` compares and prints
+//! figures. Read first: [`load::Served`] (the load), [`plan::Row`] (the kinds of work) and
+//! [`systems::System`] (the systems that are measured).
 #![forbid(unsafe_code)]
 
 pub mod callgrind;

@@ -1,4 +1,4 @@
-//! The load of a row, as `keyway-load` is told to send it, and what its answers have to be.
+//! The load of a row, for `keyway-load`, and the answers that are expected.
 //!
 //! A connection sends a batch of requests, waits for all replies, and sends the next. Keys and
 //! commands come from a fixed seed, so that every system of a round gets the same work.
@@ -14,7 +14,7 @@ use keyway_tls::ClientTls;
 use crate::error::Error;
 use crate::interrupt;
 
-/// What the value of a key is.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A string.
@@ -26,21 +26,21 @@ pub enum Shape {
 /// A set of keys and the size of their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    /// The beginning of every key, which keeps two sets apart.
+    /// The beginning of every key. It distinguishes two sets.
     pub prefix: &'static str,
     /// Number of keys.
     pub keys: u32,
-    /// Bytes of every value.
+    /// Length of every value in bytes.
     pub value_bytes: u32,
-    /// What the values are.
+    /// The type of the values.
     pub shape: Shape,
 }
 
 impl Dataset {
     /// 100,000 keys of 16 bytes with values of 100 bytes.
     pub const SMALL: Dataset = Dataset::strings("key:", 100_000, 100);
-    /// 2,000 keys of 16 bytes with values of 16 KiB: few, so that the servers'
-    /// memory stays small.
+    /// 2,000 keys of 16 bytes with values of 16 KiB. They are few, so that the servers' memory
+    /// stays small.
     pub const LARGE: Dataset = Dataset::strings("big:", 2_000, 16_384);
     /// 100,000 keys of 16 bytes with values of 64 bytes.
     pub const ITEMS: Dataset = Dataset::strings("itm:", 100_000, 64);
@@ -48,17 +48,17 @@ impl Dataset {
     pub const RECORDS: Dataset =
         Dataset { shape: Shape::Hash, ..Dataset::strings("rec:", 100_000, 64) };
 
-    /// A set of strings.
+    /// Creates a set of strings.
     pub const fn strings(prefix: &'static str, keys: u32, value_bytes: u32) -> Dataset {
         Dataset { prefix, keys, value_bytes, shape: Shape::String }
     }
 
-    /// Whether a server of this protocol can have it.
+    /// Returns whether a server of this protocol can store it.
     pub fn fits(self, protocol: Protocol) -> bool {
         protocol.is_redis() || self.shape == Shape::String
     }
 
-    /// One write of every key, in order, by one connection.
+    /// Returns a workload that writes every key once, in order, on one connection.
     fn filling(self) -> Workload {
         Workload { write_pattern: Pattern::Sequential, ..Work::Set.on(self) }
     }
@@ -67,11 +67,11 @@ impl Dataset {
 /// What one request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// GET of a random key, HGETALL if it is a hash.
+    /// GET of a random key, or HGETALL if it is a hash.
     Get,
-    /// SET of a random key, HMSET of its one field if it is a hash.
+    /// SET of a random key, or HMSET of its one field if it is a hash.
     Set,
-    /// SET and GET, each as often.
+    /// SET and GET, equally often.
     Mixed,
     /// MGET of this many random keys: one request, one reply.
     Mget(u32),
@@ -85,19 +85,19 @@ pub enum Work {
     Range,
 }
 
-/// Members that [`Work::SortedLoad`] gives its sorted set.
+/// Number of members that [`Work::SortedLoad`] adds to its sorted set.
 pub const SORTED_MEMBERS: u32 = 1_000_000;
-/// Elements of the list of [`Work::Range`].
+/// Number of elements of the list of [`Work::Range`].
 const ELEMENTS: usize = 600;
 
 impl Work {
-    /// Whether a server of this protocol can do it.
+    /// Returns whether a server of this protocol can do it.
     pub fn fits(self, protocol: Protocol) -> bool {
         let is_string = matches!(self, Work::Get | Work::Set | Work::Mixed | Work::Mget(_));
         protocol.is_redis() || is_string
     }
 
-    /// The work on a set of keys.
+    /// Returns the workload on a set of keys.
     pub fn on(self, dataset: Dataset) -> Workload {
         let get = || match dataset.shape {
             Shape::String => CommandKind::Get,
@@ -138,30 +138,29 @@ fn words(template: &str) -> CommandKind {
     CommandKind::Words(parse_template(template).unwrap_or_default())
 }
 
-/// A closed loop of one thread.
+/// Creates the plan of a closed loop with one thread.
 pub fn plan(connections: usize, depth: usize, until: Until) -> Plan {
     Plan { connections, pipeline: depth, until, ..Plan::default() }
 }
 
-/// What is put under load: where it listens, what it speaks, and the process
-/// whose CPU time counts.
+/// What is put under load: its address, its protocol, and the process whose CPU time counts.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Where it listens.
+    /// Its address.
     pub addr: SocketAddr,
-    /// The protocol that is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// The process.
     pub pid: u32,
-    /// Connections are secured by this.
+    /// Secures the connections.
     pub tls: Option<ClientTls>,
 }
 
 impl Served {
-    /// Puts it under load until the plan is over, or `look` says so.
+    /// Puts it under load until the plan is over, or until `look` ends it.
     ///
     /// # Errors
-    /// [`Error::Load`] when the load cannot begin, [`Error::Interrupted`].
+    /// Returns [`Error::Load`] if the load cannot begin, and [`Error::Interrupted`].
     pub fn run(
         &self,
         workload: &Workload,
@@ -182,12 +181,12 @@ impl Served {
         outcome.map_err(|why| Error::Load(why.to_string()))
     }
 
-    /// As [`Served::run`], and checks the answers: every key exists, so an error
-    /// or a missing key means that something else was measured.
+    /// Like [`Served::run`], and also checks the answers. Every key exists, so an error or a
+    /// missing key means that something else was measured.
     ///
     /// # Errors
-    /// [`Error::Answers`] for wrong answers, [`Error::Load`] for lost
-    /// connections and silence, and as [`Served::run`].
+    /// Returns [`Error::Answers`] for wrong answers, [`Error::Load`] for lost connections and
+    /// timeouts, and the errors of [`Served::run`].
     pub fn load(
         &self,
         workload: &Workload,
@@ -198,10 +197,10 @@ impl Served {
         check(&outcome).map(|()| outcome)
     }
 
-    /// As [`Served::load`], to the end of the plan.
+    /// Like [`Served::load`], to the end of the plan.
     ///
     /// # Errors
-    /// As [`Served::load`].
+    /// Returns the errors of [`Served::load`].
     pub fn load_all(&self, workload: &Workload, plan: &Plan) -> Result<Outcome, Error> {
         self.load(workload, plan, &mut |_| Flow::Continue)
     }
@@ -209,26 +208,26 @@ impl Served {
     /// Sends one command once.
     ///
     /// # Errors
-    /// As [`Served::load`].
+    /// Returns the errors of [`Served::load`].
     pub fn once(&self, command: &str) -> Result<(), Error> {
         let command = Command { name: "once".into(), kind: words(command) };
         let workload = Workload::new("once", vec![(command, 1)]);
         self.load_all(&workload, &plan(1, 1, Until::Requests(1))).map(drop)
     }
 
-    /// Writes every key of a dataset, over whatever is there.
+    /// Writes every key of a dataset, and overwrites existing ones.
     ///
     /// # Errors
-    /// As [`Served::load`].
+    /// Returns the errors of [`Served::load`].
     pub fn fill(&self, dataset: Dataset) -> Result<(), Error> {
         let plan = plan(1, 50, Until::Requests(dataset.keys.into()));
         self.load_all(&dataset.filling(), &plan).map(drop)
     }
 
-    /// Writes the list of [`Work::Range`] anew.
+    /// Writes the list of [`Work::Range`] again.
     ///
     /// # Errors
-    /// As [`Served::load`].
+    /// Returns the errors of [`Served::load`].
     pub fn fill_list(&self) -> Result<(), Error> {
         let elements: String = (0..ELEMENTS).map(|nth| format!(" {nth:03}")).collect();
         self.once("DEL measured-list")?;
@@ -262,7 +261,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    /// A server that answers every GET with `reply`.
+    /// Starts a server that answers every GET with `reply`.
     fn serve(reply: &'static [u8]) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();

@@ -12,26 +12,26 @@ use crate::load::{Dataset, SORTED_MEMBERS, Work, plan};
 use crate::plan::{Driver, Row};
 use crate::systems::{System, installed, words};
 
-/// Ten times what its requests take where they take long.
+/// Ten times what its requests take when they are slow.
 const REDIS_BENCHMARK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Load before anything is counted.
+    /// Time under load before counting starts.
     pub warm_up: Duration,
     /// The shortest measurement.
     pub at_least: Duration,
-    /// It goes on until the system has used this much CPU time ...
+    /// It continues until the system has used this much CPU time ...
     pub cpu_at_least: Duration,
     /// ... but no longer than this.
     pub at_most: Duration,
-    /// Requests of a row sent by `redis-benchmark`, which has no clock.
+    /// Number of requests of a row that `redis-benchmark` sends, which has no time limit.
     pub redis_benchmark_requests: u64,
 }
 
 impl Window {
-    /// About a CPU-second each.
+    /// Returns a window of about a CPU-second.
     pub fn full(at_least: Duration) -> Window {
         Window {
             warm_up: Duration::from_millis(300),
@@ -42,7 +42,7 @@ impl Window {
         }
     }
 
-    /// For a first look: the spread will be wide.
+    /// Returns a window for a first look. The spread will be wide.
     pub fn quick() -> Window {
         let at_least = Duration::from_millis(300);
         Window {
@@ -54,24 +54,24 @@ impl Window {
         }
     }
 
-    /// What to expect of one measurement, for the progress line.
+    /// Returns the expected length of one measurement, for the progress line.
     pub fn expected(&self) -> Duration {
         self.warm_up + self.at_least.max(self.cpu_at_least.mul_f64(1.3))
     }
 }
 
-/// What one measurement counted.
+/// The counts of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Requests answered.
+    /// Number of requests answered.
     pub requests: u64,
     /// CPU time of the system, user and kernel.
     pub cpu: Duration,
     /// CPU time of the load generator.
     pub loader_cpu: Duration,
-    /// How often the system gave up the processor by itself.
+    /// How often the system gave up the processor voluntarily.
     pub voluntary_switches: u64,
-    /// Time passed.
+    /// The elapsed time.
     pub elapsed: Duration,
 }
 
@@ -88,12 +88,12 @@ impl Sample {
         }
     }
 
-    /// Requests per CPU-second of the system.
+    /// Returns the requests per CPU-second of the system.
     pub fn per_cpu_second(&self) -> f64 {
         self.requests as f64 / self.cpu.as_secs_f64()
     }
 
-    /// Requests per second of time passed: a figure of the whole machine.
+    /// Returns the requests per second of elapsed time, which is a figure of the whole machine.
     pub fn per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
@@ -102,8 +102,8 @@ impl Sample {
 /// Measures `row` on `system`.
 ///
 /// # Errors
-/// [`Error::Ended`] when the system is gone, [`Error::Load`] when it stops
-/// answering, [`Error::Answers`] when any answer was an error or a missing key.
+/// Returns [`Error::Ended`] if the system is gone, [`Error::Load`] if it stops answering, and
+/// [`Error::Answers`] if any answer was an error or a missing key.
 pub fn measure(system: &mut System, row: &Row, window: &Window) -> Result<Sample, Error> {
     let sample = match row.driver {
         Driver::Own if row.work == Work::SortedLoad => sorted_load(system, row),
@@ -113,15 +113,15 @@ pub fn measure(system: &mut System, row: &Row, window: &Window) -> Result<Sample
     };
     match sample {
         Err(Error::Interrupted) => Err(Error::Interrupted),
-        // What happened to the process says more than a broken connection.
+        // The state of the process says more than a broken connection.
         Err(error) => system.check_running().and(Err(error)),
         Ok(sample) if sample.cpu.is_zero() => Err(Error::Answers("no CPU time was used".into())),
         Ok(sample) => Ok(sample),
     }
 }
 
-/// The row's work until the system has used enough CPU time. Connections that
-/// end after some calls are what counts where there are such.
+/// Runs the row's work until the system has used enough CPU time. If connections end after some
+/// calls, connections are counted.
 fn loaded(
     system: &System,
     row: &Row,
@@ -147,8 +147,8 @@ fn loaded(
     Ok(sample)
 }
 
-/// Loads the whole sorted set once, over one connection so that every member
-/// comes once, and takes it away again.
+/// Loads the whole sorted set once, over one connection so that every member is sent once, and
+/// removes it again.
 fn sorted_load(system: &System, row: &Row) -> Result<Sample, Error> {
     system.served.once("DEL _indices")?;
     let plan = plan(row.connections, row.depth, Until::Requests(SORTED_MEMBERS.into()));
@@ -157,8 +157,8 @@ fn sorted_load(system: &System, row: &Row) -> Result<Sample, Error> {
     Ok(Sample::of(&outcome))
 }
 
-/// The same work sent by `redis-benchmark`, whose random keys are spelt like
-/// ours. Its own CPU time is not read.
+/// Runs the same work with `redis-benchmark`, whose random keys have the same form as ours. Its own
+/// CPU time is not read.
 fn redis_benchmark(system: &System, row: &Row, window: &Window) -> Result<Sample, Error> {
     let (requests, addr) = (window.redis_benchmark_requests, system.served.addr);
     let Dataset { keys, .. } = row.dataset;

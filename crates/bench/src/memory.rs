@@ -1,5 +1,5 @@
-//! Resident memory: after the start, after deep pipelines, and per idle
-//! connection. Measured on a fresh process each, apart from the timing.
+//! Measures resident memory: after the start, after deep pipelines, and for each idle connection.
+//! Each is measured on a fresh process, separate from the timing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,13 +14,13 @@ use crate::load::{Dataset, Work, plan};
 use crate::plan::Side;
 use crate::systems::{Kind, Site, System};
 
-/// Idle connections of the table, if the descriptor limit allows.
+/// Number of idle connections of the table, if the descriptor limit allows them.
 const IDLE_CONNECTIONS: usize = 10_000;
-/// Descriptors a process needs besides its connections.
+/// Number of descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 200;
-/// How long a system has to give memory back.
+/// How long a system has to free memory.
 const SETTLE: Duration = Duration::from_secs(2);
-/// A system that answers nothing for this long is taken as stuck.
+/// A system that answers nothing for this long counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long the deep pipelines last.
 const BURST: Duration = Duration::from_millis(1500);
@@ -28,28 +28,28 @@ const BURST: Duration = Duration::from_millis(1500);
 /// The memory of one system.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Bytes once it listens and has settled.
+    /// Bytes after it listens and has settled.
     pub after_start: u64,
-    /// Bytes after 50 clients x depth 75 (SET and GET 1:1) for 1.5 s, clients
-    /// still there; none for a store, where it is the data that grows.
+    /// Bytes after 50 clients x depth 75 (SET and GET 1:1) for 1.5 s, while the clients are
+    /// connected. `None` for a store, in which the data grows.
     pub after_deep: Option<u64>,
-    /// Bytes 2 s after those clients left.
+    /// Bytes 2 s after those clients have left.
     pub later: Option<u64>,
-    /// Connections of the next three figures.
+    /// Number of connections of the next three figures.
     pub connections: usize,
-    /// Bytes per connection that has not sent anything.
+    /// Bytes for a connection that has not sent anything.
     pub per_fresh_connection: f64,
-    /// Bytes per connection after one GET on each, one after the other.
+    /// Bytes for a connection after one GET on each, one after the other.
     pub per_used_connection: f64,
-    /// Bytes per connection after one more GET on each, all of them waiting
-    /// before the first is read: as bad as it gets.
+    /// Bytes for a connection after one more GET on each, where all wait before the first is read.
+    /// This is the worst case.
     pub per_connection_used_at_once: f64,
 }
 
 /// Measures fresh processes of `kind`.
 ///
 /// # Errors
-/// Whatever keeps the process from starting or answering.
+/// Returns an error if the process does not start or answer.
 pub fn measure_memory(site: &Site<'_>, kind: Kind) -> Result<Memory, Error> {
     let (after_start, after_deep, later) = deep_pipelines(site, kind)?;
     let (connections, [fresh, used, used_at_once]) = idle_connections(site, kind)?;
@@ -73,14 +73,13 @@ fn deep_pipelines(site: &Site<'_>, kind: Kind) -> Result<(u64, Option<u64>, Opti
     }
     let plan = plan(50, 75, Until::Time(BURST));
     let outcome = system.served.load_all(&Work::Mixed.on(Dataset::SMALL), &plan);
-    // Read while the clients are still there.
+    // This is read while the clients are still connected.
     let after_deep = outcome?.processes.first().map(|usage| usage.resident_bytes);
     clock::pause(SETTLE)?;
     Ok((after_start, after_deep, Some(system.resident_bytes()?)))
 }
 
-/// The number of connections, and bytes for each: fresh, used in turn, used at
-/// once.
+/// Returns the number of connections, and the bytes for each: fresh, used in turn, used at once.
 fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, [f64; 3]), Error> {
     let count = IDLE_CONNECTIONS.min(raise_descriptor_limit() as usize);
     let system = site.start(kind)?;
@@ -129,7 +128,8 @@ fn hear(client: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// A connection is open for the client before the system has accepted it.
+/// Waits until the system has accepted the connections. For the client a connection is open before
+/// that.
 fn wait_until_accepted(system: &System, count: usize) -> Result<(), Error> {
     let directory = format!("/proc/{}/fd", system.served.pid);
     let accepted = clock::wait_until(Duration::from_secs(20), || {
@@ -142,8 +142,8 @@ fn wait_until_accepted(system: &System, count: usize) -> Result<(), Error> {
     Err(Error::Load(format!("{} does not accept {count} connections", system.name)))
 }
 
-/// Allows this process, and those it starts from now on, as many descriptors
-/// as the hard limit; returns how many connections that is.
+/// Allows this process, and those that it starts from now on, as many descriptors as the hard
+/// limit. Returns the number of connections for which that is enough.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

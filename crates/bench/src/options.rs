@@ -58,18 +58,18 @@ Where it goes (always to standard output as well):
 Ends with status 1 when a measurement failed; a missed target is no failure.
 ";
 
-/// A proxy somebody else started.
+/// A proxy that was started elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalPeer {
     /// The name in the tables.
     pub name: String,
-    /// Where it listens.
+    /// Its address.
     pub addr: SocketAddr,
     /// The process whose CPU time counts.
     pub pid: u32,
 }
 
-/// What to do.
+/// The task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The comparison.
@@ -90,42 +90,42 @@ pub enum Action {
     Help,
 }
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to do.
+    /// The task.
     pub action: Action,
-    /// Where the programs are.
+    /// The paths of the programs.
     pub programs: Programs,
-    /// Proxies that run already.
+    /// Proxies that are already running.
     pub peers: Vec<ExternalPeer>,
-    /// Run a peer twice instead of Keyway.
+    /// Whether to run a peer twice instead of Keyway.
     pub self_check: bool,
-    /// Run Keyway by io_uring as well.
+    /// Whether to run Keyway with io_uring as well.
     pub io_uring: bool,
-    /// Run what does nothing but answer as well.
+    /// Whether to run the server that only answers as well.
     pub floor: bool,
-    /// Which rows and parts.
+    /// The selected rows and parts.
     pub selection: Selection,
-    /// Interleaved rounds per row.
+    /// Number of interleaved rounds for each row.
     pub rounds: usize,
-    /// The shortest measurement.
+    /// The shortest measurement, in seconds.
     pub seconds: f64,
-    /// A first look only.
+    /// Whether it is only a first look.
     pub quick: bool,
-    /// The nice value for everything; none leaves it as it is.
+    /// The nice value for everything. `None`: unchanged.
     pub nice: Option<i32>,
-    /// Requests of callgrind's shorter run.
+    /// Number of requests of callgrind's shorter run.
     pub requests: u64,
-    /// The document asked for.
+    /// The requested document.
     pub doc: Option<PathBuf>,
-    /// Write no document.
+    /// Whether to write no document.
     pub no_doc: bool,
-    /// Where the JSON goes.
+    /// The path of the JSON.
     pub json: Option<PathBuf>,
 }
 
-/// What is asked for by a first word.
+/// The tasks by the first word of the command line.
 const ACTIONS: [(&str, Action); 6] = [
     ("callgrind", Action::Callgrind),
     ("misses", Action::Misses),
@@ -136,11 +136,11 @@ const ACTIONS: [(&str, Action); 6] = [
 ];
 
 impl Options {
-    /// Reads the arguments that follow the program's name. `beside` is where
-    /// the program itself lies, and Keyway's default place.
+    /// Reads the arguments after the program's name. `beside` is the directory of the program
+    /// itself, and Keyway's default directory.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the argument that makes no sense.
+    /// Returns [`Error::Usage`] with the invalid argument.
     pub fn parse(args: impl IntoIterator<Item = String>, beside: &Path) -> Result<Options, Error> {
         let mut options = Options::defaults(beside);
         let mut args = args.into_iter().peekable();
@@ -192,7 +192,7 @@ impl Options {
         }
     }
 
-    /// Sets an option without a value; false when `flag` is none.
+    /// Sets an option without a value. Returns false if `flag` is no such option.
     fn set_switch(&mut self, flag: &str) -> bool {
         match flag {
             "--help" | "-h" | "help" => self.action = Action::Help,
@@ -236,7 +236,7 @@ impl Options {
         Ok(())
     }
 
-    /// How long measurements take.
+    /// Returns how long measurements take.
     pub fn window(&self) -> Window {
         match self.quick {
             true => Window::quick(),
@@ -244,8 +244,8 @@ impl Options {
         }
     }
 
-    /// The document to write, if any: what is not the full comparison replaces
-    /// no full one unless that is asked for.
+    /// Returns the document to write, if any. A partial comparison replaces a full one only if that
+    /// is requested.
     pub fn document(&self) -> Option<PathBuf> {
         let is_full = self.selection.is_all() && !self.quick && !self.self_check;
         match &self.doc {
@@ -255,7 +255,7 @@ impl Options {
         }
     }
 
-    /// The command that does the same again, without the paths of this machine.
+    /// Returns the command that does the same again, without the paths of this machine.
     pub fn command(&self) -> String {
         let mut parts = vec!["keyway-peer-bench".to_owned()];
         match self.action {
@@ -289,7 +289,7 @@ impl Options {
     }
 }
 
-/// The help, with the rows there are.
+/// Returns the help, with the existing rows.
 pub fn help() -> String {
     let mut text = format!("{HELP}\nRows:\n");
     for row in ROWS {

@@ -1,17 +1,16 @@
-//! The rows of the comparison: which work, over which connections, and what
-//! Keyway is asked to reach in it.
+//! The rows of the comparison: the work, the connections, and Keyway's target.
 
 use keyway_load::Protocol;
 
 use crate::figures::Target;
 use crate::load::{Dataset, Work};
 
-/// Which systems a row compares.
+/// The systems that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Proxies in front of the same four servers.
     Proxy,
-    /// The same in front of four servers of memcached.
+    /// Proxies in front of the same four servers of memcached.
     MemcachedProxy,
     /// Proxies in front of the same Redis Cluster.
     ClusterProxy,
@@ -22,15 +21,15 @@ pub enum Side {
 /// Every side, in the order of the tables.
 pub const SIDES: [Side; 4] = [Side::Proxy, Side::ClusterProxy, Side::MemcachedProxy, Side::Store];
 
-/// Who sends a row's load.
+/// The load generator of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// `keyway-load`.
     Own,
-    /// `keyway-load`, over connections that end after so many requests;
-    /// connections are counted, not requests.
+    /// `keyway-load`, with connections that end after this many requests. Connections are counted,
+    /// not requests.
     Short(u32),
-    /// `redis-benchmark`, to check `keyway-load` against: GET only.
+    /// `redis-benchmark`, to check `keyway-load`. It sends only GET.
     RedisBenchmark,
 }
 
@@ -41,24 +40,24 @@ pub struct Row {
     pub id: &'static str,
     /// The name in the tables.
     pub title: &'static str,
-    /// Which systems take part.
+    /// The systems that take part.
     pub side: Side,
     /// What a request does.
     pub work: Work,
-    /// The keys it does it to.
+    /// The keys that it uses.
     pub dataset: Dataset,
-    /// Client connections.
+    /// Number of client connections.
     pub connections: usize,
-    /// Requests in flight per connection.
+    /// Number of requests in flight for each connection.
     pub depth: usize,
-    /// Who sends.
+    /// The load generator.
     pub driver: Driver,
-    /// What is asked; none for a row that is only shown.
+    /// The target, or `None` for a row that is only shown.
     pub target: Option<Target>,
 }
 
 impl Row {
-    /// Whether a server of this protocol can do its work.
+    /// Returns whether a server of this protocol can do its work.
     pub fn fits(&self, protocol: Protocol) -> bool {
         self.work.fits(protocol) && self.dataset.fits(protocol)
     }
@@ -102,7 +101,7 @@ const fn cluster(row: Row) -> Row {
     Row { side: Side::ClusterProxy, ..row }
 }
 
-/// Nothing is asked of it.
+/// Returns the row without a target.
 const fn shown(row: Row) -> Row {
     Row { target: None, ..row }
 }
@@ -264,19 +263,19 @@ pub const ROWS: [Row; 47] = [
     )),
 ];
 
-/// Parts of a run that are no rows, but are chosen like rows.
+/// Parts of a run that are no rows, but are selected like rows.
 pub const EXTRAS: [&str; 3] = ["memory", "syscalls", "items"];
 
-/// Which rows and extras to run.
+/// The rows and extras to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Vec<String>);
 
 impl Selection {
-    /// Reads a comma-separated list of row names, groups of them (`depth1`
-    /// means `depth1-get` and `depth1-set`) and extras.
+    /// Reads a comma-separated list of row names, groups of them (`depth1` means `depth1-get` and
+    /// `depth1-set`) and extras.
     ///
     /// # Errors
-    /// The first name that selects nothing.
+    /// Returns the first name that selects nothing.
     pub fn parse(list: &str) -> Result<Selection, String> {
         let names: Vec<String> =
             list.split(',').map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect();
@@ -287,22 +286,22 @@ impl Selection {
         }
     }
 
-    /// Whether everything is selected.
+    /// Returns whether everything is selected.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The list it was read from.
+    /// Returns the list from which it was read.
     pub fn names(&self) -> String {
         self.0.join(",")
     }
 
-    /// Whether the row or extra called `id` is selected.
+    /// Returns whether the row or extra `id` is selected.
     pub fn has(&self, id: &str) -> bool {
         self.is_all() || self.0.iter().any(|name| matches(name, id))
     }
 
-    /// The selected rows of `side`.
+    /// Returns the selected rows of `side`.
     pub fn rows(&self, side: Side) -> Vec<Row> {
         ROWS.into_iter().filter(|row| row.side == side && self.has(row.id)).collect()
     }

@@ -1,5 +1,5 @@
-//! Interleaved rounds: in every round each system is measured once, in an
-//! order that rotates, so that no system always follows the same weather.
+//! Interleaved rounds: in every round each system is measured once. The order rotates, so that no
+//! system always follows the same other one.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -13,29 +13,29 @@ use crate::measure::{Sample, Window, measure};
 use crate::plan::Row;
 use crate::systems::{Part, System};
 
-/// One system's measurements of one row.
+/// The measurements of one row on one system.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The system's name.
     pub name: String,
     /// Its part in the comparison.
     pub part: Part,
-    /// One entry per round; none where it failed.
+    /// One entry for each round, `None` where it failed.
     pub samples: Vec<Option<Sample>>,
-    /// The first failure, in words.
+    /// The first failure, as text.
     pub failure: Option<String>,
-    /// The system cannot do the row's work.
+    /// Whether the system cannot do the row's work.
     pub is_unfit: bool,
 }
 
 impl Column {
-    /// Requests per CPU-second, round by round.
+    /// Returns the requests per CPU-second, round by round.
     pub fn series(&self) -> Series {
         self.samples.iter().map(|sample| sample.map(|sample| sample.per_cpu_second())).collect()
     }
 
-    /// The spread of [`Column::series`]; none for a column with a failure,
-    /// because what is left of it is not what was to be measured.
+    /// Returns the spread of [`Column::series`]. Returns `None` for a column with a failure,
+    /// because the rest is not what was to be measured.
     pub fn spread(&self) -> Option<Spread> {
         match self.failure {
             Some(_) => None,
@@ -49,40 +49,40 @@ impl Column {
 pub struct RowResult {
     /// The row.
     pub row: Row,
-    /// One column per system, in the order they were started.
+    /// One column for each system, in the order in which they were started.
     pub columns: Vec<Column>,
 }
 
-/// The subject against the better of the peers the target refers to.
+/// The subject compared with the better of the peers to which the target refers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The name of that peer.
     pub against: String,
     /// The ratios within the rounds.
     pub ratio: Spread,
-    /// Whether that is what is asked for; none when nothing is asked.
+    /// Whether the target is met, or `None` if there is no target.
     pub verdict: Option<Verdict>,
 }
 
 impl RowResult {
-    /// What the row is about; none when it does not run.
+    /// Returns the column of the subject, or `None` if it does not run.
     pub fn subject(&self) -> Option<&Column> {
         self.columns.iter().find(|column| column.part == Part::Subject)
     }
 
-    /// The systems the subject is compared with.
+    /// Returns the systems with which the subject is compared.
     pub fn peers(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.part != Part::Subject)
     }
 
-    /// The ratios of the subject to `peer`, unless either has failed.
+    /// Returns the ratios of the subject to `peer`, unless either has failed.
     pub fn ratio(&self, peer: &Column) -> Option<Spread> {
         let subject = self.subject()?;
         subject.spread().and(peer.spread())?;
         ratios(&subject.series(), &peer.series())
     }
 
-    /// The verdict; none when the subject or all peers that count are missing.
+    /// Returns the verdict, or `None` if the subject or all peers that count are missing.
     pub fn judgement(&self) -> Option<Judgement> {
         let judges: Vec<&Column> = self
             .peers()
@@ -96,11 +96,11 @@ impl RowResult {
     }
 }
 
-/// Measures `row` on `systems` for `rounds` rounds. A system that fails is not
-/// measured again in this row.
+/// Measures `row` on `systems` for `rounds` rounds. A system that fails is not measured again in
+/// this row.
 ///
 /// # Errors
-/// Only [`Error::Interrupted`]: a failed measurement is part of the result.
+/// Returns only [`Error::Interrupted`]: a failed measurement is part of the result.
 pub fn run_row(
     row: Row,
     systems: &mut [&mut System],
@@ -139,8 +139,8 @@ fn empty_column(system: &System, row: &Row) -> Column {
     Column { name, part, samples: Vec::new(), failure: None, is_unfit }
 }
 
-/// The line on a terminal that says what is being done and how long the rest
-/// will take; failures are said on any standard error.
+/// The line on a terminal that says what is being done and how long the rest will take. Failures
+/// are written to standard error in any case.
 #[derive(Debug)]
 pub struct Progress {
     is_terminal: bool,
@@ -151,13 +151,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For a run of `steps` measurements of about `expected_step` each.
+    /// Creates the progress of `steps` measurements of about `expected_step` each.
     pub fn new(steps: usize, expected_step: Duration) -> Progress {
         let is_terminal = std::io::stderr().is_terminal();
         Progress { is_terminal, started: None, steps, done: 0, expected_step }
     }
 
-    /// The next measurement begins.
+    /// Notes that the next measurement begins.
     pub fn step(&mut self, what: &str) {
         let started = *self.started.get_or_insert_with(clock::now);
         let left = self.steps.saturating_sub(self.done);
@@ -174,7 +174,7 @@ impl Progress {
         }
     }
 
-    /// Says something that stays on the screen.
+    /// Writes a line that stays on the screen.
     pub fn note(&self, text: &str) {
         let start = if self.is_terminal { "\r\x1b[K" } else { "" };
         eprintln!("{start}{text}");

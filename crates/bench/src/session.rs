@@ -1,4 +1,4 @@
-//! Everything that is kept running for the length of a comparison.
+//! Everything that runs for the whole length of a comparison.
 
 use std::path::Path;
 
@@ -11,36 +11,35 @@ use crate::load::Dataset;
 use crate::plan::Side;
 use crate::systems::{BACKENDS, Kind, Programs, Site, System};
 
-/// A system that takes no part, and why.
+/// A system that takes no part, and the reason.
 #[derive(Clone, Debug)]
 pub struct Absent {
     /// The name in the tables.
     pub name: String,
-    /// Which rows it is absent from.
+    /// The rows from which it is absent.
     pub side: Side,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// Whether it should have been there: its program exists.
+    /// Whether it should have taken part, because its program exists.
     pub is_failure: bool,
 }
 
-/// The servers behind the proxies and the systems in front of them. All of
-/// them are started before the first measurement, so that none has the
-/// machine to itself.
+/// The servers behind the proxies and the systems in front of them. All of them are started before
+/// the first measurement, so that none has the machine to itself.
 #[derive(Debug)]
 pub struct Session {
-    /// Systems that run.
+    /// The systems that run.
     pub systems: Vec<System>,
-    /// Systems that do not.
+    /// The systems that do not run.
     pub absent: Vec<Absent>,
-    /// Where the programs are.
+    /// The paths of the programs.
     pub programs: Programs,
     backend_ports: Vec<u16>,
     backend_pids: Vec<u32>,
     memcached_ports: Vec<u16>,
     cluster_ports: Vec<u16>,
-    /// The servers behind the proxies, and where configuration and output go.
-    /// Last, so that it is removed when nothing writes there any more.
+    /// The servers behind the proxies, and the directory for configuration and output. It is the
+    /// last field, so that it is removed when nothing writes there any more.
     servers: process::Site,
 }
 
@@ -48,7 +47,7 @@ impl Session {
     /// Starts the servers behind the proxies.
     ///
     /// # Errors
-    /// [`Error::Program`] when `redis-server` cannot be started.
+    /// Returns [`Error::Program`] if `redis-server` cannot be started.
     pub fn start(programs: Programs) -> Result<Session, Error> {
         let servers = process::Site::new(&programs.guard)?;
         let mut session = Session {
@@ -68,17 +67,16 @@ impl Session {
     /// Starts the servers of memcached behind the proxies for it.
     ///
     /// # Errors
-    /// [`Error::Program`] when `memcached` cannot be started.
+    /// Returns [`Error::Program`] if `memcached` cannot be started.
     pub fn start_memcached(&mut self) -> Result<(), Error> {
         self.memcached_ports = self.start_servers(ServerKind::Memcached, BACKENDS, 0)?;
         Ok(())
     }
 
-    /// Starts the cluster behind the proxies that know one: three primaries
-    /// with a replica each.
+    /// Starts the cluster behind the proxies that support one: three primaries with a replica each.
     ///
     /// # Errors
-    /// [`Error::Program`] when it does not come up.
+    /// Returns [`Error::Program`] if it does not start.
     pub fn start_cluster(&mut self) -> Result<(), Error> {
         self.cluster_ports = self.start_servers(ServerKind::RedisCluster, 3, 1)?;
         Ok(())
@@ -110,22 +108,22 @@ impl Session {
         }
     }
 
-    /// The ports of the redis-servers behind the proxies.
+    /// Returns the ports of the redis-servers behind the proxies.
     pub fn backend_ports(&self) -> &[u16] {
         &self.backend_ports
     }
 
-    /// The process ids of the servers behind the proxies.
+    /// Returns the process ids of the servers behind the proxies.
     pub fn backend_pids(&self) -> &[u32] {
         &self.backend_pids
     }
 
-    /// Where configuration and output go.
+    /// Returns the directory for configuration and output.
     pub fn scratch(&self) -> &process::Scratch {
         self.servers.scratch()
     }
 
-    /// What is needed to start more systems in front of the same servers.
+    /// Returns what is needed to start more systems in front of the same servers.
     pub fn site(&self) -> Site<'_> {
         Site {
             programs: &self.programs,
@@ -136,22 +134,22 @@ impl Session {
         }
     }
 
-    /// Starts a system and fills it with every key the rows ask for. One whose
-    /// program is missing, or that does not start or take the keys, becomes
-    /// [`Absent`] instead of ending the run.
+    /// Starts a system and fills it with every key that the rows use. A system whose program is
+    /// missing, or that does not start or take the keys, becomes [`Absent`] and does not end the
+    /// run.
     ///
     /// # Errors
-    /// [`Error::Interrupted`].
+    /// Returns [`Error::Interrupted`].
     pub fn add(&mut self, kind: Kind) -> Result<(), Error> {
         let started = self.site().start(kind);
         let is_installed = self.programs.version(kind).is_some();
         self.admit(kind.name(), kind.side(), started, is_installed)
     }
 
-    /// Adds a system somebody else started, filled like the others.
+    /// Adds a system that was started elsewhere, and fills it like the others.
     ///
     /// # Errors
-    /// [`Error::Interrupted`].
+    /// Returns [`Error::Interrupted`].
     pub fn add_external(&mut self, mut system: System) -> Result<(), Error> {
         let (name, side) = (system.name.clone(), system.side);
         let ready = system.check_running().map(|()| system);
@@ -180,11 +178,11 @@ impl Session {
     }
 }
 
-/// Writes every key of the datasets of its side through `system`, so that every
-/// GET of the rows finds its key.
+/// Writes every key of the datasets of its side through `system`, so that every GET of the rows
+/// finds its key.
 ///
 /// # Errors
-/// [`Error::Load`] or [`Error::Answers`] when a write fails.
+/// Returns [`Error::Load`] or [`Error::Answers`] if a write fails.
 pub fn fill(system: &System) -> Result<(), Error> {
     let datasets: &[Dataset] = match system.side {
         Side::Proxy | Side::ClusterProxy | Side::MemcachedProxy => {
@@ -226,7 +224,7 @@ mod tests {
         let counted = count_syscalls(system, Duration::from_millis(50), session.scratch());
         match counted {
             Ok(counted) => assert!(counted.requests > 0 && counted.per_request > 0.0),
-            // The tracer may be missing, or forbidden: the keys are there all the same.
+            // The tracer may be missing or forbidden. The keys exist all the same.
             Err(error) => assert!(matches!(error, Error::Program(_)), "{error}"),
         }
         let get = Work::Get.on(Dataset::SMALL);

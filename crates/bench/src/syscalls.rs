@@ -1,6 +1,5 @@
-//! System calls per request, counted by `strace`, apart from the timing: the
-//! tracer slows the system down, so that it finds more work per wake-up than
-//! it would alone.
+//! Counts system calls for a request with `strace`, separate from the timing. The tracer slows the
+//! system down, so that it finds more work at each wake-up than it would without it.
 
 use std::time::Duration;
 
@@ -13,27 +12,26 @@ use crate::error::Error;
 use crate::load::{Dataset, Work, plan};
 use crate::systems::{System, run, words};
 
-/// Calls that make up less than this per request are not listed.
+/// System calls with fewer calls for a request than this are not listed.
 const LISTED_FROM: f64 = 0.005;
 
 /// The system calls of one system at GET, 50 clients, depth 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Syscalls {
-    /// Requests answered while calls were counted.
+    /// Number of requests answered while calls were counted.
     pub requests: u64,
-    /// Calls per request, all together.
+    /// Number of calls for a request, all together.
     pub per_request: f64,
-    /// Calls per request by name, most frequent first.
+    /// Number of calls for a request by name, most frequent first.
     pub by_name: Vec<(String, f64)>,
 }
 
-/// Counts the calls of `system` for about `length`, with all keys there: what ran
-/// before may have removed them, or never have needed them. It counts twice, for a
-/// shorter and for a longer time: the difference leaves out start and end.
+/// Counts the calls of `system` for about `length`, with all keys present: earlier work may have
+/// removed them, or may not have needed them. It counts twice, for a shorter and for a longer time.
+/// The difference leaves out start and end.
 ///
 /// # Errors
-/// [`Error::Program`] when `strace` is missing or may not attach; whatever keeps
-/// the load from running.
+/// Returns [`Error::Program`] if `strace` is missing or may not attach, and the errors of the load.
 pub fn count_syscalls(
     system: &System,
     length: Duration,
@@ -58,7 +56,7 @@ pub fn count_syscalls(
     }
 }
 
-/// All calls of a system during a load, by name, and the requests of that.
+/// Returns all calls of a system during a load, by name, and the number of requests.
 fn calls(
     system: &System,
     length: Duration,
@@ -97,7 +95,7 @@ fn wait_until_attached(system: &System, strace: &mut Process) -> Result<(), Erro
     }
 }
 
-/// Reads the summary of `strace -c`: name and number of calls of each line.
+/// Parses the summary of `strace -c`: name and number of calls of each line.
 fn parse_table(text: &str) -> Result<Vec<(String, u64)>, Error> {
     let mut calls = Vec::new();
     for line in text.lines() {

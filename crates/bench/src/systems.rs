@@ -12,21 +12,20 @@ use crate::interrupt;
 use crate::load::Served;
 use crate::plan::Side;
 
-/// The loopback servers behind every proxy.
+/// Number of loopback servers behind every proxy.
 pub const BACKENDS: u64 = 4;
 
-/// A program this crate knows how to start.
+/// A program that this crate can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// twemproxy with its default 16 KiB buffers.
     Nutcracker,
-    /// twemproxy with 512-byte buffers: better when pipelined, worse with
-    /// large values.
+    /// twemproxy with 512-byte buffers: better when pipelined, worse with large values.
     NutcrackerSmall,
-    /// twemproxy with default buffers once more, to show what the same program
-    /// differs from itself.
+    /// twemproxy with default buffers once more, to show how much the same program differs from
+    /// itself.
     NutcrackerAgain,
-    /// predixy with one worker. Its rings are its own: keys lie elsewhere.
+    /// predixy with one worker. Its rings are its own, so keys are on other servers.
     Predixy,
     /// Keyway as a proxy, one worker.
     Keyway,
@@ -38,7 +37,7 @@ pub enum Kind {
     KeywayStore,
     /// A server without a proxy.
     Redis,
-    /// The same server once more, as [`Kind::NutcrackerAgain`].
+    /// The same server once more, like [`Kind::NutcrackerAgain`].
     RedisAgain,
     /// memcached with one thread.
     Memcached,
@@ -48,18 +47,18 @@ pub enum Kind {
     NutcrackerSmallMemcached,
     /// Keyway in front of servers of memcached.
     KeywayMemcached,
-    /// Keyway with the embedded store, spoken to as memcached is.
+    /// Keyway with the embedded store and memcached's protocol.
     KeywayStoreMemcached,
-    /// [`Kind::Keyway`], by io_uring.
+    /// [`Kind::Keyway`], with io_uring.
     KeywayUring,
-    /// [`Kind::KeywayStore`], by io_uring.
+    /// [`Kind::KeywayStore`], with io_uring.
     KeywayStoreUring,
-    /// What does nothing but answer: [`crate::floor`].
+    /// The server that only answers: [`crate::floor`].
     Floor,
 }
 
 impl Kind {
-    /// The name in the tables.
+    /// Returns the name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Nutcracker => "nutcracker",
@@ -83,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Its part in the comparison.
+    /// Returns its part in the comparison.
     pub fn part(self) -> Part {
         match self {
             Kind::Keyway
@@ -107,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// Which rows it takes part in.
+    /// Returns the rows in which it takes part.
     pub fn side(self) -> Side {
         match self {
             Kind::KeywayStore
@@ -125,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// The protocol that is spoken.
+    /// Returns its protocol.
     pub fn protocol(self) -> Protocol {
         match self {
             Kind::Memcached
@@ -152,18 +151,18 @@ impl Kind {
 /// A system's part in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What the comparison is about.
+    /// The subject of the comparison.
     Subject,
-    /// A peer the targets refer to: the better of these counts.
+    /// A peer to which the targets refer. The better of these counts.
     Judge,
     /// A peer that is only shown.
     Peer,
 }
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `keyway`, release build.
+    /// `keyway`, as a release build.
     pub keyway: PathBuf,
     /// `nutcracker`.
     pub nutcracker: PathBuf,
@@ -173,18 +172,18 @@ pub struct Programs {
     pub predixy: Option<PathBuf>,
     /// `memcached`, if it takes part.
     pub memcached: Option<PathBuf>,
-    /// This program, which is [`Kind::Floor`].
+    /// This program itself, for [`Kind::Floor`].
     pub own: PathBuf,
     /// The command that starts this program to guard another
-    /// ([`keyway_scenario::process::become_guarded`]); may be empty.
+    /// ([`keyway_scenario::process::become_guarded`]). It may be empty.
     pub guard: Vec<String>,
 }
 
 impl Programs {
-    /// The program of `kind`.
+    /// Returns the program of `kind`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for predixy and memcached without a path.
+    /// Returns [`Error::Usage`] for predixy and memcached without a path.
     pub fn path(&self, kind: Kind) -> Result<&Path, Error> {
         Ok(match kind {
             Kind::Nutcracker
@@ -212,8 +211,7 @@ impl Programs {
         })
     }
 
-    /// What the program of `kind` says its version is; none when it cannot be
-    /// run.
+    /// Returns the version that the program of `kind` prints, or `None` if it cannot be run.
     pub fn version(&self, kind: Kind) -> Option<String> {
         if kind == Kind::Floor {
             return None;
@@ -222,28 +220,28 @@ impl Programs {
     }
 }
 
-/// The version in the first line that `program FLAG` prints, or that line when
-/// it holds none; none when the program is not there or prints nothing.
+/// Returns the version in the first line that `program FLAG` prints, or that line if it contains no
+/// version. Returns `None` if the program does not exist or prints nothing.
 pub fn version_of(program: &Path, flag: &str) -> Option<String> {
     let line = first_line(&find(program)?, &[flag.to_owned()], interrupt::flag());
     (!line.is_empty()).then(|| version_in(&line).unwrap_or(&line).to_owned())
 }
 
-/// The first word with a digit and a dot, from its first digit on; a word with
-/// a slash is a path.
+/// Returns the first word with a digit and a dot, from its first digit on. A word with a slash is a
+/// path.
 fn version_in(line: &str) -> Option<&str> {
     let words = line.split_whitespace().filter(|word| !word.contains('/') && word.contains('.'));
     words.filter_map(|word| Some(&word[word.find(|c: char| c.is_ascii_digit())?..])).next()
 }
 
-/// A system being measured: a process and where it listens.
+/// A measured system: a process and its address.
 #[derive(Debug)]
 pub struct System {
     /// The name in the tables.
     pub name: String,
     /// Its part in the comparison.
     pub part: Part,
-    /// Which rows it takes part in.
+    /// The rows in which it takes part.
     pub side: Side,
     /// What is put under load.
     pub served: Served,
@@ -252,24 +250,24 @@ pub struct System {
 }
 
 impl System {
-    /// A proxy somebody else started in front of servers of their own.
+    /// Creates the system for a proxy that was started elsewhere in front of other servers.
     pub fn external(name: String, addr: SocketAddr, pid: u32) -> System {
         let served = Served { addr, protocol: Protocol::Resp2, pid, tls: None };
         System { name, part: Part::Peer, side: Side::Proxy, served, process: None }
     }
 
-    /// Its resident memory in bytes.
+    /// Returns its resident memory in bytes.
     ///
     /// # Errors
-    /// [`Error::Ended`] when the process is gone.
+    /// Returns [`Error::Ended`] if the process is gone.
     pub fn resident_bytes(&self) -> Result<u64, Error> {
         keyway_load::resident_bytes(self.served.pid).ok_or_else(|| self.gone())
     }
 
-    /// Fails when the process is gone, with the last of what it said.
+    /// Fails if the process is gone, with the end of its output.
     ///
     /// # Errors
-    /// [`Error::Ended`].
+    /// Returns [`Error::Ended`].
     pub fn check_running(&mut self) -> Result<(), Error> {
         if let Some(process) = &mut self.process
             && let Some(status) = process.ended()
@@ -286,19 +284,19 @@ impl System {
     }
 }
 
-/// What is needed to start any system: the programs, the servers behind the
-/// proxies, and a place for files.
+/// What is needed to start any system: the programs, the servers behind the proxies, and a
+/// directory for files.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// Where the programs are.
+    /// The paths of the programs.
     pub programs: &'a Programs,
     /// The ports of the servers behind the proxies.
     pub backends: &'a [u16],
-    /// The same of memcached, where they were started.
+    /// The ports of the memcached servers, if they were started.
     pub memcached_backends: &'a [u16],
-    /// The same of the cluster, where it was started.
+    /// The ports of the cluster, if it was started.
     pub cluster: &'a [u16],
-    /// Where configuration and output go.
+    /// The directory for configuration and output.
     pub scratch: &'a Scratch,
 }
 
@@ -306,16 +304,15 @@ impl Site<'_> {
     /// Starts a system and waits until it listens.
     ///
     /// # Errors
-    /// [`Error::Start`] when the program is missing or does not come up.
+    /// Returns [`Error::Program`] if the program is missing or does not start.
     pub fn start(&self, kind: Kind) -> Result<System, Error> {
         self.start_under(kind, &[])
     }
 
-    /// As [`Site::start`], behind the words of a tool that runs the program as
-    /// its own process.
+    /// Like [`Site::start`], after the words of a tool that runs the program as its own process.
     ///
     /// # Errors
-    /// As [`Site::start`].
+    /// Returns the errors of [`Site::start`].
     pub fn start_under(&self, kind: Kind, tool: &[String]) -> Result<System, Error> {
         let port = free_port()?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -327,7 +324,7 @@ impl Site<'_> {
         Ok(System { name, part, side, served, process: Some(process) })
     }
 
-    /// The program of `kind` and its arguments.
+    /// Returns the program of `kind` and its arguments.
     fn command(&self, kind: Kind, port: u16, tag: &str) -> Result<Vec<String>, Error> {
         let directory = self.scratch.directory();
         let config = |text: String| -> Result<String, Error> {
@@ -371,8 +368,8 @@ impl Site<'_> {
                     Kind::NutcrackerSmall | Kind::NutcrackerSmallMemcached => &["-m", "512"],
                     _ => &[],
                 };
-                // At the default level 5 it looks up the client's address for
-                // every request, in case a log line wants it.
+                // At the default level 5 it looks up the client's address for every request, in
+                // case a log line needs it.
                 let line =
                     ["-c", &file, "-a", "127.0.0.1", "-s", &stats, "-v", "4", "-p", &pid_file];
                 words(&[&line, small].concat())
@@ -386,7 +383,7 @@ impl Site<'_> {
 /// Starts a command and waits until it listens.
 ///
 /// # Errors
-/// [`Error::Program`] when the program is missing or does not come up.
+/// Returns [`Error::Program`] if the program is missing or does not start.
 pub fn start(scratch: &Scratch, name: &str, line: &[String], port: u16) -> Result<Process, Error> {
     let mut process = run(scratch, name, line)?;
     process.wait_for(port, interrupt::flag())?;
@@ -396,27 +393,27 @@ pub fn start(scratch: &Scratch, name: &str, line: &[String], port: u16) -> Resul
 /// Starts a command.
 ///
 /// # Errors
-/// [`Error::Program`] when the program is missing.
+/// Returns [`Error::Program`] if the program is missing.
 pub fn run(scratch: &Scratch, name: &str, line: &[String]) -> Result<Process, Error> {
     let (program, arguments) = line.split_first().map_or(("", line), |(a, b)| (a.as_str(), b));
     Ok(scratch.start(name, &installed(program.as_ref())?, arguments)?)
 }
 
-/// Where a program is.
+/// Returns the path of a program.
 ///
 /// # Errors
-/// [`Error::Program`] when it is missing.
+/// Returns [`Error::Program`] if it is missing.
 pub fn installed(program: &Path) -> Result<PathBuf, Error> {
     let why = || keyway_scenario::Error::Absent(format!("{} is not installed", program.display()));
     Ok(find(program).ok_or_else(why)?)
 }
 
-/// Words of a command.
+/// Returns the words of a command.
 pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// The same configuration for clients of memcached.
+/// Returns the same configuration for clients of memcached.
 fn as_memcached(text: &str) -> String {
     text.replace("protocol = \"redis\"", "protocol = \"memcached\"")
 }
@@ -455,7 +452,7 @@ fn keyway_store(port: u16, admin: u16) -> String {
     format!("{}kind = \"store\"\n", keyway_head(port, admin))
 }
 
-/// One worker, and metrics as in production.
+/// Returns a configuration with one worker, and metrics as in production.
 fn keyway_head(port: u16, admin: u16) -> String {
     format!(
         "[server]\nworkers = 1\nadmin = \"tcp://127.0.0.1:{admin}\"\n\n[[listener]]\n\
@@ -464,7 +461,7 @@ fn keyway_head(port: u16, admin: u16) -> String {
     )
 }
 
-/// One worker; no replica is read.
+/// Returns a configuration with one worker, in which no replica is read.
 fn predixy_head(port: u16) -> String {
     format!(
         "Name bench\nBind 127.0.0.1:{port}\nWorkerThreads 1\n\

@@ -1,12 +1,13 @@
-//! Bodies made shorter by LZ4, from end to end: who passes them on does not look inside.
+//! Bodies compressed with LZ4, from end to end: nodes on the way do not decompress them.
 
-/// Shorter bodies are sent as they are: what is gained does not pay for the work.
+/// Shorter bodies are sent as they are: the gain does not pay for the work.
 pub const COMPRESS_LEN_MIN: usize = 1024;
 
-/// Longer bodies are sent as they are: a node does nothing else while it compresses, and its peers wait.
+/// Longer bodies are sent as they are: a node does nothing else while it compresses, and its peers
+/// wait.
 pub const COMPRESS_LEN_MAX: usize = 1 << 20;
 
-/// `body` with its length in front, if that is at least an eighth shorter.
+/// Returns `body` compressed, with its length in front, if that is at least an eighth shorter.
 pub(crate) fn compressed(body: &[u8]) -> Option<Vec<u8>> {
     if !(COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&body.len()) {
         return None;
@@ -15,11 +16,11 @@ pub(crate) fn compressed(body: &[u8]) -> Option<Vec<u8>> {
     (packed.len() <= body.len() - body.len() / 8).then_some(packed)
 }
 
-/// What was compressed; `None` if it is no such thing, or longer than `len_max`.
+/// Returns the decompressed body; `None` if it is invalid, or longer than `len_max`.
 pub(crate) fn decompressed(packed: &[u8], len_max: usize) -> Option<Vec<u8>> {
     let (len, block) = packed.split_first_chunk::<4>()?;
     let len = u32::from_le_bytes(*len) as usize;
-    // A block of LZ4 grows by 255 at most: a lie about the length reserves no memory.
+    // LZ4 expands a block at most 255 times, so a false length reserves no memory.
     if len > len_max.min(COMPRESS_LEN_MAX) || len / 255 > block.len() {
         return None;
     }
@@ -51,7 +52,7 @@ mod tests {
     #[test]
     fn a_lie_about_the_length_reserves_nothing() {
         assert_eq!(decompressed(&[0xff, 0xff, 0xff, 0x03, 1, 2, 3], 64 << 20), None);
-        // As much as a block of that length could be is still no more than may be.
+        // Even the largest body that a block of that length could be would not exceed the bound.
         let bomb = [&(COMPRESS_LEN_MAX as u32 + 1).to_le_bytes()[..], &[0; 8000]].concat();
         assert_eq!(decompressed(&bomb, usize::MAX), None);
     }

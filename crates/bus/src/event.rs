@@ -1,91 +1,91 @@
-//! What a node tells its user, and what it wants of who has the transports.
+//! Events of a node for its user, and its orders for the owner of the transports.
 
 use crate::fault::Reason;
 use crate::id::NodeId;
 use crate::peer::{Body, Identity, PeerKey, Relation};
 use crate::url::Url;
 
-/// Something that happened.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection is registered.
     PeerUp {
-        /// Who is there.
+        /// The peer.
         identity: Box<Identity>,
-        /// What it is to its dialler.
+        /// Its relation to the dialler.
         relation: Relation,
         /// Whether this node dialled.
         by_us: bool,
     },
     /// A registered connection is gone.
     PeerDown {
-        /// Who was there.
+        /// The peer.
         id: NodeId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// A connection did not come to be, at none of the addresses if it was dialled; or, with
-    /// [`Reason::IdTwice`], two processes below have one id, of which the one that was attached later gets
-    /// its messages, or one is told to be below that has the id of this node or of an upstream of it, and
-    /// gets none.
+    /// A connection was not made, at none of the addresses if it was dialled. With
+    /// [`Reason::IdTwice`] there are two cases. Two processes below may have one id; the one that
+    /// was attached later gets its messages. Or a process is announced below that has the id of
+    /// this node or of one of its upstreams; it gets no messages.
     Refused {
-        /// Who was dialled, or dialled us; nobody if that is not known.
+        /// The peer that was dialled, or that dialled; [`NodeId::NONE`] if it is not known.
         id: NodeId,
-        /// Where who dialled us comes from, as its transport says.
+        /// Address of the dialler, as its transport reports it.
         from: Option<Box<str>>,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// So many more connections of strangers did not come to be, or ids were used twice, within a second.
+    /// Further connections of strangers were not made, or ids were used twice, within a second.
     Unsaid {
-        /// How many.
+        /// Their number.
         count: u64,
     },
-    /// An address that was dialled led nowhere.
+    /// An address that was dialled failed.
     Unreached {
-        /// Who was meant; nobody if that is anybody.
+        /// The node that was dialled; [`NodeId::NONE`] if it may be any.
         id: NodeId,
         /// The address.
         at: Box<Url>,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// A node is somewhere below.
+    /// A node has joined somewhere below.
     Joined(NodeId),
-    /// It no longer is.
+    /// A node has left.
     Left(NodeId),
-    /// Messages go up through that node from now on; through none.
+    /// Messages go up through that node from now on; `None`: through none.
     Upstream(Option<NodeId>),
     /// A message for this node.
     Message {
         /// Its sender.
         from: NodeId,
-        /// The sender's number of it: greater than that of any before.
+        /// The sender's number for it. It is greater than all earlier ones.
         seq: u64,
-        /// What it says.
+        /// Its content.
         body: Vec<u8>,
     },
-    /// A message has arrived, which was sent with the wish to know.
+    /// A message has arrived whose sender wanted to know.
     Acked {
-        /// What [`crate::Node::send`] gave.
+        /// The number that [`crate::Node::send`] returned.
         seq: u64,
     },
-    /// A message or a command did not arrive, or nobody knows.
+    /// A message or a command did not arrive, or its fate is unknown.
     Failed {
-        /// What [`crate::Node::send`] or [`crate::Node::command`] gave.
+        /// The number that [`crate::Node::send`] or [`crate::Node::command`] returned.
         seq: u64,
-        /// Who it was for.
+        /// Its destination.
         dst: NodeId,
         /// The node that could not send it on.
         by: NodeId,
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// Whether it may have arrived for all that. If not, it has not, and will not.
+        /// Whether it may have arrived all the same. If not, it has not arrived, and will not.
         maybe: bool,
     },
-    /// A command for this node's user, to be answered by [`crate::Node::reply`].
+    /// A command for this node's user, who answers it by [`crate::Node::reply`].
     Command {
-        /// Who asks.
+        /// The node that asks.
         from: NodeId,
         /// The number to answer to.
         seq: u64,
@@ -94,37 +94,37 @@ pub enum Event {
     },
     /// The result of a command.
     Result {
-        /// What [`crate::Node::command`] gave.
+        /// The number that [`crate::Node::command`] returned.
         seq: u64,
-        /// Who answers.
+        /// The node that answers.
         from: NodeId,
-        /// 0 if it was done; others are the answerer's.
+        /// 0 if the command was executed. The answering node defines other values.
         status: u16,
-        /// What came of it.
+        /// The items of the result.
         items: Vec<Vec<u8>>,
     },
-    /// A new version of a topic, to be applied and told by [`crate::Node::applied`].
+    /// A new version of a topic. The user applies it and calls [`crate::Node::applied`].
     Push {
         /// Its name.
         topic: String,
-        /// Grows when who publishes changes.
+        /// The epoch, which grows when the publisher changes.
         epoch: u64,
-        /// Grows with each version of an epoch.
+        /// The version, which grows within an epoch.
         version: u64,
-        /// All of it, however it came.
+        /// The whole body, however it came.
         body: Body,
     },
-    /// There is no such topic any more.
+    /// A topic was withdrawn.
     Withdrawn {
         /// Its name.
         topic: String,
         /// Its last epoch.
         epoch: u64,
-        /// Its last version, by which it was withdrawn.
+        /// Its last version, which withdrew it.
         version: u64,
     },
-    /// A version of a topic came that there is no room for: nodes below do not get it from here. It is asked
-    /// for again once another topic is withdrawn, or the node comes to an upstream.
+    /// There is no room for a version of a topic: nodes below do not get it from here. It is asked
+    /// for again once another topic is withdrawn, or the node gets another upstream.
     Unkept {
         /// The topic.
         topic: String,
@@ -132,10 +132,10 @@ pub enum Event {
         epoch: u64,
         /// Its version.
         version: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Two bodies have one version: the second was not taken.
+    /// Two bodies have the same version: the second was not accepted.
     PushConflict {
         /// The topic.
         topic: String,
@@ -144,7 +144,7 @@ pub enum Event {
         /// Its version.
         version: u64,
     },
-    /// A node has applied, or could not apply, what this one published.
+    /// A node has applied, or could not apply, a version that this node published.
     Applied {
         /// The topic.
         topic: String,
@@ -154,7 +154,7 @@ pub enum Event {
         epoch: u64,
         /// The version.
         version: u64,
-        /// Whether it could.
+        /// Whether it was applied.
         is_good: bool,
     },
     /// All connections are closed after [`crate::Node::leave`].
@@ -162,7 +162,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Bytes it holds, about.
+    /// Returns its approximate size in bytes.
     pub(crate) fn weight(&self) -> usize {
         64 + match self {
             Event::Message { body, .. } => body.len(),
@@ -180,22 +180,23 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DialKey(pub u64);
 
-/// Something for who has the transports.
+/// An order for the owner of the transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to this address, and tell [`crate::Node::handle_connected`] or
-    /// [`crate::Node::handle_dial_failed`]. Who takes too long is not waited for.
+    /// Connect to this address, and call [`crate::Node::handle_connected`] or
+    /// [`crate::Node::handle_dial_failed`]. A dial that takes too long is given up.
     Dial {
-        /// To be told with the outcome.
+        /// The key of the dial, to be passed with the outcome.
         dial: DialKey,
-        /// Where.
+        /// The address.
         url: Url,
     },
-    /// Close a connection, once `last_words` were written or could not be. Its key is no more.
+    /// Close a connection, after `last_words` were written or could not be. Its key is invalid from
+    /// now on.
     Close {
-        /// Which.
+        /// The connection.
         peer: PeerKey,
-        /// What is to be said before, behind all other output.
+        /// Bytes to send before closing, after all other output.
         last_words: Vec<u8>,
     },
 }

@@ -1,74 +1,76 @@
-//! Frames: a head of 40 bytes, the path of who passed it on, a body.
+//! Frames: a head of 40 bytes, the path of nodes that passed it on, and a body.
 //!
 //! ```text
 //!  0 body_len u32 | 4 version u8 | 5 kind u8 | 6 flags u16 | 8 seq u64 | 16 src u64 | 24 dst u64
 //! 32 ttl u8 | 33 hops u8 | 34 channel u16 | 36 crc32c u32 | 40 hops ids of 8 bytes, then the body
 //! ```
 //!
-//! `body_len` counts the path too. The checksum is over all but itself.
+//! `body_len` includes the path. The checksum covers everything but itself.
 
 use crate::fault::Reason;
 use crate::id::NodeId;
 
-/// Bytes in front of every body.
+/// Length of the head, in bytes.
 pub const HEAD_LEN: usize = 40;
-/// The version of frames there is.
+/// The only version of frames.
 pub const VERSION: u8 = 1;
-/// Nodes a message may pass at most; its path has no more places.
+/// Most nodes that a message may pass; its path has no more places.
 pub const TTL_MAX: u8 = 16;
-/// Bytes of a body in one frame at most; longer ones go in fragments, so that nothing waits behind
-/// more than this.
+/// Longest part of a body in one frame, in bytes. Longer bodies go in fragments, so that nothing
+/// waits behind more than this.
 pub const FRAGMENT_LEN: usize = 64 << 10;
-/// Bytes behind a head at most: a fragment, its path, and the length of the whole in the first.
+/// Most bytes after a head: a fragment, its path, and the length of the whole in the first
+/// fragment.
 pub const FRAME_BODY_MAX: usize = FRAGMENT_LEN + TTL_MAX as usize * 8 + 8;
-/// Bytes of a frame at most.
+/// Longest frame, in bytes.
 pub const FRAME_LEN_MAX: usize = HEAD_LEN + FRAME_BODY_MAX;
-/// Bytes of a message, in all its fragments, at most.
+/// Longest message, over all its fragments, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 64 << 20;
-/// Bytes behind a head before the peer is let in: a stranger makes us keep no more.
+/// Most bytes after a head before the peer is accepted: a stranger can make this process keep no
+/// more.
 pub const STRANGER_BODY_MAX: usize = 16 << 10;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who dials says who it is.
+    /// The dialler identifies itself.
     Hello = 1,
-    /// Who was dialled answers with a nonce.
+    /// The acceptor answers with a nonce.
     Challenge = 2,
-    /// Proofs of the tokens, labels, addresses.
+    /// The dialler's proofs of the tokens, labels and addresses.
     Register = 3,
-    /// Let in, with a proof in return.
+    /// The dialler is accepted, with the acceptor's proof.
     Welcome = 4,
-    /// Not let in.
+    /// The dialler is refused.
     Reject = 5,
-    /// Are you there?
+    /// Asks whether the peer is alive.
     Ping = 6,
-    /// Yes.
+    /// Answers a ping.
     Pong = 7,
-    /// How much was taken, and how much may come.
+    /// How many bytes were taken, and how many may be sent.
     Credit = 8,
-    /// Send me nothing more.
+    /// The sender of this frame leaves; nothing more is to be sent to it.
     Goaway = 9,
-    /// A node tells its upstream whether it goes through it.
+    /// A node tells its upstream whether its messages go through it.
     Attach = 10,
-    /// Who is below, and who no longer is.
+    /// Changes of the nodes below.
     Topology = 11,
     /// A version of a topic.
     Push = 12,
-    /// What versions a node has.
+    /// The versions that a node has.
     Have = 13,
-    /// What version a node has applied.
+    /// The version that a node has applied.
     Applied = 14,
     /// A message.
     Message = 15,
     /// A message, or a command, that came back.
     Failure = 16,
-    /// A message has arrived.
+    /// The acknowledgement of a message.
     Ack = 17,
     /// A command.
     Command = 18,
-    /// Its result.
+    /// The result of a command.
     Result = 19,
 }
 
@@ -99,23 +101,23 @@ impl Kind {
         Kind::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 
-    /// Whether it is for a node that may be further away.
+    /// Returns whether it may be for a node further away.
     pub fn is_routed(self) -> bool {
         self as u8 >= Kind::Applied as u8
     }
 
-    /// Whether it may come in fragments.
+    /// Returns whether it may come in fragments.
     pub fn may_fragment(self) -> bool {
         matches!(self, Kind::Push | Kind::Message | Kind::Command | Kind::Result)
     }
 
-    /// Whether it needs no credit, and goes ahead of everything.
+    /// Returns whether it needs no credit, and is sent before everything else.
     pub fn is_urgent(self) -> bool {
         (self as u8) <= Kind::Goaway as u8
     }
 }
 
-/// A queue of its own, with credit of its own.
+/// A channel has a queue and credit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Channel {
@@ -127,88 +129,88 @@ pub enum Channel {
     Data = 2,
 }
 
-/// How many channels there are.
+/// The number of channels.
 pub const CHANNELS: usize = 3;
 
-/// Bits of a frame.
+/// Flags of a frame.
 pub mod flags {
-    /// The sender wants an [`super::Kind::Ack`].
+    /// The sender wants a [`super::Kind::Ack`].
     pub const ACK: u16 = 1;
-    /// One of several fragments.
+    /// The frame is one of several fragments.
     pub const FRAGMENT: u16 = 2;
-    /// The first of them: the length of the whole, a u32, precedes it.
+    /// It is the first fragment: the length of the whole, a u32, precedes it.
     pub const FIRST: u16 = 4;
-    /// The last of them.
+    /// It is the last fragment.
     pub const LAST: u16 = 8;
     /// The body is compressed.
     pub const COMPRESSED: u16 = 16;
-    /// Of a failure: the message may have arrived for all that.
+    /// In a failure: the message may have arrived all the same.
     pub const MAYBE: u16 = 32;
-    /// Must not go to an upstream.
+    /// The frame must not go to an upstream.
     pub const NO_UPSTREAM: u16 = 64;
-    /// Of a failure: it came from where its message did not go, as far as somebody on its way knew.
+    /// In a failure: it came from where its message did not go, as far as a node on its way knew.
     pub const UNPROVEN: u16 = 128;
-    /// All of them: others are refused.
+    /// All flags; others are refused.
     pub const ALL: u16 = 255;
 }
 
-/// A head, but for its lengths and its checksum.
+/// A head, without its lengths and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// Bits of [`flags`].
+    /// Flags of [`flags`].
     pub flags: u16,
-    /// The sender's number of it, growing.
+    /// The sender's number for it, which grows.
     pub seq: u64,
-    /// Who it is from.
+    /// The sender.
     pub src: NodeId,
-    /// Who it is for.
+    /// The destination.
     pub dst: NodeId,
-    /// Nodes it may still pass.
+    /// Number of nodes that it may still pass.
     pub ttl: u8,
 }
 
 impl Head {
-    /// A frame for the peer itself, without a number.
+    /// Returns the head of a frame for the peer itself, without a number.
     pub fn plain(kind: Kind, src: NodeId, dst: NodeId) -> Self {
         Self { kind, flags: 0, seq: 0, src, dst, ttl: 0 }
     }
 
-    /// The channel it goes on.
+    /// Returns the channel on which it is sent.
     pub fn channel(&self) -> Channel {
         channel_of(self.kind, self.flags)
     }
 
-    /// Whether `flag` is set.
+    /// Returns whether `flag` is set.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 }
 
-/// A frame, where it lies in a buffer.
+/// A frame, as it lies in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Its head.
     pub head: Head,
-    /// The ids of who passed it on, 8 bytes each.
+    /// The ids of the nodes that passed it on, 8 bytes each.
     pub path: &'a [u8],
-    /// The rest.
+    /// The body.
     pub body: &'a [u8],
-    /// Bytes of the frame in all.
+    /// Length of the whole frame, in bytes.
     pub len: usize,
 }
 
-/// What lies at the beginning of a buffer.
+/// The beginning of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A frame.
     Frame(Frame<'a>),
-    /// The beginning of one that takes at least so many bytes.
+    /// The beginning of a frame that takes at least this many bytes.
     NeedMore(usize),
 }
 
-/// What a whole frame is.
+/// Returns the kind of a whole frame.
 pub(crate) fn kind_of(frame: &[u8]) -> Option<Kind> {
     Kind::of(*frame.get(5)?)
 }
@@ -225,7 +227,8 @@ fn checksum(head: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..36]), rest)
 }
 
-/// Parts of a command or a result go among messages: nothing that is short waits behind them.
+/// Returns the channel of a frame. Parts of a command or a result go among messages, so that no
+/// short frame waits behind them.
 fn channel_of(kind: Kind, flags: u16) -> Channel {
     match kind {
         Kind::Message => Channel::Data,
@@ -235,7 +238,8 @@ fn channel_of(kind: Kind, flags: u16) -> Channel {
     }
 }
 
-/// Parts are of kinds that have some, and only a part is the first or the last.
+/// Returns whether the flags are allowed: only some kinds have fragments, and only a fragment is
+/// the first or the last.
 fn flags_fit(kind: Kind, flags: u16) -> bool {
     match flags & flags::FRAGMENT != 0 {
         true => kind.may_fragment(),
@@ -243,7 +247,8 @@ fn flags_fit(kind: Kind, flags: u16) -> bool {
     }
 }
 
-/// Reads the frame at the beginning of `buf`; what is behind its head is at most `body_len_max` long.
+/// Reads the frame at the beginning of `buf`. The bytes after its head may be at most
+/// `body_len_max`.
 pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
     let Some((head, rest)) = buf.split_first_chunk::<HEAD_LEN>() else {
         return Ok(Parsed::NeedMore(HEAD_LEN));
@@ -283,7 +288,7 @@ pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
     Ok(Parsed::Frame(Frame { head, path, body, len: HEAD_LEN + body_len }))
 }
 
-/// Appends a frame whose body is the `parts`, one behind the other; gives its length.
+/// Appends a frame whose body is the `parts`, one after the other. Returns its length.
 ///
 /// The path has at most [`TTL_MAX`] ids and the body at most [`FRAGMENT_LEN`] + 4 bytes.
 pub fn append(out: &mut Vec<u8>, head: &Head, path: &[u8], parts: [&[u8]; 2]) -> usize {
@@ -311,7 +316,7 @@ pub fn append(out: &mut Vec<u8>, head: &Head, path: &[u8], parts: [&[u8]; 2]) ->
     HEAD_LEN + body_len
 }
 
-/// The ids in a path.
+/// Returns the ids in a path.
 pub fn path_ids(path: &[u8]) -> impl Iterator<Item = NodeId> {
     path.chunks_exact(8).map(|id| NodeId(u64::from_le_bytes(std::array::from_fn(|i| id[i]))))
 }

@@ -1,4 +1,4 @@
-//! Names of nodes: 64 bits of zone, role, group and instance.
+//! Names of nodes: 64 bits with zone, role, group and instance.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 const ZONE_MAX: u64 = (1 << 12) - 1;
 const ROLE_MAX: u64 = (1 << 4) - 1;
 const PART_MAX: u64 = (1 << 24) - 1;
-/// Roles with a name; the others are written `r6` to `r14`.
+/// Roles with a name. Others are written `r6` to `r14`.
 const ROLES: [(u64, &str); 6] =
     [(1, "control"), (2, "relay"), (3, "proxy"), (4, "cache"), (5, "tool"), (15, "guest")];
 const GUEST: u64 = 15;
 
-/// Who a node is. Written `z1.proxy.7.3`: zone (12 bits), role (4), group (24), instance (24); a
-/// plain number is read too. 0 is nobody, and written `none`.
+/// The id of a node. It is written `z1.proxy.7.3`: zone (12 bits), role (4), group (24), instance
+/// (24). A plain number is read too. 0 means "no node", and is written `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// Why a text names no node or range.
+/// The reason why a text is not a node or range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdFault(pub String);
 
@@ -29,32 +29,32 @@ impl fmt::Display for IdFault {
 impl std::error::Error for IdFault {}
 
 impl NodeId {
-    /// Nobody: the source of who has no name yet, the destination of who does not care.
+    /// No node: the source of a node without an id, and a destination that does not matter.
     pub const NONE: NodeId = NodeId(0);
 
-    /// The id of these parts; `None` where one is too large.
+    /// Returns the id with these parts; `None` if one is too large.
     pub fn of(zone: u64, role: u64, group: u64, instance: u64) -> Option<Self> {
         let fits =
             zone <= ZONE_MAX && role <= ROLE_MAX && group <= PART_MAX && instance <= PART_MAX;
         fits.then_some(NodeId(zone << 52 | role << 48 | group << 24 | instance))
     }
 
-    /// An id for a node that came without one, in the zone of who lets it in.
+    /// Returns an id for a node without one, in the zone of the node that accepts it.
     pub fn guest(host: NodeId, random: u64) -> Self {
         NodeId(host.zone() << 52 | GUEST << 48 | (random & ((1 << 48) - 1)).max(1))
     }
 
-    /// Whether this is nobody.
+    /// Returns whether this is [`NodeId::NONE`].
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether it was given by [`NodeId::guest`].
+    /// Returns whether it was made by [`NodeId::guest`].
     pub fn is_guest(self) -> bool {
         self.0 >> 48 & ROLE_MAX == GUEST
     }
 
-    /// Its zone.
+    /// Returns its zone.
     pub fn zone(self) -> u64 {
         self.0 >> 52
     }
@@ -111,7 +111,7 @@ fn unknown(text: &str) -> IdFault {
     ))
 }
 
-/// The bits of one to four parts, and how many of the low bits are left open.
+/// Returns the bits of one to four parts, and the number of low bits that are left open.
 fn prefix(text: &str, parts: &[&str]) -> Result<(u64, u32), IdFault> {
     let number = |part: &str, max: u64| {
         let number = plain_number(part).filter(|_| !part.starts_with("0x"));
@@ -147,8 +147,8 @@ fn role_number(text: &str) -> Option<u64> {
     plain_number(text.strip_prefix('r')?).filter(|number| *number <= ROLE_MAX)
 }
 
-/// Ids from one to another, both included. Written as a prefix (`z1.proxy`), as two ids (`FROM-TO`),
-/// or as `*`.
+/// A range of ids, both ends included. It is written as a prefix (`z1.proxy`), as two ids
+/// (`FROM-TO`), or as `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     /// The first.
@@ -161,7 +161,7 @@ impl IdRange {
     /// Every id.
     pub const ALL: IdRange = IdRange { from: NodeId(0), to: NodeId(u64::MAX) };
 
-    /// Whether `id` is one of them.
+    /// Returns whether `id` is one of them.
     pub fn contains(self, id: NodeId) -> bool {
         self.from <= id && id <= self.to
     }

@@ -1,25 +1,25 @@
-//! What a node says of itself, by which others find it.
+//! A node's labels, by which others find it.
 
 use crate::wire::{Reader, Writer};
 use std::fmt;
 
-/// Labels of one node at most: they travel in every announcement of it.
+/// Most labels of one node: they are sent in every announcement of it.
 pub const LABELS_MAX: usize = 16;
-/// Bytes of a name or a value at most.
+/// Longest name or value, in bytes.
 pub const LABEL_LEN_MAX: usize = 63;
 
 /// Names with values, in the order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Vec<(String, String)>);
 
-/// Why a label is not taken.
+/// The reason why a label is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelFault {
-    /// More than [`LABELS_MAX`].
+    /// There are more than [`LABELS_MAX`].
     TooMany,
-    /// Longer than [`LABEL_LEN_MAX`], or an empty name.
+    /// It is longer than [`LABEL_LEN_MAX`], or its name is empty.
     Length,
-    /// A name or value of other than letters, digits, `-`, `_`, `.`, `/` and `:`.
+    /// A name or value has characters other than letters, digits, `-`, `_`, `.`, `/` and `:`.
     Character,
 }
 
@@ -43,7 +43,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 impl Labels {
-    /// Sets one.
+    /// Sets a label.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), LabelFault> {
         if name.is_empty() || name.len() > LABEL_LEN_MAX || value.len() > LABEL_LEN_MAX {
             return Err(LabelFault::Length);
@@ -59,13 +59,13 @@ impl Labels {
         Ok(())
     }
 
-    /// The value of one.
+    /// Returns the value of a label.
     pub fn get(&self, name: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// All of them.
+    /// Returns all labels.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

@@ -1,9 +1,9 @@
-//! The bus: a tree of nodes that talk. Frames, registration, credit, routes, pushes.
+//! The bus: a tree of nodes that exchange messages. Frames, registration, credit, routes, pushes.
 //!
-//! Knows neither sockets nor clocks nor threads: bytes, time and randomness are arguments. Who has a
-//! transport feeds a [`Node`] what arrived on each connection, sends what it has to say, and takes its
-//! events. The wire format is docs/protocol/bus.md. Read first: [`Node`] (all connections of a process),
-//! [`Event`] (what its user hears) and [`frame`] (the bytes).
+//! Knows neither sockets nor clocks nor threads: bytes, time and randomness are arguments. The
+//! owner of a transport gives a [`Node`] the bytes that arrived on each connection, sends the bytes
+//! it returns, and takes its events. The wire format is docs/protocol/bus.md. Read first: [`Node`]
+//! (all connections of a process), [`Event`] (what its user receives) and [`frame`] (the bytes).
 
 #![forbid(unsafe_code)]
 

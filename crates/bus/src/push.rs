@@ -1,4 +1,4 @@
-//! Versions of topics: what there is, what changed, who has what.
+//! Versions of topics: which exist, what has changed, and which nodes have them.
 
 use crate::compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN, compressed};
 use crate::fault::Reason;
@@ -11,25 +11,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a topic's name at most.
+/// Longest name of a topic, in bytes.
 pub const TOPIC_LEN_MAX: usize = 63;
 
-/// Bytes of a topic's body at most: a push, or the command to publish it, says more than its body.
+/// Longest body of a topic, in bytes. A push, or the command to publish it, has more than its body.
 pub const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
 
-/// Longer bodies go whole: a delta is applied in one go, and 64 MiB at once would hold up pings for longer than
-/// the same bytes in fragments.
+/// Longest body that is sent as a delta. A delta is applied at once, and 64 MiB at once would hold
+/// up pings for longer than the same bytes in fragments.
 const DELTA_BODY_MAX: usize = 8 << 20;
 
-/// Bytes that are summed, or given back to the system, in one go: more holds up pings, less takes more turns.
+/// Bytes that are summed, or freed, at once. A larger number holds up pings; a smaller one takes
+/// more turns.
 const PIECE_LEN: usize = 2 << 20;
 
-/// When something was published: by epoch, then by version.
+/// The stamp of a version: its epoch, then its version number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// Grows when who publishes changes.
+    /// The epoch, which grows when the publisher changes.
     pub epoch: u64,
-    /// Grows with each version of an epoch.
+    /// The version, which grows within an epoch.
     pub version: u64,
 }
 
@@ -44,18 +45,18 @@ impl Stamp {
     }
 }
 
-/// What makes one body of another: bytes replaced in one place.
+/// The difference of two bodies: bytes replaced in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delta {
     pub base: Stamp,
     offset: usize,
     removed: usize,
-    /// All who are sent it share it.
+    /// The inserted bytes, shared by all queues.
     inserted: Body,
 }
 
 impl Delta {
-    /// From `old` to `new`, if that is less than half of `new`.
+    /// Returns the delta from `old` to `new`, if it is less than half of `new`.
     pub fn between(base: Stamp, old: &[u8], new: &[u8]) -> Option<Self> {
         if old.len().max(new.len()) > DELTA_BODY_MAX {
             return None;
@@ -76,14 +77,14 @@ impl Delta {
     }
 }
 
-/// How many bytes are the same at the beginning, or at the end.
+/// Returns how many bytes are the same at the beginning, or at the end.
 fn same_len(a: &[u8], b: &[u8], at_end: bool) -> usize {
     let max = a.len().min(b.len());
     let is_same = |from: usize, to: usize| match at_end {
         true => a[a.len() - to..a.len() - from] == b[b.len() - to..b.len() - from],
         false => a[from..to] == b[from..to],
     };
-    // In steps first: bytes are compared many at a time then.
+    // It goes in steps first, which compare many bytes at a time.
     let mut len = 0;
     while len < max && is_same(len, (len + 4096).min(max)) {
         len = (len + 4096).min(max);
@@ -94,7 +95,7 @@ fn same_len(a: &[u8], b: &[u8], at_end: bool) -> usize {
     len
 }
 
-/// What a push says.
+/// The content of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Push {
     pub topic: String,
@@ -108,13 +109,13 @@ pub(crate) struct Push {
 pub(crate) enum Form {
     Full(Vec<u8>),
     Delta(Delta),
-    /// There is no such topic any more.
+    /// The topic was withdrawn.
     Gone,
 }
 
 impl Push {
-    /// Reads a body: what it carries, then what that is, then the length of the latter. In that order
-    /// the body of a topic is not copied.
+    /// Reads a body: what it carries, then the facts about it, then the length of the facts. In
+    /// this order the body of a topic is not copied.
     pub fn read(mut body: Vec<u8>) -> Option<Self> {
         let (rest, len) = body.split_last_chunk::<2>()?;
         let at = rest.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?;
@@ -148,18 +149,18 @@ pub(crate) fn is_topic(name: &str) -> bool {
     (1..=TOPIC_LEN_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// What a node has told about a topic of ours.
+/// A node's report about a topic of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppliedAt {
-    /// What it has applied, or could not apply.
+    /// The version that it has applied, or could not apply.
     pub stamp: Stamp,
-    /// Whether it could.
+    /// Whether it was applied.
     pub is_good: bool,
-    /// When it said so.
+    /// The time of the report.
     pub at: Time,
 }
 
-/// What is carried, compressed where that is worth it: made once for all who are sent it.
+/// The carried bytes, compressed if that is worth it. They are made once for all receivers.
 #[derive(Default)]
 enum Packed {
     #[default]
@@ -183,7 +184,7 @@ impl Packed {
     }
 }
 
-/// The sum of a body. That of a long one is made in pieces, and nobody is sent it before.
+/// The sum of a body. That of a long body is made in pieces, and the body is not sent before.
 #[derive(Clone, Copy)]
 enum Crc {
     Making(Sum),
@@ -202,19 +203,19 @@ impl Crc {
 /// The latest version of a topic.
 pub(crate) struct Topic {
     pub stamp: Stamp,
-    /// Of the version among all there were here.
+    /// The number of the version among all there were here.
     pub number: u64,
     pub publisher: NodeId,
     pub body: Body,
-    /// Since when it was withdrawn: what is left says so to those below.
+    /// Time of its withdrawal; nodes below are told.
     pub gone: Option<Time>,
     crc: Crc,
     delta: Option<Delta>,
     packed_delta: Packed,
     packed: Packed,
-    /// What the user of this node said it has applied.
+    /// The version that this node's user has applied, and whether it could.
     pub own: Option<(Stamp, bool)>,
-    /// What others said, if this node published it.
+    /// The reports of other nodes, if this node published it.
     pub applied: BTreeMap<NodeId, AppliedAt>,
 }
 
@@ -222,43 +223,43 @@ pub(crate) struct Topic {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub have: Option<Stamp>,
-    /// A later version was sent, and is not answered yet.
+    /// Whether a later version was sent, and is not answered yet.
     pub is_on_its_way: bool,
 }
 
-/// Every topic.
+/// All topics.
 #[derive(Default)]
 pub(crate) struct Topics {
     pub map: BTreeMap<String, Topic>,
-    /// Versions that there were.
+    /// Number of versions so far.
     count: u64,
-    /// Bytes of bodies, and of what changed.
+    /// Bytes of bodies and deltas.
     len: usize,
-    /// Whether a version had no room since that was asked last.
+    /// Whether a version had no room since the last call of `take_was_full`.
     was_full: bool,
-    /// Whether older versions may be on their way still, since that was asked last.
+    /// Whether older versions may still be on their way, since the last check.
     pub may_have_old: bool,
     /// Whether sums are being made.
     is_summing: bool,
-    /// Long bodies that nobody wants any more, whose memory is given back in pieces.
+    /// Long bodies that are not needed any more, whose memory is freed in pieces.
     discarded: Vec<Body>,
 }
 
-/// What became of a version.
+/// The result of taking a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     New,
     /// The topic was withdrawn.
     Gone,
-    /// As old as, or older than, what is there.
+    /// It is as old as, or older than, the current one.
     Known,
-    /// As old, and another body.
+    /// It is as old, with another body.
     Conflict,
-    /// A delta to another version.
+    /// It is a delta to another version.
     WantsFull,
 }
 
-/// A version's body, its sum, and what it changes.
+/// A version's body, its sum, and its delta.
 struct Made {
     body: Vec<u8>,
     crc: Crc,
@@ -275,7 +276,7 @@ pub(crate) struct Bounds {
 }
 
 impl Topics {
-    /// Takes what was pushed.
+    /// Takes a pushed version.
     pub fn take(
         &mut self,
         push: Push,
@@ -314,7 +315,7 @@ impl Topics {
         Ok(Taken::New)
     }
 
-    /// Makes a newer version, with what has changed.
+    /// Makes a newer version, with its delta.
     pub fn publish(
         &mut self,
         name: &str,
@@ -332,7 +333,7 @@ impl Topics {
         self.put(name, stamp, publisher, Made { body, crc, delta, gone: None }, bounds)
     }
 
-    /// Says that there is no such topic any more.
+    /// Withdraws a topic.
     pub fn withdraw(
         &mut self,
         name: &str,
@@ -345,7 +346,7 @@ impl Topics {
         self.put(name, stamp, publisher, made, bounds)
     }
 
-    /// Forgets topics that were withdrawn for so long; gives their names.
+    /// Forgets topics that were withdrawn for so long. Returns their names.
     pub fn forget_gone(&mut self, after: Duration, now: Time) -> Vec<String> {
         let is_over = |topic: &&Topic| topic.gone.is_some_and(|since| now.since(since) >= after);
         if !self.map.values().any(|topic| is_over(&topic)) {
@@ -357,7 +358,7 @@ impl Topics {
         names
     }
 
-    /// Makes a place for one more topic of what is longest withdrawn.
+    /// Makes room for one more topic by forgetting the one withdrawn longest ago.
     fn forget_one(&mut self) {
         let gone = self.map.iter().filter_map(|(name, topic)| Some((topic.gone?, name)));
         let oldest = gone.min().map(|(_, name)| name.clone());
@@ -388,7 +389,7 @@ impl Topics {
             self.was_full = true;
             return Err(Reason::TopicsFull);
         }
-        // What changed is kept where there is room for it as well.
+        // The delta is kept if there is room for it as well.
         let delta = delta.filter(|delta| len + delta.inserted.len() <= bounds.len);
         let old = self.map.remove(name);
         let (own, applied) = match old {
@@ -420,8 +421,8 @@ impl Topics {
         Ok(())
     }
 
-    /// Notes what somebody has of a topic. Names that nobody here knows are of use once they are known, so some
-    /// are kept.
+    /// Notes which version a node has of a topic. Names that are not known here may be known later,
+    /// so some are kept.
     pub fn note_held(
         &self,
         versions: &mut BTreeMap<String, Held>,
@@ -442,20 +443,20 @@ impl Topics {
         }
     }
 
-    /// Gives up a body. Where others still have it, the last of them gives its memory back.
+    /// Gives up a body. If others still have it, the last of them frees its memory.
     fn discard(&mut self, body: Body) {
         if body.len() > PIECE_LEN {
             self.discarded.push(body);
         }
     }
 
-    /// Whether there is something to be done in pieces: see [`Topics::go_on`].
+    /// Returns whether there is work to be done in pieces: see [`Topics::go_on`].
     pub fn has_chores(&self) -> bool {
         self.is_summing || !self.discarded.is_empty()
     }
 
-    /// Does the next piece of what would hold up pings if it were done at once. Whether a version can be sent that
-    /// could not before.
+    /// Does the next piece of work that would hold up pings if it were done at once. Returns
+    /// whether a version can be sent that could not before.
     pub fn go_on(&mut self) -> bool {
         if let Some(mut body) = self.discarded.pop()
             && let Some(bytes) = Arc::get_mut(&mut body)
@@ -476,7 +477,7 @@ impl Topics {
         topic.is_summed()
     }
 
-    /// Whether a version had no room since this was asked last.
+    /// Returns whether a version had no room since the last call.
     pub fn take_was_full(&mut self) -> bool {
         std::mem::take(&mut self.was_full)
     }
@@ -487,7 +488,7 @@ impl Topic {
         self.crc.value(&self.body)
     }
 
-    /// Whether its sum is made, so that it can be sent.
+    /// Returns whether its sum is made, so that it can be sent.
     pub fn is_summed(&self) -> bool {
         matches!(self.crc, Crc::Made(_))
     }
@@ -501,13 +502,13 @@ impl Topic {
         }
     }
 
-    /// Bytes of its body, and of what changed.
+    /// Returns the bytes of its body and its delta.
     fn len(&self) -> usize {
         self.body.len() + self.delta.as_ref().map_or(0, |delta| delta.inserted.len())
     }
 
-    /// The push for one that has `have`: what it carries, what goes behind that, and whether the former
-    /// is both, compressed.
+    /// Returns the push for a node that has `have`: what it carries, the bytes after that, and
+    /// whether the former contains both, compressed.
     pub fn push_for(
         &mut self,
         name: &str,
@@ -526,7 +527,7 @@ impl Topic {
         }
     }
 
-    /// Whether one that has `have` is sent what changed, and not the whole.
+    /// Returns whether a node that has `have` gets the delta, and not the whole.
     pub fn is_delta_from(&self, have: Option<Stamp>) -> bool {
         self.delta.as_ref().is_some_and(|delta| Some(delta.base) == have)
     }

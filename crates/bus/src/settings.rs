@@ -1,4 +1,4 @@
-//! What a node is told at its start.
+//! The settings of a node.
 
 use crate::frame::{CHANNELS, FRAME_LEN_MAX, MESSAGE_LEN_MAX, TTL_MAX};
 use crate::id::{IdRange, NodeId};
@@ -7,16 +7,16 @@ use crate::token::Tokens;
 use crate::url::{Place, Url};
 use std::time::Duration;
 
-/// Addresses that a node announces at most.
+/// Most addresses that a node announces.
 pub const URLS_MAX: usize = 4;
-/// Upstreams of a node: the primary one and its standby.
+/// Most upstreams of a node: the primary one and its standby.
 pub const UPSTREAMS_MAX: usize = 2;
 
-/// Bytes of a window at least: two frames.
+/// Least bytes of a window: two frames.
 pub const WINDOW_MIN: u32 = 2 * FRAME_LEN_MAX as u32;
-/// At most.
+/// Most bytes of a window.
 pub const WINDOW_MAX: u32 = 64 << 20;
-/// Topics at most: what a node has of them is told in one frame.
+/// Most topics: the versions that a node has of them are told in one frame.
 const TOPICS_MAX: usize = 512;
 /// Longest time for a registration.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
@@ -24,103 +24,107 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 /// A node above this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Who must be there; [`NodeId::NONE`] if that may be anybody who knows the token.
+    /// Its id; [`NodeId::NONE`] if it may be any node that knows the token.
     pub id: NodeId,
-    /// Where, tried in this order.
+    /// Its addresses, tried in this order.
     pub urls: Vec<Url>,
 }
 
-/// A connection on which nothing but heartbeats was said for `after` rests: who was dialled pings every
-/// `heartbeat`, all its connections together, and who dialled asks where that does not come. Within a host they
-/// do so ten times less often. The first word ends that. So a thousand connections at rest cost next to nothing;
-/// that a host is dead is meanwhile for the transport to find out.
+/// A connection on which only heartbeats were sent for `after` rests. The acceptor pings every
+/// `heartbeat`, all its connections together, and the dialler asks if that ping does not come.
+/// Within a host they do so ten times less often. The first other frame ends the rest. So a
+/// thousand connections at rest cost next to nothing. Meanwhile the transport must find out that a
+/// host is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// From the last word on.
+    /// Time since the last frame after which a connection rests.
     pub after: Duration,
-    /// Between two pings from then on.
+    /// Time between two pings at rest.
     pub heartbeat: Duration,
 }
 
-/// What a node is told at its start. [`Settings::of`] has the defaults.
+/// The settings of a node. [`Settings::of`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who this is; [`NodeId::NONE`] for a guest, whom its upstream gives an id.
+    /// Its id; [`NodeId::NONE`] for a guest, which gets an id from its upstream.
     pub id: NodeId,
-    /// What it says of itself.
+    /// Its labels.
     pub labels: Labels,
-    /// Where others can dial it; at most [`URLS_MAX`].
+    /// The addresses at which others can dial it; at most [`URLS_MAX`].
     pub urls: Vec<Url>,
-    /// Where its process runs.
+    /// The place of its process.
     pub place: Place,
-    /// Grows with each start of the node: milliseconds since 1970, shifted left by 20. Sequence numbers
-    /// begin here, so those of a node that was started again are not taken for old ones.
+    /// The incarnation, which grows with each start of the node: milliseconds since 1970, shifted
+    /// left by 20. Sequence numbers begin here, so those of a restarted node are not taken for old
+    /// ones.
     pub incarnation: u64,
     /// The primary upstream and its standby; none for the root.
     pub upstreams: Vec<Upstream>,
-    /// Secrets of the bus. None: anybody is let in.
+    /// Secrets of the bus. Without any, every node is accepted.
     pub tokens: Tokens,
-    /// Who is let in; guests by the id that they are given.
+    /// Ids that are accepted. A guest is checked by the id that it is given.
     pub accept: Vec<IdRange>,
-    /// Connections at most. Each takes up to its windows and queues of memory.
+    /// Most connections. Each takes memory up to its windows and queues.
     pub peers_max: usize,
-    /// Nodes below this one at most, of 512 bytes each on average. A child may have as many as it leaves free.
+    /// Most nodes below this one, of 512 bytes each on average. A child may have as many as it
+    /// leaves free.
     pub nodes_max: usize,
-    /// Nodes that a message of ours may pass.
+    /// Most nodes that a message of this node may pass.
     pub ttl: u8,
-    /// Between two pings. Shorter finds dead hosts sooner and costs a wake-up each.
+    /// Time between two pings. A shorter time finds dead hosts sooner and costs a wake-up each.
     pub heartbeat: Duration,
-    /// Heartbeats without a word after which a connection is given up.
+    /// Heartbeats without a frame after which a connection is given up.
     pub silent_after: u32,
-    /// For a registration, from the connection on; at most [`HANDSHAKE_MAX`]. Longer lets those who say
-    /// nothing keep their places for longer.
+    /// Time for a registration, from the connection on; at most [`HANDSHAKE_MAX`]. A longer time
+    /// lets silent strangers keep their places for longer.
     pub handshake: Duration,
-    /// How long a message in parts may stand still before it is given up and its sender told. Shorter
-    /// gives up senders on slow ways.
+    /// Time for which a message in parts may stand still before it is given up and its sender told.
+    /// A shorter time gives up senders on slow ways.
     pub parts_idle: Duration,
-    /// How far apart pings are where nothing else is said: see [`Rest`].
+    /// Pings while nothing else is sent: see [`Rest`].
     pub rest: Rest,
-    /// For an address to be connected to, and as long again for what listens there to let us in. Longer
-    /// keeps a node from its next address, shorter loses far ones.
+    /// Time for connecting to an address, and as long again for its node to accept. A longer time
+    /// keeps a node from its next address; a shorter one loses distant nodes.
     pub dial: Duration,
-    /// Until an upstream is dialled again: doubled from the first to the second, with jitter.
+    /// Time until an upstream is dialled again: doubled from the first to the second, with jitter.
     pub retry: (Duration, Duration),
-    /// How long the primary upstream must be there again before it is gone back to.
+    /// Time for which the primary upstream must be back before it is used again.
     pub prefer_after: Duration,
-    /// How long the upstream that is used must say that it is cut off before the other one is used. Shorter
-    /// moves everybody below while an upstream changes its own.
+    /// Time for which the used upstream must report that it is cut off before the other one is
+    /// used. A shorter time moves all nodes below while an upstream changes its own.
     pub cut_after: Duration,
-    /// After which a direct connection to a sibling is closed if nothing is sent on it.
+    /// Time without frames after which a direct connection to a sibling is closed.
     pub direct_idle: Duration,
-    /// Bytes that a peer may send ahead, by channel: control, config, data. More is faster over long
-    /// ways, and more to be kept.
+    /// Bytes that a peer may send ahead, by channel: control, config, data. More is faster over
+    /// long ways, and takes more memory.
     pub windows: [u32; CHANNELS],
-    /// Bytes that wait for one peer on a channel at most; one message always may.
+    /// Most bytes that wait for one peer on a channel; one message always may.
     pub queue_len_max: usize,
-    /// Bytes that wait for all peers at most, with what must be remembered of what was sent and not yet
-    /// taken. The bodies of topics, which all queues share, do not count.
+    /// Most bytes that wait for all peers, with what must be remembered of sent and untaken frames.
+    /// The bodies of topics, which all queues share, do not count.
     pub queues_len_max: usize,
-    /// Bytes of a message at most.
+    /// Longest message, in bytes.
     pub message_len_max: usize,
-    /// Bytes of messages that are being put together, of all peers.
+    /// Most bytes of messages that are being put together, of all peers.
     pub assembly_len_max: usize,
-    /// Bytes of messages that the user has not taken; then peers get no credit for more.
+    /// Most bytes of messages that the user has not taken. Beyond that, peers get no credit for
+    /// more.
     pub inbox_len_max: usize,
-    /// Messages and commands that wait for an answer at most.
+    /// Most messages and commands that wait for an answer.
     pub waiting_max: usize,
-    /// Topics at most.
+    /// Most topics.
     pub topics_max: usize,
-    /// Bytes of all topics' bodies, and of what changed in them. Older versions that are being sent may take as
+    /// Most bytes of all topics' bodies and deltas. Older versions that are being sent may take as
     /// much again.
     pub topics_len_max: usize,
     /// Whether bodies of at least [`crate::COMPRESS_LEN_MIN`] are compressed.
     pub compress: bool,
-    /// How long [`crate::Node::leave`] waits for what was sent to be taken.
+    /// Time for which [`crate::Node::leave`] waits until sent frames are taken.
     pub leave: Duration,
 }
 
 impl Settings {
-    /// Those of a node of that id, with the defaults.
+    /// Returns the settings of a node with that id, with the defaults.
     pub fn of(id: NodeId) -> Self {
         Self {
             id,
@@ -158,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// What is wrong with them, for who wrote them.
+    /// Returns the mistakes in the settings, for their author.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut check = |is_right: bool, what: &str| {

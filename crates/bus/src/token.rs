@@ -1,14 +1,14 @@
-//! Shared secrets by which nodes let each other in.
+//! Shared secrets by which nodes accept each other.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Tokens at most: the new one, the old one, and some more for the unlucky.
+/// Most tokens: the new one, the old one, and some more for difficult cases.
 pub const TOKENS_MAX: usize = 5;
-/// Bytes of a token at least: who listens to a registration can try guesses at home.
+/// Least bytes of a token: an attacker who records a registration can try guesses offline.
 pub const TOKEN_LEN_MIN: usize = 16;
-/// Bytes of a token at most.
+/// Most bytes of a token.
 pub const TOKEN_LEN_MAX: usize = 1024;
 /// Bytes of a proof.
 pub const PROOF_LEN: usize = 32;
@@ -16,23 +16,24 @@ pub const PROOF_LEN: usize = 32;
 /// Proof of knowing a token, for one registration.
 pub(crate) type Proof = [u8; PROOF_LEN];
 
-/// Which side proves: a proof cannot be sent back to who made it.
+/// The side that proves: a proof cannot be sent back to its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Dialler,
     Acceptor,
 }
 
-/// Secrets that are good at the moment: several, so that they can be changed node by node.
+/// The secrets that are valid at the moment. There may be several, so that they can be changed node
+/// by node.
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<Vec<u8>>);
 
-/// Why a token is not taken.
+/// The reason why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {
-    /// Of another length than [`TOKEN_LEN_MIN`] to [`TOKEN_LEN_MAX`].
+    /// Its length is not from [`TOKEN_LEN_MIN`] to [`TOKEN_LEN_MAX`].
     Length,
-    /// More than [`TOKENS_MAX`].
+    /// There are more than [`TOKENS_MAX`].
     TooMany,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Adds one.
+    /// Adds a token.
     pub fn add(&mut self, token: &[u8]) -> Result<(), TokenFault> {
         if token.len() < TOKEN_LEN_MIN || token.len() > TOKEN_LEN_MAX {
             return Err(TokenFault::Length);
@@ -66,17 +67,18 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whether there is none: anybody is let in, and proves nothing.
+    /// Returns whether there are none: then every node is accepted, and proves nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A proof by each token.
+    /// Returns a proof by each token.
     pub(crate) fn proofs(&self, side: Side, transcript: &[u8; 32]) -> Vec<Proof> {
         self.0.iter().map(|token| proof(token, side, transcript)).collect()
     }
 
-    /// The place of the token that made one of `proofs`. Takes as long whether one did or not.
+    /// Returns the index of the token that made one of `proofs`. It takes the same time whether one
+    /// did or not.
     pub(crate) fn matching(
         &self,
         side: Side,
@@ -95,7 +97,7 @@ impl Tokens {
         found
     }
 
-    /// The proof by the token at a place [`Tokens::matching`] has told.
+    /// Returns the proof by the token at the index that [`Tokens::matching`] has returned.
     pub(crate) fn proof_by(&self, at: usize, side: Side, transcript: &[u8; 32]) -> Proof {
         proof(&self.0[at], side, transcript)
     }
@@ -115,7 +117,7 @@ fn proof(token: &[u8], side: Side, transcript: &[u8; 32]) -> Proof {
     keyed(token, side, transcript).finalize().into_bytes().into()
 }
 
-/// A digest of everything that was said in a registration so far, each part with its length.
+/// A digest of everything that was sent in a registration so far, each part with its length.
 #[derive(Clone)]
 pub(crate) struct Transcript(Sha256);
 
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_proof_is_hmac_sha256_of_label_and_transcript() {
-        // Made with Python's hmac: HMAC(token, b"keyway-bus/1 dialler" + bytes([7]) * 32).
+        // It was made with Python's hmac: HMAC(token, b"keyway-bus/1 dialler" + bytes([7]) * 32).
         let proof = tokens(&[OLD]).proof_by(0, Side::Dialler, &[7; 32]);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "137eb25d8ea24db3f7f23d23d10f54cc732e6a3258d984c284e16ba57eb0cbf3");

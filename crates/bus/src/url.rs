@@ -11,16 +11,16 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Bytes of a url at most: it travels in announcements.
+/// Longest URL, in bytes: it is sent in announcements.
 pub const URL_LEN_MAX: usize = 200;
-/// Bytes of a unix socket's path at most, as the system has it.
+/// Longest path of a unix socket, in bytes, for the system.
 const PATH_LEN_MAX: usize = 107;
-/// The capacity of a ring that a url does not tell.
+/// The default capacity of a ring, if the URL has none.
 const RING_LEN: usize = 256 << 10;
 const ACCEPTED: &str = "tcp://host:port, unix:///path, unix://@name, shm:///path, mem://name; \
     also ipv4://, ipv6://, dns://, atcp://, pipe://";
 
-/// An address that was read.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Url {
     /// TCP.
@@ -34,34 +34,34 @@ pub enum Url {
     Unix(SocketName),
     /// Rings in shared memory.
     Shm {
-        /// The unix socket they are handed over through.
+        /// The unix socket through which they are handed over.
         at: SocketName,
-        /// Bytes of the ring each way: a power of two from 64 KiB to 64 MiB.
+        /// Bytes of the ring in each direction: a power of two from 64 KiB to 64 MiB.
         ring_len: usize,
     },
     /// Within one process.
     Mem(String),
 }
 
-/// Who is at the other end of TCP.
+/// The host of a TCP address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
     /// An address.
     Ip(IpAddr),
-    /// A name, to be looked up at each attempt.
+    /// A name, which is resolved at each attempt.
     Name(String),
 }
 
-/// Where a unix socket is.
+/// The address of a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SocketName {
     /// A path in the file system.
     Path(String),
-    /// A name in Linux's own space of names.
+    /// A name in Linux's abstract namespace.
     Abstract(String),
 }
 
-/// Why a text is no address: what is wrong, and what is accepted.
+/// The reason why a text is not an address, and what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlFault(pub String);
 
@@ -125,7 +125,7 @@ fn read_host(text: &str) -> Option<Host> {
     }
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let last = text.rsplit('.').find(|part| !part.is_empty())?;
-    // What ends in digits is an address that is wrong, as `10.0.0.256`.
+    // A text that ends in digits is an invalid address, such as `10.0.0.256`.
     let is_wrong = last.bytes().all(|byte| byte.is_ascii_digit());
     (text.len() <= 253 && !is_wrong && text.bytes().all(is_name))
         .then(|| Host::Name(text.to_owned()))
@@ -159,8 +159,8 @@ fn read_path(rest: &str) -> Result<String, String> {
 fn shm(rest: &str) -> Result<Url, String> {
     let (name, query) =
         rest.split_once('?').map_or((rest, None), |(name, query)| (name, Some(query)));
-    // libatbus has keys of System V shared memory here. Nothing of ours has a name in the system, but
-    // where it is handed over does: a key is a name like another.
+    // libatbus has keys of System V shared memory here. Keyway's memory has no name in the system,
+    // but the socket through which it is handed over has: a key is a name like any other.
     let hex = name.strip_prefix("0x").unwrap_or_default();
     let is_hex =
         !hex.is_empty() && hex.len() <= 16 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -223,24 +223,25 @@ impl fmt::Display for SocketName {
     }
 }
 
-/// Where a process is: two that have the same may share more than a network.
+/// The place of a process: two with the same place may share more than a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The running system, as its boot id; zeros if it is not known.
+    /// The boot id of the running system; zeros if it is not known.
     pub host: [u8; 16],
-    /// The process on it, by a number drawn at its start; 0 if it is not known.
+    /// The process on it, as a number drawn at its start; 0 if it is not known.
     pub process: u64,
 }
 
 impl Place {
-    /// Whether `other` is on the same host, as far as both are known.
+    /// Returns whether `other` is on the same host, as far as both are known.
     pub fn is_host_of(self, other: Place) -> bool {
         self.host == other.host && self.host != [0; 16]
     }
 }
 
-/// The addresses of a node at `there`, for a node at `here`: nearest first, without those that cannot
-/// be. That one can is only known once it is connected to: who dials tries them in this order.
+/// Returns the addresses of a node at `there` for a node at `here`: nearest first, without
+/// impossible ones. Only connecting shows whether an address works: the dialler tries them in this
+/// order.
 pub fn by_nearness(urls: &[Url], here: Place, there: Place) -> Vec<Url> {
     let same_host = here.is_host_of(there);
     let same_process = same_host && here.process == there.process && here.process != 0;

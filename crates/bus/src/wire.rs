@@ -30,7 +30,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Length in a byte, then the text; what is longer is cut at a character.
+    /// Writes the length in a byte, then the text. A longer text is cut at a character.
     pub fn text(&mut self, text: &str) {
         let mut len = text.len().min(255);
         while !text.is_char_boundary(len) {
@@ -40,14 +40,14 @@ impl<'a> Writer<'a> {
         self.raw(&text.as_bytes()[..len]);
     }
 
-    /// Length in four bytes, then the bytes.
+    /// Writes the length in four bytes, then the bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.raw(bytes);
     }
 }
 
-/// Takes apart what a [`Writer`] made; `None` where that is not what lies there.
+/// Reads what a [`Writer`] has written; `None` if the bytes are something else.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -98,14 +98,15 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// `Some` if nothing is left.
+    /// Returns `Some` if nothing is left.
     pub fn end(self) -> Option<()> {
         self.rest.is_empty().then_some(())
     }
 }
 
-/// Where the bytes of the last of several items begin, of `total` bytes that begin with `front`: their number, then
-/// each as [`Writer::bytes`] has it. `None` if that is not in `front`, or they are no such thing.
+/// Returns where the bytes of the last of several items begin, in `total` bytes that begin with
+/// `front`. The format is their number, then each as [`Writer::bytes`] writes it. Returns `None` if
+/// that is not in `front`, or they are invalid.
 pub(crate) fn last_item_at(front: &[u8], total: usize) -> Option<usize> {
     let mut from = Reader::new(front);
     for left in (0..from.u32()?).rev() {

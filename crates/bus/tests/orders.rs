@@ -1,10 +1,10 @@
-//! Nodes of a bus, each on a thread of its own, with rings between them, in orders of their steps that
-//! shuttle draws (`make shuttle`): what is sent arrives once and in its order or is told to have failed,
-//! whoever ends when, and nobody sleeps while there is something for it. Where all threads sleep shuttle
+//! Nodes of a bus, each on a thread of its own, with rings between them, in orders of steps that
+//! shuttle draws (`make shuttle`). Each message arrives once and in order or is reported as failed,
+//! whichever node ends when, and no node sleeps while it has work. If all threads sleep, shuttle
 //! ends the test.
 //!
-//! Channels have rings in memory of one process instead of a mapping, and a flag for the socket that is
-//! rung at; nodes and rings are those that run everywhere.
+//! Channels have rings in memory of one process instead of a mapping, and a flag instead of the
+//! socket for wake-ups. Nodes and rings are the real ones.
 
 #![cfg(shuttle)]
 
@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Smaller than most conversations: who writes has to wait for room.
+/// Smaller than most conversations: a writer has to wait for room.
 const CAPACITY: usize = 1 << 10;
-/// Bytes read or asked of a node at once.
+/// Bytes read, or asked of a node, at once.
 const PIECE: usize = 700;
 /// Messages of the sender.
 const MESSAGES: usize = 6;
-/// One of them goes in parts.
+/// Length of one message that goes in parts.
 const LARGE: usize = 70 << 10;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -42,7 +42,7 @@ struct Bytes {
     bytes: UnsafeCell<Vec<u8>>,
 }
 
-// SAFETY: threads of shuttle take turns, and give them away at atomics and locks only.
+// SAFETY: threads of shuttle take turns, and end a turn only at atomics and locks.
 unsafe impl Sync for Bytes {}
 // SAFETY: as above.
 unsafe impl Send for Bytes {}
@@ -57,7 +57,7 @@ impl Ring {
     }
 }
 
-// SAFETY: the header is the same for ever, and indices are taken modulo the capacity.
+// SAFETY: the header is always the same, and indices are taken modulo the capacity.
 unsafe impl Memory for Ring {
     fn header(&self) -> &Header {
         &self.0.header
@@ -68,7 +68,7 @@ unsafe impl Memory for Ring {
     }
 
     fn copy_in(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: nobody else has its turn.
+        // SAFETY: no other thread has its turn.
         let all = unsafe { &mut *self.0.bytes.get() };
         bytes.iter().enumerate().for_each(|(nth, byte)| all[(at + nth) % CAPACITY] = *byte);
     }
@@ -80,7 +80,7 @@ unsafe impl Memory for Ring {
     }
 }
 
-/// Where a node sleeps: it is rung for there, once or often.
+/// The place where a node sleeps. It is woken there, once or often.
 #[derive(Default)]
 struct Bed {
     is_rung: Mutex<bool>,
@@ -106,13 +106,13 @@ impl Bed {
 struct Link {
     producer: Producer<Ring>,
     consumer: Consumer<Ring>,
-    /// The other side's.
+    /// The other side's bed.
     bed: Arc<Bed>,
     peer: Option<PeerKey>,
     out: Vec<u8>,
-    /// The node has something to say.
+    /// Whether the node has output.
     is_dirty: bool,
-    /// The node is done with it.
+    /// Whether the node is done with it.
     is_closing: bool,
     is_over: bool,
 }
@@ -131,7 +131,7 @@ impl Link {
         self.is_over = true;
     }
 
-    /// Announces that it sleeps; `false` when there is something to do by now.
+    /// Announces that it sleeps. Returns `false` if there is work by now.
     fn park(&mut self) -> bool {
         let has_news = !matches!(self.consumer.park(Wait::Descriptor), Ok(Some(_)));
         let is_full =
@@ -175,14 +175,14 @@ fn settings(instance: u64, upstreams: &[u64]) -> Settings {
         .iter()
         .map(|at| Upstream { id: id(*at), urls: vec!["mem://there".parse::<Url>().unwrap()] })
         .collect();
-    // Nothing but bytes is to wake them.
+    // Only bytes are to wake them.
     (settings.heartbeat, settings.handshake, settings.leave) = (DAY, DAY, DAY);
     settings.prefer_after = DAY;
     settings.retry = (DAY, DAY);
     settings
 }
 
-/// What nodes live by.
+/// The clock of the nodes.
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicU64>);
 
@@ -192,7 +192,7 @@ impl Clock {
     }
 }
 
-/// A node with its connections: as a driver has them.
+/// A node with its connections, like a real driver.
 struct Driver {
     node: Node,
     links: Vec<Link>,
@@ -201,7 +201,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// The links of a root are accepted, that of another it dials.
+    /// Creates it. The links of a root are accepted; another node dials its link.
     fn new(settings: Settings, links: Vec<Link>, bed: Arc<Bed>, clock: Clock) -> Driver {
         let random = settings.id.0;
         let accepts = settings.upstreams.is_empty();
@@ -215,7 +215,7 @@ impl Driver {
         driver
     }
 
-    /// Does what can be done, and sleeps where that is nothing; what has happened.
+    /// Does the work there is, and sleeps if there is none. Returns the events.
     fn turn(&mut self) -> Vec<Event> {
         let now = self.clock.now();
         let mut has_moved = self.read(now);
@@ -311,7 +311,7 @@ impl Driver {
                 }
                 return;
             }
-            // Whose other side is gone hears that by reading.
+            // A link whose other side is gone notices that by reading.
             let Ok(len @ 1..) = link.producer.write(&link.out) else { return };
             link.out.drain(..len);
             let how = link.producer.publish();
@@ -324,7 +324,7 @@ impl Driver {
     }
 }
 
-/// What number `nth` says.
+/// Returns the body of message number `nth`.
 fn body(nth: usize) -> Vec<u8> {
     let len = if nth == MESSAGES / 2 { LARGE } else { 10 + nth * 90 };
     let mut bytes: Vec<u8> =
@@ -333,8 +333,8 @@ fn body(nth: usize) -> Vec<u8> {
     bytes
 }
 
-/// The root of two: it says when the one may send, which is once both are there or the other may be gone,
-/// and to the other when that has ended.
+/// Runs the root of two. It tells the sender when it may send, which is once both are there or the
+/// other may be gone. It tells the receiver when the sender has ended.
 fn root(mut driver: Driver, waits_for_both: bool) {
     let mut here = Vec::new();
     driver.node.publish("settings", Stamp { epoch: 1, version: 1 }, vec![7; 3000]).unwrap();
@@ -365,11 +365,11 @@ fn root(mut driver: Driver, waits_for_both: bool) {
     assert!(applied.contains(&id(2)), "what was published is applied: {applied:?}");
 }
 
-/// Sends once it is told to; what came of each message, by its number.
+/// Sends once it is told to. It holds the outcome of each message, by its number.
 struct Sender {
     seqs: Vec<u64>,
     acked: Vec<usize>,
-    /// Which, and whether it may have arrived.
+    /// The failed ones, and whether each may have arrived.
     failed: Vec<(usize, bool)>,
     echoes: Vec<u8>,
 }
@@ -413,8 +413,8 @@ fn send(mut driver: Driver, awaits_echoes: bool) -> Sender {
     Sender { seqs, acked, failed, echoes }
 }
 
-/// Gets messages, says their first bytes back, and ends when it is told to or after so many turns, without
-/// a word then; what it got.
+/// Receives messages, sends their first bytes back, and ends when it is told to, or without a word
+/// after `turns_max` turns. Returns what it received.
 fn receive(mut driver: Driver, turns_max: usize) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     for _ in 0..turns_max {
@@ -444,7 +444,7 @@ struct Outcome {
     got: Vec<Vec<u8>>,
 }
 
-/// The three on threads; with `clock` going on by itself, where that is to be.
+/// Runs the three on threads. `clock` goes on by itself if `time_passes`.
 fn play(turns_max: usize, time_passes: bool) -> Outcome {
     let clock = Clock::default();
     let beds: [Arc<Bed>; 3] = Default::default();
@@ -479,7 +479,7 @@ fn play(turns_max: usize, time_passes: bool) -> Outcome {
     Outcome { sender, got }
 }
 
-/// All that was sent arrives, and all go.
+/// Everything that was sent arrives, and all nodes leave.
 fn all_arrive() {
     let Outcome { mut sender, got } = play(usize::MAX, false);
     let bodies: Vec<Vec<u8>> = (0..MESSAGES).map(body).collect();
@@ -496,7 +496,8 @@ fn whatever_the_order_of_steps_all_arrives_and_nobody_sleeps_for_ever() {
     shuttle::check_pct(all_arrive, rounds(500), 3);
 }
 
-/// The receiver ends at some turn without a word: what came of each message is told once, and is true.
+/// The receiver ends at some turn without a word. The outcome of each message is reported once, and
+/// is true.
 fn one_ends() {
     let turns = shuttle::rand::Rng::gen_range(&mut shuttle::rand::thread_rng(), 1..120);
     let Outcome { sender, got } = play(turns, true);
@@ -525,7 +526,7 @@ fn one_ends() {
     });
 }
 
-/// How many rounds had a message that arrived, one that did not, and one of which nobody knows.
+/// Rounds with a message that arrived, with one that did not, and with one of unknown fate.
 static SEEN: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 #[test]

@@ -1,5 +1,6 @@
-//! How many messages of 128 bytes a core relays, and what frames cost alone. Prints; asserts nothing of time:
-//! `cargo test --release --package keyway-bus --test speed -- --ignored --nocapture`.
+//! The number of messages of 128 bytes that a core relays, and the cost of frames alone. Prints
+//! figures and asserts no times: `cargo test --release --package keyway-bus --test speed --
+//! --ignored --nocapture`.
 
 // It measures, so it reads the clock.
 #![allow(clippy::disallowed_methods)]
@@ -54,7 +55,7 @@ fn frames_composed_and_read() {
 /// Three nodes, 1 - 0 - 2, of which 0 relays.
 struct Chain {
     nodes: [Node; 3],
-    /// Of 0 to 1, 1 to 0, 0 to 2, 2 to 0.
+    /// The keys of 0 to 1, 1 to 0, 0 to 2, and 2 to 0.
     keys: [PeerKey; 4],
 }
 
@@ -86,7 +87,7 @@ impl Chain {
         chain
     }
 
-    /// Moves bytes from a connection's end to the other; how many.
+    /// Moves bytes from a connection's end to the other. Returns how many.
     fn carry(&mut self, from: (usize, PeerKey), to: (usize, PeerKey), buf: &mut Vec<u8>) -> usize {
         buf.clear();
         self.nodes[from.0].poll_output(from.1, buf, 64 << 10, NOW);

@@ -1,4 +1,5 @@
-//! Connecting, on a thread of its own: looking a name up and waiting for an answer take long.
+//! Connecting, on a thread of its own, because resolving a name and waiting for an answer take
+//! long.
 
 use crate::rings::Rings;
 use crate::secure::{self, Secured};
@@ -17,10 +18,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// For one address to answer. Nodes wait for a little longer; this ends the thread, too.
+/// Longest wait for one address to answer. Nodes wait a little longer; this bound also ends the
+/// thread.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a dial came to, to be made a [`Stream`] by the thread that will have it.
+/// The result of a dial. The thread that will have it makes a [`Stream`] of it.
 pub(crate) enum Dialled {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -58,19 +60,20 @@ impl Dialled {
     }
 }
 
-/// An address of shared memory whose listener gives none, and why: it is spoken to over its socket.
+/// An address of shared memory whose listener refuses to share memory. The connection uses its
+/// socket instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unshared {
     /// The address.
     pub url: Url,
-    /// Why.
+    /// The reason.
     pub why: Refusal,
 }
 
 /// A dial and its outcome.
 pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>, Option<Unshared>);
 
-/// Connects to `url`, and sends what came of it.
+/// Connects to `url`, and sends the outcome.
 pub(crate) fn start(
     dial: DialKey,
     url: Url,
@@ -82,7 +85,7 @@ pub(crate) fn start(
         let mut refusal = None;
         let outcome = connect(&url, tls.as_ref(), &mut refusal);
         let unshared = refusal.map(|why| Unshared { url, why });
-        // Nobody is there any more if the driver has ended.
+        // The outcome is lost if the driver has ended.
         if outcomes.send((dial, outcome, unshared)).is_ok() {
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
         }
@@ -124,7 +127,7 @@ fn connect(
 fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
     let mut last = Reason::NoName;
     let all = addresses(host, port).map_err(|_| Reason::NoName)?;
-    // A name that has several gets no more time for that.
+    // A name with several addresses gets no more time for that.
     let each = (ANSWER_WITHIN / all.len().max(1) as u32).max(ANSWER_WITHIN / 8);
     for address in all {
         match TcpStream::connect_timeout(&address, each) {
@@ -135,7 +138,8 @@ fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
     Err(last)
 }
 
-/// One that refuses to share memory, which is told in `refusal`, is spoken to over the socket.
+/// Asks for rings. If the listener refuses, which is noted in `refusal`, the connection uses the
+/// socket.
 fn share(
     stream: UnixStream,
     ring_len: usize,
@@ -150,7 +154,7 @@ fn share(
             *refusal = Some(why);
             Ok(Dialled::Unix(stream))
         }
-        // It connected: what is late is the answer.
+        // The connection was made; only the answer is late.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Reason::NoAnswer),
         Err(error) => Err(reason(&error)),
     }

@@ -1,4 +1,5 @@
-//! The loop: waits for sockets, bells, dials and the node's next deadline, and carries bytes.
+//! The driver's loop: waits for sockets, bells, dials and the node's next deadline, and carries
+//! bytes.
 
 use crate::dial::{self, Outcome, Unshared};
 use crate::listen::{Came, Decided, Greeting, Listener};
@@ -18,44 +19,45 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Bytes read from a connection at once. More makes other connections wait.
+/// Bytes read from a connection at once. With more, other connections wait longer.
 const READ_LEN: usize = 64 << 10;
-/// Reads of one connection in a turn.
+/// Most reads of one connection in a turn.
 const READS_PER_TURN: usize = 4;
-/// Bytes that are taken from the node ahead of a socket: a ping waits behind no more.
+/// Bytes taken from the node ahead of a socket. A ping waits behind at most this many.
 const AHEAD_LEN: usize = 64 << 10;
-/// Buffers kept for output. Fewer are made anew where many connections are written to by turns.
+/// Most buffers kept for output. With fewer, buffers are made anew if many connections are written
+/// to in turn.
 const SPARE_MAX: usize = 16;
-/// Dials at once. Each has a thread.
+/// Most dials at once. Each has a thread.
 const DIALS_MAX: usize = 32;
-/// How long the last words of a connection are tried.
+/// Longest time for sending the last words of a connection.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long nobody is accepted after that has failed, for want of descriptors mostly.
+/// Pause in accepting after it has failed, mostly for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections whose last words are tried at once. More are closed at once, the oldest first.
+/// Most connections whose last words are being sent. Beyond that, the oldest are closed at once.
 const CLOSING_MAX: usize = 256;
 
-/// What a descriptor is, in the low bits of its word in epoll.
+/// Kinds of descriptors, in the low bits of their word in epoll.
 const STREAM: u64 = 0;
 const LISTENER: u64 = 2;
 const WAKE: u64 = 3;
 
-/// What a driver is told at its start, beside its node's settings.
+/// Settings of a driver, besides those of its node.
 #[derive(Clone, Debug, Default)]
 pub struct DriverSettings {
-    /// Users whose processes memory is shared with, beside this process's own and root. Others speak over
-    /// the socket.
+    /// Users with whose processes memory is shared, besides this process's own and root.
+    /// Connections of other users use the socket.
     pub share_with: Vec<u32>,
-    /// What secures all connections by TCP, those that are dialled and those that are accepted; others are
-    /// within the host.
+    /// TLS settings of all TCP connections, dialled and accepted. Other connections stay within the
+    /// host.
     pub tls: Option<PeerTls>,
 }
 
 enum State {
-    /// Not yet known what it wants.
+    /// Its purpose is not known yet.
     Greeting(Option<Greeting>, Time),
     Open(PeerKey),
-    /// The node is done with it: what is left is written, and the end awaited.
+    /// The node is done with it: remaining bytes are written, and the end is awaited.
     Closing(Time),
 }
 
@@ -74,33 +76,33 @@ pub struct Driver {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     paused_until: Option<Time>,
-    /// Why nobody could be accepted, until that was asked.
+    /// The last failure of accepting, until it is asked for.
     not_accepted: Option<io::Error>,
-    /// The last address that gives no shared memory, until that was asked.
+    /// The last address that refused shared memory, until it is asked for.
     unshared: Option<Unshared>,
     conns: Slab<Conn>,
     by_peer: BTreeMap<u64, Key<Conn>>,
-    /// Connections to be served before anything is waited for.
+    /// Connections to be served before the next wait.
     again: Vec<Key<Conn>>,
-    /// Connections that are not the node's, for each has a deadline.
+    /// Connections that the node does not have yet, or no longer; each has a deadline.
     others: Vec<Key<Conn>>,
     dials: usize,
     outcomes: (Sender<Outcome>, Receiver<Outcome>),
     wake: Arc<OwnedFd>,
     ready: Vec<epoll::Event>,
     buf: Vec<u8>,
-    /// Room for output of whoever has some: a connection without output owns none.
+    /// Buffers for output. A connection without output owns none.
     spare: Vec<Vec<u8>>,
     uid: u32,
 }
 
-/// The clock that nodes live by.
+/// Returns the clock that nodes use.
 pub fn clock() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// Where this process runs, as far as the system tells.
+/// Returns where this process runs, as far as the system tells.
 pub fn here() -> Place {
     let mut host = [0; 16];
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -109,7 +111,8 @@ pub fn here() -> Place {
         let pair = std::str::from_utf8(pair).unwrap_or_default();
         *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
     }
-    // Two processes may have one number in two namespaces: that it is this one is told by connecting.
+    // Two processes may have the same number in two namespaces. Connecting tells whether it is this
+    // one.
     Place { host, process: u64::from(std::process::id()) }
 }
 
@@ -144,10 +147,11 @@ fn has_ipv4_of(url: &Url, other: &Url) -> bool {
 }
 
 impl Driver {
-    /// A node that listens on the addresses of its settings; ports that it was given are announced.
+    /// Creates a node that listens on the addresses of its settings. It announces the ports that it
+    /// was given.
     ///
     /// # Errors
-    /// When an address cannot be listened on; it is named.
+    /// Returns an error that names the address on which the system refuses to listen.
     pub fn new(mut node: Settings, settings: DriverSettings) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
@@ -186,43 +190,44 @@ impl Driver {
         })
     }
 
-    /// The node. What it is asked to do is carried out by the next [`Driver::turn`].
+    /// Returns the node. Orders to the node are carried out by the next [`Driver::turn`].
     pub fn node(&mut self) -> &mut Node {
         &mut self.node
     }
 
-    /// Where it listens.
+    /// Returns the addresses on which it listens.
     pub fn urls(&self) -> Vec<Url> {
         self.listeners.iter().map(|listener| listener.url().clone()).collect()
     }
 
-    /// A descriptor to write a u64 to from another thread, so that [`Driver::turn`] returns.
+    /// Returns a descriptor to which another thread writes a u64, so that [`Driver::turn`] returns.
     pub fn waker(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wake)
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
     }
 
-    /// Why nobody could be accepted since this was last asked, as for want of descriptors; it is tried again.
+    /// Returns the failure of accepting since the last call, such as for lack of descriptors.
+    /// Accepting is tried again.
     pub fn poll_not_accepted(&mut self) -> Option<io::Error> {
         self.not_accepted.take()
     }
 
-    /// An address of shared memory that was dialled since this was last asked, and is spoken to over its socket
-    /// because no memory is shared there; of several the last.
+    /// Returns the last address of shared memory that was dialled since the last call and whose
+    /// connection uses the socket, because no memory is shared there.
     pub fn poll_unshared(&mut self) -> Option<Unshared> {
         self.unshared.take()
     }
 
-    /// Waits, at most so long, and does what is to be done. It does not wait while there are
-    /// events: what the node was asked between two turns may have had its answer at once, as a
-    /// node without peers that leaves.
+    /// Waits, at most for `wait_max`, and does the work that is due. Does not wait while there are
+    /// events: an order to the node between two turns may have its result at once, such as when a
+    /// node without peers leaves.
     ///
     /// # Errors
-    /// Of the system, when it cannot be waited for anything.
+    /// Returns an error of the system if waiting is impossible.
     pub fn turn(&mut self, wait_max: Duration) -> io::Result<()> {
         let now = clock();
         self.serve(now);
@@ -327,7 +332,7 @@ impl Driver {
     }
 
     fn greet(&mut self, greeting: Greeting, now: Time) {
-        // As many as there are strangers of the node.
+        // There may be as many as the node accepts strangers.
         let max = (self.node.settings().peers_max / 4).max(16);
         self.make_place(|state| matches!(state, State::Greeting(..)), max);
         let until = now + self.node.settings().handshake;
@@ -343,7 +348,8 @@ impl Driver {
         self.others.push(key);
     }
 
-    /// Closes the oldest connection of a kind that is not the node's, where there are as many as may be.
+    /// Closes the oldest connection of a kind that the node does not have, if there are as many as
+    /// may be.
     fn make_place(&mut self, is_kind: fn(&State) -> bool, max: usize) {
         if self.others.len() < max {
             return;
@@ -366,7 +372,7 @@ impl Driver {
             return;
         };
         let Some(taken) = greeting.take() else { return };
-        // What becomes of it is registered anew, with what it is then.
+        // The resulting connection is registered anew.
         let (uid, share_with) = (self.uid, &self.settings.share_with);
         let may_share = |user: u32| user == uid || user == 0 || share_with.contains(&user);
         let fd_gone = epoll::delete(&self.epoll, taken.fd());
@@ -388,8 +394,8 @@ impl Driver {
         }
     }
 
-    /// Says why to one who is not let in, and hears the rest of what he has to say: who closes before that
-    /// takes his own words back.
+    /// Tells a refused peer the reason, and reads the rest of what it sends: closing before that
+    /// would discard the reason.
     fn turn_away(&mut self, reason: Reason, stream: Stream, words: Vec<u8>, now: Time) {
         self.node.handle_turned_away(stream.from(), reason, now);
         self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
@@ -427,7 +433,8 @@ impl Driver {
         if added.is_err() {
             return self.lose(key, None, now);
         }
-        // A ring's bell rings once it was announced that it is listened to: by the first read.
+        // A ring's bell rings only after the ring was announced as listened to, which the first
+        // read does.
         self.again.push(key);
     }
 
@@ -466,7 +473,7 @@ impl Driver {
         }
     }
 
-    /// Does what the node wants, until it wants nothing.
+    /// Carries out the node's orders, until there are none.
     fn serve(&mut self, now: Time) {
         loop {
             if let Some(action) = self.node.poll_action() {
@@ -483,7 +490,7 @@ impl Driver {
         }
     }
 
-    /// The node is done with a connection.
+    /// Closes a connection that the node is done with.
     fn close(&mut self, peer: PeerKey, last_words: &[u8], now: Time) {
         let Some(key) = self.by_peer.remove(&peer.to_bits()) else { return };
         self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
@@ -518,7 +525,7 @@ impl Driver {
         self.again.push(key);
     }
 
-    /// A connection has ended.
+    /// Handles the end of a connection.
     fn lose(&mut self, key: Key<Conn>, why: Option<Reason>, now: Time) {
         let Some(conn) = self.conns.remove(key) else { return };
         if let State::Open(peer) = conn.state {
@@ -560,7 +567,7 @@ impl Driver {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
-                    // What the other side has said before it ended is read first.
+                    // Bytes that the other side sent before its end are read first.
                     conn.out.clear();
                     conn.out_start = 0;
                     return self.again.push(key);
@@ -569,7 +576,7 @@ impl Driver {
         }
     }
 
-    /// Whether to be told when there is room to write; a ring tells in any case.
+    /// Asks to be told when there is room to write, or not. A ring tells in any case.
     fn want_room(&mut self, key: Key<Conn>, wanted: bool) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let Some(stream) = &conn.stream else { return };
@@ -583,7 +590,7 @@ impl Driver {
         let _ = epoll::modify(&self.epoll, stream.fd(), data, flags);
     }
 
-    /// Ends what has had its time.
+    /// Ends connections whose time is over.
     fn expire(&mut self, now: Time) {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.resume();
@@ -602,7 +609,7 @@ impl Driver {
 }
 
 impl Conn {
-    /// When it has had its time, if it is not the node's.
+    /// Returns the deadline of a connection that the node does not have.
     fn until(&self) -> Option<Time> {
         match self.state {
             State::Open(_) => None,

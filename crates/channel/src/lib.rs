@@ -1,8 +1,8 @@
 //! A node of the bus on real channels: TCP with and without TLS, unix sockets, rings in shared memory.
 //!
-//! A [`Driver`] has one [`keyway_bus::Node`], its listening sockets and its connections, all of one
-//! thread, and waits for them in one place. What takes long, looking names up and connecting, happens on
-//! threads of its own. Knows nothing of what nodes say; without `unsafe`.
+//! A [`Driver`] has one [`keyway_bus::Node`], its listening sockets and its connections, all on one
+//! thread, and waits for them in one place. Resolving names and connecting take long and have
+//! threads of their own. Knows nothing of the content of messages; without `unsafe`.
 
 #![forbid(unsafe_code)]
 

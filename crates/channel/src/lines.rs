@@ -1,16 +1,17 @@
-//! Lines for people, written by a thread of their own: who reads them slowly, or not at all, holds up no driver.
-//! What could not be written, as to a disk that is full, is said as soon as something can be written again.
+//! Lines for people, written by a thread of their own: a slow reader, or one that does not read,
+//! does not hold up the driver. Lines that could not be written, as to a full disk, are reported as
+//! soon as writing works again.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
-/// Lines that wait to be written at most. More are left out, and counted.
+/// Most lines that wait to be written. Further lines are dropped, and counted.
 const WAITING_MAX: usize = 1024;
-/// Bytes of a line at most; the rest is cut off, and `…` written instead.
+/// Longest line, in bytes. The rest is replaced by `…`.
 pub const LINE_LEN_MAX: usize = 4096;
 
-/// Where lines are said. They are written in order; where lines were left out a line says how many.
+/// Writes lines in order. Where lines were dropped, a line tells how many.
 pub struct Lines {
     sender: Option<SyncSender<String>>,
     end: Receiver<bool>,
@@ -18,22 +19,22 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Starts the thread that writes to `out`, each line at once: it should have no buffer.
+    /// Starts the thread that writes to `out`, each line at once: `out` should have no buffer.
     ///
     /// # Errors
-    /// When there can be no such thread.
+    /// Returns an error if the thread cannot be started.
     pub fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (sender, lines) = sync_channel(WAITING_MAX);
         let (ended, end) = channel();
         std::thread::Builder::new().name("bus-lines".to_owned()).spawn(move || {
             let is_whole = write_all(&lines, out);
-            // Nobody waits for it any more, if that cannot be said.
+            // If this cannot be sent, no caller waits for it any more.
             let _ = ended.send(is_whole);
         })?;
         Ok(Self { sender: Some(sender), end, left_out: 0 })
     }
 
-    /// Says a line, if there is room for it. Never waits.
+    /// Writes a line, if there is room for it. Never waits.
     pub fn say(&mut self, mut line: String) {
         let Some(sender) = &self.sender else { return };
         if self.left_out > 0 {
@@ -54,14 +55,16 @@ impl Lines {
         }
     }
 
-    /// Waits until all is written, at most so long; whether it is, but for what was left out and told.
+    /// Waits until everything is written, at most for `within`. Returns whether it is; lines that
+    /// were dropped and reported do not count.
     pub fn finish(&mut self, within: Duration) -> bool {
         self.sender = None;
         self.left_out == 0 && self.end.recv_timeout(within).unwrap_or(false)
     }
 }
 
-/// Whether all was written, or what was not told. A reader that has gone wants nothing any more.
+/// Writes all lines. Returns whether all were written or reported. A reader that is gone misses
+/// nothing.
 fn write_all(lines: &Receiver<String>, out: impl Write) -> bool {
     let mut writer = Writer { out, text: Vec::new(), is_torn: false, lost: 0 };
     while let Ok(line) = lines.recv() {
@@ -73,9 +76,9 @@ fn write_all(lines: &Receiver<String>, out: impl Write) -> bool {
 struct Writer<O> {
     out: O,
     text: Vec<u8>,
-    /// A line was written in part.
+    /// Whether a line was written in part.
     is_torn: bool,
-    /// Lines that were not written, and not told.
+    /// Lines that were neither written nor reported.
     lost: u64,
 }
 
@@ -92,7 +95,7 @@ impl<O: Write> Writer<O> {
         }
     }
 
-    /// Whether the line was written, or nobody is there who would read it.
+    /// Returns whether the line was written, or its reader is gone.
     fn try_write(&mut self, line: &str) -> bool {
         self.text.clear();
         if self.is_torn {
@@ -121,7 +124,8 @@ impl<O: Write> Writer<O> {
 mod tests {
     use super::*;
 
-    /// Tells when it is first asked, takes nothing until it is let, then tells what it was given.
+    /// A writer that reports the first write, blocks until released, and then reports what it was
+    /// given.
     struct Slow {
         asked: std::sync::mpsc::Sender<()>,
         may_go: Receiver<()>,
@@ -144,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Lines whose reader holds the first one already and reads no further until it is let: what it has room for is
-    /// settled.
+    /// Creates lines whose reader holds the first one and reads no further until it is released. So
+    /// it is known how many lines have room.
     fn stuck(first: &str) -> (Lines, std::sync::mpsc::Sender<()>, Receiver<Vec<u8>>) {
         let (asked, is_asked) = channel();
         let (let_go, may_go) = channel();
@@ -180,7 +184,7 @@ mod tests {
         }
         let left_out = lines.left_out;
         let_go.send(()).unwrap();
-        // Two places at least, for what is said now.
+        // There are at least two places for new lines.
         let mut written = Vec::new();
         while written.iter().filter(|byte| **byte == b'\n').count() < 10 {
             written.extend(given.recv_timeout(Duration::from_secs(10)).unwrap());
@@ -195,7 +199,7 @@ mod tests {
         assert!(last[0].len() == LINE_LEN_MAX + '…'.len_utf8() && last[0].ends_with('…'));
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this many bytes.
     struct Disk {
         room: usize,
         written: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Listening sockets, and what those that came through unix sockets want.
+//! Listening sockets, and the first bytes of connections that came through unix sockets.
 
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
@@ -15,11 +15,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Bytes of both rings of a connection at most, for who asks for them.
+/// Most bytes of both rings of an accepted connection.
 const RINGS_LEN_MAX: usize = 128 << 20;
 
-/// Listens at the first address that is free. `[::]` accepts IPv4 as well, unless `only_v6`,
-/// whatever the setting of the system.
+/// Listens on the first address that is free. `[::]` accepts IPv4 as well, unless `only_v6`. The
+/// system's default does not matter.
 fn listen_tcp(addresses: &[SocketAddr], only_v6: bool) -> io::Result<TcpListener> {
     let [any @ SocketAddr::V6(_)] = addresses else { return TcpListener::bind(addresses) };
     if !any.ip().is_unspecified() {
@@ -34,7 +34,8 @@ fn listen_tcp(addresses: &[SocketAddr], only_v6: bool) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Backlog: connections that wait to be accepted. The same number as in the standard library.
+/// Backlog: the most connections that wait to be accepted. The same number as in the standard
+/// library.
 const BACKLOG: i32 = 128;
 
 enum Socket {
@@ -44,22 +45,22 @@ enum Socket {
 
 pub(crate) struct Listener {
     socket: Socket,
-    /// Whether memory is shared with who asks for it.
+    /// Whether it shares memory on request.
     shares: bool,
     /// A path to be removed at the end.
     path: Option<String>,
     url: Url,
 }
 
-/// Somebody who has connected.
+/// An accepted connection.
 pub(crate) enum Came {
     Stream(Stream),
-    /// What comes first says what this becomes.
+    /// Its first bytes decide what it becomes.
     Undecided(Greeting),
 }
 
 impl Listener {
-    /// Listens at `url`. `[::]` accepts IPv4 as well, unless `only_v6`.
+    /// Listens on `url`. `[::]` accepts IPv4 as well, unless `only_v6`.
     pub fn bind(url: &Url, only_v6: bool) -> io::Result<Self> {
         let (socket, path, shares, url) = match url {
             Url::Tcp { host, port } => {
@@ -80,7 +81,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Where it listens: with the port it was given.
+    /// Returns its address, with the port it was given.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -92,7 +93,7 @@ impl Listener {
         }
     }
 
-    /// `tls` is for who comes by TCP.
+    /// Accepts a connection. `tls` is for TCP connections.
     pub fn accept(&self, tls: Option<&PeerTls>) -> io::Result<Came> {
         match &self.socket {
             Socket::Tcp(socket) => {
@@ -124,7 +125,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Gone already if somebody else has removed it.
+            // It is gone already if another process has removed it.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -137,8 +138,8 @@ fn path_of(at: &SocketName) -> Option<String> {
     }
 }
 
-/// A socket's file on which nobody listens is what a process that died has left, and is replaced. Any other file
-/// stays as it is.
+/// Binds a unix socket. A socket file without a listener was left by a process that died, and is
+/// replaced. Any other file stays as it is.
 fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
     let addr = unix_addr(at)?;
     let bound = UnixListener::bind_addr(&addr);
@@ -150,10 +151,10 @@ fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
             "a file that is no socket is there; remove it, or choose another path",
         ));
     }
-    // Never waits: a process that was stopped, and whose backlog is full, is there all the same.
+    // This never waits: a process that was stopped, and whose backlog is full, counts as listening.
     match connect_unix(at) {
         Err(Reason::NobodyListens) => {
-            // Another process may have been as quick.
+            // Another process may have been quicker.
             let _ = std::fs::remove_file(&path);
         }
         _ => return bound,
@@ -161,21 +162,21 @@ fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&addr)
 }
 
-/// One who has connected, before it is known what the connection becomes.
+/// An accepted connection, before it is known what it becomes.
 pub(crate) enum Greeting {
-    /// Through a unix socket where memory is shared with who asks for it.
+    /// Through a unix socket that shares memory on request.
     Rings(Asking),
-    /// By TCP, where TLS is spoken.
+    /// By TCP with TLS.
     Tls(Securing),
 }
 
-/// What a greeting came to.
+/// The result of a greeting.
 pub(crate) enum Decided {
-    /// More must come.
+    /// More bytes are needed.
     NotYet(Greeting),
-    /// A stream, and what was read of it already.
+    /// A stream, and the bytes already read from it.
     Stream(Stream, Vec<u8>),
-    /// Nobody to be let in: why, and what is to be said to him.
+    /// The connection is refused: the reason, and the bytes to send.
     Over(Reason, Stream, Vec<u8>),
 }
 
@@ -187,7 +188,7 @@ impl Greeting {
         }
     }
 
-    /// Reads what it says. `may_share` tells by user whether memory is shared.
+    /// Reads the first bytes. `may_share` returns, by user, whether memory is shared.
     pub fn go_on(self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
         let securing = match self {
             Greeting::Rings(asking) => return asking.go_on(may_share),
@@ -201,10 +202,10 @@ impl Greeting {
     }
 }
 
-/// One of whom it is not known yet whether memory is to be shared.
+/// A connection of which it is not known yet whether it shares memory.
 pub(crate) struct Asking {
     stream: UnixStream,
-    /// Of this process, which leaves rings and does not ask for any.
+    /// Whether it is of this process, which leaves rings and does not ask for any.
     is_within: bool,
     bytes: [u8; HELLO_LEN],
     len: usize,

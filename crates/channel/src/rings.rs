@@ -1,4 +1,4 @@
-//! A pair of rings that never waits: what a poller can have beside its sockets.
+//! A pair of rings that never waits, for a poller to use besides its sockets.
 
 use crate::within::{Left, Pair};
 use keyway_ring::{Bell, Consumer, Ended, Mapping, Memory, Private, Producer, Shared, Wait};
@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// A connection over rings, and the socket at which the other side rings or ends.
+/// A connection over rings, and the socket by which the other side wakes this one or ends.
 pub(crate) struct Rings<M: Memory> {
     producer: Producer<M>,
     consumer: Consumer<M>,
@@ -16,7 +16,7 @@ pub(crate) struct Rings<M: Memory> {
     is_reader_parked: bool,
     is_writer_parked: bool,
     is_gone: bool,
-    /// Of who has left the other end's rings, until they are taken.
+    /// The rings left for the other end, until they are taken.
     _left: Option<Left>,
 }
 
@@ -28,14 +28,14 @@ fn fault(ended: Ended) -> io::Error {
 }
 
 impl Rings<Mapping> {
-    /// Over rings that were handed over through `socket`.
+    /// Uses rings that were handed over through `socket`.
     pub fn shared(shared: Shared, socket: UnixStream) -> Self {
         Self::new(shared.out, shared.back, None, socket)
     }
 }
 
 impl Rings<Private> {
-    /// Over rings in memory of this process.
+    /// Uses rings in memory of this process.
     pub fn within(pair: Pair, left: Option<Left>, socket: UnixStream) -> Self {
         Self::new(pair.out, pair.back, left, socket)
     }
@@ -60,12 +60,13 @@ impl<M: Memory> Rings<M> {
         self.socket.as_fd()
     }
 
-    /// The socket has something: rings, or the end, which `is_over` tells too.
+    /// Handles an event of the socket: a wake-up, or the end, which `is_over` tells too.
     pub fn on_socket(&mut self, is_over: bool) {
         self.is_gone |= is_over || !self.bell.hear();
     }
 
-    /// What there is; `WouldBlock` once the bell will ring for more, 0 at the end.
+    /// Reads what there is. Returns `WouldBlock` once the bell will ring for more, and 0 at the
+    /// end.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if std::mem::take(&mut self.is_reader_parked) {
             self.consumer.unpark();
@@ -92,7 +93,7 @@ impl<M: Memory> Rings<M> {
         }
     }
 
-    /// Writes what fits and lets the other side see it; `WouldBlock` once the bell will ring for room.
+    /// Writes what fits and publishes it. Returns `WouldBlock` once the bell will ring for room.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if std::mem::take(&mut self.is_writer_parked) {
             self.producer.unpark();
@@ -115,7 +116,7 @@ impl<M: Memory> Rings<M> {
         }
     }
 
-    /// Says that nothing more is written.
+    /// Tells that nothing more will be written.
     pub fn finish(&mut self) {
         self.producer.finish(&self.bell);
     }

@@ -1,4 +1,4 @@
-//! TLS over TCP: certificates of both sides, and a node's id in the name of each.
+//! TLS over TCP: both sides have certificates, and each certificate has the id of its node.
 
 use crate::sockets::keep_alive;
 use keyway_bus::{Reason, Vouch, certificate_name};
@@ -8,14 +8,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What makes the bytes of a connection's binding its own.
+/// The label that makes the bytes of a connection's binding unique.
 const BINDING_LABEL: &[u8] = b"EXPORTER-keyway-bus";
-/// Bytes read at once: a record.
+/// Bytes read at once: one record.
 const READ_LEN: usize = 17 << 10;
-/// Memory that a connection at rest keeps for what it reads and writes.
+/// Memory that a connection at rest keeps for reading and writing.
 const KEPT_LEN: usize = 4 << 10;
 
-/// What an end of TLS says to an operator of the bus.
+/// Returns the reason for operators of the bus for a TLS fault.
 pub(crate) fn reason(fault: TlsFault) -> Reason {
     match fault {
         TlsFault::NotTls => Reason::NotTls,
@@ -32,24 +32,24 @@ pub(crate) fn reason(fault: TlsFault) -> Reason {
     }
 }
 
-/// A fault as an error of reading or writing; [`reason_of`] finds it again.
+/// Returns a fault as an error of reading or writing; [`reason_of`] finds it again.
 fn broken(fault: TlsFault) -> io::Error {
     io::Error::other(reason(fault))
 }
 
-/// Why a connection ended, where it is TLS that says so.
+/// Returns the reason why a connection ended, if it was TLS.
 pub(crate) fn reason_of(error: &io::Error) -> Option<Reason> {
     error.get_ref()?.downcast_ref::<Reason>().copied()
 }
 
-/// A connection whose handshake is over.
+/// A connection after its handshake.
 pub(crate) struct Secured {
     tcp: TcpStream,
     channel: Box<Channel>,
-    /// What was decrypted and not read, from `plain_start` on.
+    /// Decrypted bytes that are unread, from `plain_start` on.
     plain: Vec<u8>,
     plain_start: usize,
-    /// What was encrypted and the system did not take, from `out_start` on.
+    /// Encrypted bytes that the system has not accepted, from `out_start` on.
     out: Vec<u8>,
     out_start: usize,
     is_finished: bool,
@@ -75,12 +75,12 @@ impl Secured {
         self.tcp.set_nonblocking(true)
     }
 
-    /// What both ends of this connection know and no other.
+    /// Returns bytes that both ends of this connection know and no one else.
     pub fn binding(&self) -> Vec<u8> {
         self.channel.export(BINDING_LABEL).unwrap_or_default().to_vec()
     }
 
-    /// Whose the other side's certificate is.
+    /// Returns a check of the other side's certificate.
     pub fn vouch(&self) -> Vouch {
         let certificate = self.channel.peer_certificate();
         Vouch::new(move |id| {
@@ -89,7 +89,7 @@ impl Secured {
         })
     }
 
-    /// What there is; `WouldBlock` when all was read, 0 at the end.
+    /// Reads what there is. Returns `WouldBlock` when everything was read, and 0 at the end.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut bytes = [0; READ_LEN];
         while self.plain_start == self.plain.len() {
@@ -115,7 +115,7 @@ impl Secured {
         Ok(len)
     }
 
-    /// Takes what can be encrypted; `WouldBlock` while what was before is not sent.
+    /// Encrypts as many bytes as possible. Returns `WouldBlock` while earlier bytes are not sent.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.flush()?;
         let len = self.channel.encrypt(bytes);
@@ -126,7 +126,7 @@ impl Secured {
         }
     }
 
-    /// Sends what was encrypted; `WouldBlock` if that is not done.
+    /// Sends encrypted bytes. Returns `WouldBlock` if some remain.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.out_start < self.out.len() {
             match self.tcp.write(&self.out[self.out_start..]) {
@@ -141,31 +141,31 @@ impl Secured {
         Ok(())
     }
 
-    /// Says that nothing more is written, once all is sent.
+    /// Tells that nothing more will be written, once everything is sent.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.is_finished, true) {
             self.channel.end();
             self.channel.take_output(&mut self.out);
         }
         if self.flush().is_ok() {
-            // One that is gone already needs not be told.
+            // A peer that is gone already need not be told.
             let _ = self.tcp.shutdown(Shutdown::Write);
         }
     }
 }
 
-/// A connection that was accepted, and of which it is not known yet who is there.
+/// An accepted connection whose other side is not known yet.
 pub(crate) struct Securing {
     tcp: TcpStream,
     channel: Box<Channel>,
 }
 
-/// What a handshake came to.
+/// The result of a handshake.
 pub(crate) enum Handshake {
-    /// More must come.
+    /// More bytes are needed.
     NotYet(Securing),
     Done(Box<Secured>),
-    /// Turned away: why, and what is to be told before the end.
+    /// The connection is refused: the reason, and the bytes to send before the end.
     Over(Reason, TcpStream, Vec<u8>),
 }
 
@@ -178,7 +178,7 @@ impl Securing {
         self.tcp.as_fd()
     }
 
-    /// Goes on with what has come.
+    /// Goes on with received bytes.
     pub fn go_on(mut self) -> Handshake {
         let (mut bytes, mut plain) = ([0; READ_LEN], Vec::new());
         loop {
@@ -197,7 +197,7 @@ impl Securing {
             if let Err(fault) = outcome {
                 return Handshake::Over(reason(fault), self.tcp, out);
             }
-            // A socket takes the few kilobytes of a handshake at once.
+            // A socket accepts the few kilobytes of a handshake at once.
             let is_sent = self.tcp.write(&out).is_ok_and(|len| len == out.len());
             if !is_sent && !out.is_empty() {
                 return Handshake::Over(Reason::TlsFailed, self.tcp, Vec::new());
@@ -210,7 +210,7 @@ impl Securing {
     }
 }
 
-/// The handshake of a connection that was dialled, on a thread that may wait.
+/// Does the handshake of a dialled connection, on a thread that may wait.
 #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may look at the clock")]
 pub(crate) fn dial(mut tcp: TcpStream, tls: &PeerTls, within: Duration) -> Result<Secured, Reason> {
     let end = Instant::now() + within;
@@ -240,7 +240,7 @@ pub(crate) fn dial(mut tcp: TcpStream, tls: &PeerTls, within: Duration) -> Resul
         let outcome = channel.handle_input(&bytes[..len], &mut plain);
         if let Err(fault) = outcome {
             channel.take_output(&mut out);
-            // What we have against it, if it still listens.
+            // This tells the peer the reason, if it still listens.
             let _ = tcp.write_all(&out);
             return Err(reason(fault));
         }

@@ -1,5 +1,5 @@
-//! Sockets as dialling, listening and TLS share them: their addresses, their liveness, and whose
-//! the other end is.
+//! Helpers for dialling, listening and TLS: socket addresses, keep-alive, and the owner of the
+//! other end.
 
 use keyway_bus::{Host, Reason, SocketName};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
 use std::time::Duration;
 
-/// The addresses of a host; a name is looked up.
+/// Returns the addresses of a host. A name is resolved.
 pub(crate) fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
     match host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, port)]),
@@ -17,12 +17,13 @@ pub(crate) fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Where the rings of one process meet. Others can see that name and use it: both sides look who is there.
+/// Returns the socket name for rings within one process. Other processes can see that name and use
+/// it, so both sides check the other end.
 pub(crate) fn mem_name(name: &str) -> SocketName {
     SocketName::Abstract(format!("keyway.mem.{}.{name}", std::process::id()))
 }
 
-/// The address of a unix socket.
+/// Returns the address of a unix socket.
 pub(crate) fn unix_addr(name: &SocketName) -> io::Result<UnixAddr> {
     match name {
         SocketName::Path(path) => UnixAddr::from_pathname(path),
@@ -30,7 +31,8 @@ pub(crate) fn unix_addr(name: &SocketName) -> io::Result<UnixAddr> {
     }
 }
 
-/// Connects without waiting: where the backlog is full, as of a stopped process, the system refuses at once.
+/// Connects without waiting. If the backlog is full, as with a stopped process, the system refuses
+/// at once.
 pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
     let connect = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -47,18 +49,19 @@ pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
     connect().map_err(|error: io::Error| reason(&error))
 }
 
-/// Whether the other end belongs to this process. A process in another namespace has the number 0.
+/// Returns whether the other end belongs to this process. A process in another namespace has the
+/// number 0.
 pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
 }
 
-/// Whether a connection leads back to this host by its addresses.
+/// Returns whether a connection leads back to this host by its addresses.
 pub(crate) fn is_within_host(tcp: &TcpStream) -> bool {
     let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return false };
     there.ip().to_canonical().is_loopback() || there.ip() == here.ip()
 }
 
-/// Has the system notice a dead host after three seconds on an idle connection.
+/// Makes the system notice a dead host after three seconds on an idle connection.
 pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     // This host does not die without this process.
     if is_within_host(stream) {
@@ -70,7 +73,7 @@ pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
-/// What an error of connecting says to who wrote the address.
+/// Returns the reason for operators for an error of connecting.
 pub(crate) fn reason(error: &io::Error) -> Reason {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::NotFound => Reason::NobodyListens,

@@ -1,4 +1,4 @@
-//! One connection, whatever it goes over.
+//! One connection over any kind of channel.
 
 use crate::rings::Rings;
 use crate::secure::Secured;
@@ -20,7 +20,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// The name that both ends put into what they prove.
+    /// Returns the name that both ends include in their proofs.
     pub fn binding(&self) -> Vec<u8> {
         match self {
             Stream::Tcp(_) => b"tcp".to_vec(),
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// Whose certificate the other side has shown, where there are some.
+    /// Returns a check of the other side's certificate, if there are certificates.
     pub fn vouch(&self) -> Option<Vouch> {
         match self {
             Stream::Tls(secured) => Some(secured.vouch()),
@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// Where the other side is, for people: an address, or a process and its user.
+    /// Returns the address of the other side, for people: an address, or a process and its user.
     pub fn from(&self) -> Option<Box<str>> {
         let of_tcp = |tcp: &TcpStream| {
             let there = tcp.peer_addr().ok()?;
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Whether it does not leave the host.
+    /// Returns whether it stays within the host.
     pub fn is_within_host(&self) -> bool {
         match self {
             Stream::Tcp(tcp) => is_within_host(tcp),
@@ -64,12 +64,12 @@ impl Stream {
         }
     }
 
-    /// Whether a read of fewer bytes than there was room for is the last for now.
+    /// Returns whether a read of fewer bytes than there was room for is the last one for now.
     pub fn is_empty_after(&self, is_short: bool) -> bool {
         is_short && matches!(self, Stream::Tcp(_) | Stream::Unix(_))
     }
 
-    /// What a poller waits for.
+    /// Returns the descriptor to poll.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Tcp(stream) => stream.as_fd(),
@@ -80,12 +80,12 @@ impl Stream {
         }
     }
 
-    /// Whether its descriptor tells nothing of room to write.
+    /// Returns whether its descriptor does not report room to write.
     pub fn is_rings(&self) -> bool {
         matches!(self, Stream::Rings(_) | Stream::Within(_))
     }
 
-    /// Its socket has something; `is_over` where that is the end.
+    /// Handles an event of its socket. `is_over` tells that it is the end.
     pub fn on_socket(&mut self, is_over: bool) {
         match self {
             Stream::Rings(rings) => rings.on_socket(is_over),
@@ -114,7 +114,7 @@ impl Stream {
         }
     }
 
-    /// Whether something that was written waits here for the system.
+    /// Returns whether written bytes wait here for the system.
     pub fn holds_back(&mut self) -> bool {
         match self {
             Stream::Tls(secured) => secured.flush().is_err(),
@@ -122,9 +122,9 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more is written. What was written before still arrives.
+    /// Tells that nothing more will be written. Earlier bytes still arrive.
     pub fn finish(&mut self) {
-        // One that is gone already needs not be told.
+        // A peer that is gone already need not be told.
         match self {
             Stream::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
             Stream::Unix(stream) => drop(stream.shutdown(Shutdown::Write)),

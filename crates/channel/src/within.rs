@@ -1,5 +1,6 @@
-//! Where nodes of one process meet: who dials makes rings of private memory and leaves them here under a number, which
-//! it says through a socket to who takes them. So no descriptor of that memory is ever there for another process.
+//! Connections of nodes of one process. The dialler makes rings of private memory and leaves them
+//! here under a number. It sends the number through a socket to the other end. So that memory never
+//! has a descriptor that another process could open.
 
 use keyway_ring::{HELLO_LEN, Private};
 use parking_lot::Mutex;
@@ -7,12 +8,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// What one says who has left rings; the number comes behind it, then zeros.
+/// The beginning of the message of a dialler that has left rings. The number follows, then zeros.
 pub(crate) const LEFT_MAGIC: [u8; 8] = *b"\0KWMEM1\n";
-/// Bytes of a ring in one direction.
+/// Length of a ring in one direction, in bytes.
 const RING_LEN: usize = 256 << 10;
 
-/// Rings that nobody has taken yet, of dials that have not ended: no more than a driver has at once.
+/// Rings that have not been taken yet, of dials that have not ended: no more than a driver has at
+/// once.
 static LEFT: Mutex<(u64, BTreeMap<u64, Pair>)> = Mutex::new((0, BTreeMap::new()));
 
 /// Both rings of a connection, as one end has them.
@@ -21,18 +23,18 @@ pub(crate) struct Pair {
     pub back: Private,
 }
 
-/// Rings that were left. Those that were not taken go with it.
+/// Rings that were left. If they were not taken, they are dropped with this.
 pub(crate) struct Left(u64);
 
 impl Drop for Left {
     fn drop(&mut self) {
         let untaken = LEFT.lock().1.remove(&self.0);
-        // Not while others wait for the lock.
+        // They are dropped after the lock is released.
         drop(untaken);
     }
 }
 
-/// Leaves rings for who listens at the other end.
+/// Leaves rings for the other end.
 pub(crate) fn leave(mut socket: &UnixStream) -> io::Result<(Pair, Left)> {
     let (out, back) = (Private::new(RING_LEN), Private::new(RING_LEN));
     let theirs = Pair { out: back.clone(), back: out.clone() };
@@ -50,7 +52,7 @@ pub(crate) fn leave(mut socket: &UnixStream) -> io::Result<(Pair, Left)> {
     Ok((Pair { out, back }, left))
 }
 
-/// Takes what was left for who says so.
+/// Takes the rings that a dialler has left.
 pub(crate) fn take(hello: &[u8; HELLO_LEN]) -> Option<Pair> {
     let number = u64::from_le_bytes(hello[8..16].try_into().ok()?);
     LEFT.lock().1.remove(&number)

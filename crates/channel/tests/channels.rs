@@ -1,4 +1,4 @@
-//! Nodes on real channels: the same conversation over each of them, and what a death does.
+//! Nodes on real channels: the same conversation over each of them, and the death of a process.
 
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
@@ -36,7 +36,7 @@ fn listening(instance: u64, url: &str) -> Driver {
     driver(settings)
 }
 
-/// Turns all until `is_so` of what they have heard; panics after ten seconds.
+/// Runs all drivers until `is_so` holds for their events. Panics after ten seconds.
 fn turn_until(
     drivers: &mut [Driver],
     what: &str,
@@ -58,7 +58,7 @@ fn scratch(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A root, two nodes below it, and a conversation between the two: small, large, and a push.
+/// Tests a root, two nodes below it, and a conversation between the two: small, large, and a push.
 fn converse(url: &str, binding_is: &str) {
     let root = listening(1, url);
     let at = root.urls()[0].clone();
@@ -158,7 +158,8 @@ fn the_standby_is_used_when_the_upstream_leaves() {
     });
 }
 
-/// Not a test: the process that the next ones kill. Joins the address on its standard input.
+/// This is not a test, but the process that the next tests kill. It joins the address on its
+/// standard input.
 #[test]
 #[ignore = "a process of other tests"]
 fn child_process() {
@@ -187,7 +188,7 @@ fn start_child(at: &Url) -> Child {
     child
 }
 
-/// How long it takes to hear of a process that was killed.
+/// Returns how long it takes to notice that a process was killed.
 fn death(url: &str) -> Duration {
     let root = listening(1, url);
     let at = root.urls()[0].clone();
@@ -236,7 +237,8 @@ fn a_hundred_connections_leave_no_descriptor() {
         drop(child);
         turn_until(&mut root, "it is gone", |root, _| root[0].node().peers().count() == 0);
     }
-    // Other tests of this process come and go; a leak would be some of each round.
+    // Other tests of this process open and close descriptors meanwhile; a leak would add some in
+    // each round.
     assert!(count() < before + 90, "{before}, then {}", count());
 }
 

@@ -1,4 +1,4 @@
-//! Addresses that lead nowhere, each with what it says, and certificates of both sides.
+//! Addresses that fail, each with its reason, and certificates of both sides.
 
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
@@ -31,7 +31,7 @@ fn below(mut settings: Settings, urls: &[Url]) -> Settings {
     settings
 }
 
-/// Turns both until `is_so` of what the first has heard; panics after ten seconds.
+/// Runs both drivers until `is_so` holds for the first one's events. Panics after ten seconds.
 fn turn_until(drivers: &mut [Driver], what: &str, mut is_so: impl FnMut(&[Event]) -> bool) {
     let start = Instant::now();
     let mut heard = Vec::new();
@@ -48,7 +48,7 @@ fn turn_until(drivers: &mut [Driver], what: &str, mut is_so: impl FnMut(&[Event]
     }
 }
 
-/// What is said of an address.
+/// Returns the reason reported for an address.
 fn said_of(url: &str) -> Reason {
     let child = below(settings(2), &[url.parse().unwrap()]);
     let mut all = [Driver::new(child, DriverSettings::default()).unwrap()];
@@ -66,7 +66,7 @@ fn said_of(url: &str) -> Reason {
     said.unwrap()
 }
 
-/// A listener that says something to who connects, hears what comes, and closes or not.
+/// A listener that sends something to each client, reads what comes, and closes or not.
 fn stranger(words: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
@@ -124,7 +124,7 @@ fn a_socket_whose_backlog_is_full_holds_nothing_up() {
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let mut waiting = Vec::new();
-    // As many as there is room for: the next one would wait.
+    // There are as many as there is room for: the next one would wait.
     let is_full = |reason: Reason| reason == Reason::Backlog;
     let url = format!("unix://{}", path.display());
     for _ in 0..4 {
@@ -162,8 +162,8 @@ fn tls(authority: &str, issued: &Issued) -> DriverSettings {
     DriverSettings { tls: Some(tls), ..DriverSettings::default() }
 }
 
-/// What comes of a root with one certificate and a child with another, neither with a token; and what the
-/// root is told.
+/// Returns the outcome for a root with one certificate and a child with another, neither with a
+/// token, and the reasons that the root reports.
 fn secured(
     root_has: DriverSettings,
     child_has: DriverSettings,
@@ -208,17 +208,17 @@ fn certificates_let_in_whom_they_name_and_nobody_else() {
     let root = || tls(ca, &ours.issue(&[&name(1)]));
     let child = || tls(ca, &ours.issue(&[&name(2)]));
     assert_eq!(secured(root(), child()).0, Ok(id(1)));
-    // Another node's certificate.
+    // The certificate belongs to another node.
     let thief = secured(root(), tls(ca, &ours.issue(&[&name(3)])));
     assert_eq!(thief, (Err(Reason::CertificateName), vec![Reason::CertificateName]));
     let liar = secured(tls(ca, &ours.issue(&[&name(3)])), child());
     assert_eq!(liar.0, Err(Reason::CertificateName));
-    // An authority that the other does not know, on either side.
+    // The certificate is of an authority that the other side does not know, for either side.
     let stranger = secured(root(), tls(ca, &others.issue(&[&name(2)])));
     assert_eq!(stranger, (Err(Reason::CertificateRefused), vec![Reason::Untrusted]));
     let impostor = secured(tls(ca, &others.issue(&[&name(1)])), child());
     assert_eq!(impostor.0, Err(Reason::Untrusted));
-    // One that has expired, or is not valid yet, on either side.
+    // The certificate has expired, or is not valid yet, for either side.
     let late = secured(root(), tls(ca, &ours.issue_for(&[&name(2)], Span::Expired)));
     assert_eq!(late, (Err(Reason::CertificateExpired), vec![Reason::Expired]));
     let late = secured(tls(ca, &ours.issue_for(&[&name(1)], Span::Expired)), child());
@@ -293,7 +293,7 @@ fn a_socket_whose_process_stands_still_is_in_use_and_one_that_was_left_is_replac
     listen().unwrap();
 }
 
-/// A listener that takes nobody any more, and who waits there.
+/// Returns a listener that accepts nothing more, and the clients that wait there.
 fn full_backlog(path: &Path) -> (UnixListener, Vec<rustix::fd::OwnedFd>) {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
     let listener = UnixListener::bind(path).unwrap();
@@ -319,7 +319,7 @@ fn an_address_that_shares_no_memory_is_told_of_and_spoken_to_over_its_socket() {
         let (mut socket, _) = listener.accept().unwrap();
         socket.read_exact(&mut [0; keyway_ring::HELLO_LEN]).unwrap();
         keyway_ring::refuse(&socket, keyway_ring::Refusal::User).unwrap();
-        // What a dialler of the bus says first comes over the socket.
+        // The first bytes of a dialler of the bus come over the socket.
         let mut first = [0; 40];
         socket.read_exact(&mut first).unwrap();
         first

@@ -1,4 +1,5 @@
-//! Strangers and dead peers on real sockets: they keep nobody out, and no descriptor for long.
+//! Strangers and dead peers on real sockets: they keep no other node out, and hold no descriptor
+//! for long.
 
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
@@ -25,7 +26,7 @@ fn settings(instance: u64, upstream: Option<&Url>) -> Settings {
     settings
 }
 
-/// The root, which takes 64 connections: 16 of strangers.
+/// Creates the root, which accepts 64 connections: 16 of strangers.
 fn root(url: &str) -> Driver {
     let mut settings = settings(1, None);
     settings.urls = vec![url.parse().unwrap()];
@@ -38,7 +39,7 @@ fn child(instance: u64, root: &Driver) -> Driver {
     Driver::new(settings, DriverSettings::default()).unwrap()
 }
 
-/// Turns all until `is_so` of what they have heard.
+/// Runs all drivers until `is_so` holds for their events.
 fn turn_until(
     drivers: &mut [&mut Driver],
     what: &str,
@@ -124,7 +125,7 @@ fn connections_that_are_being_closed_are_bounded() {
             root.turn(Duration::ZERO).unwrap();
         }
     }
-    // Their own ends, what is being closed, and what other tests of this process have.
+    // There are their own ends, connections being closed, and those of other tests of this process.
     let now = descriptors();
     assert!(now < before + 700 + 256 + 16 + 300, "{before}, then {now}");
     let start = Instant::now();
@@ -141,10 +142,10 @@ fn a_node_whose_old_connection_is_dead_comes_back_and_one_that_is_alive_stays() 
     turn_until(&mut [&mut root, &mut first], "joined", |all, _| {
         all[0].node().nodes_below().count() == 1
     });
-    // Another process with its id, while it is alive.
+    // Another process has its id, while it is alive.
     let mut double = child(2, &root);
     turn_until(&mut [&mut root, &mut first, &mut double], "the double is refused", |_, heard| {
-        // Only who was dialled can tell where the other one is.
+        // Only the node that was dialled can tell the address of the other one.
         let told = |of: usize| {
             heard[of].iter().find_map(|event| match event {
                 Event::Refused { id, from, reason: Reason::IdInUse } => Some((*id, from.clone())),
@@ -157,7 +158,7 @@ fn a_node_whose_old_connection_is_dead_comes_back_and_one_that_is_alive_stays() 
     });
     assert_eq!(first.node().upstream(), Some(id(1)));
     drop(double);
-    // As if its host had died: its socket is there, and nobody answers.
+    // This looks as if its host had died: its socket exists, and does not answer.
     let start = clock();
     let mut again = child(2, &root);
     turn_until(&mut [&mut root, &mut again], "it came back", |all, _| {

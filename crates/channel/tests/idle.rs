@@ -1,4 +1,4 @@
-//! What connections at rest cost their node: wake-ups and processor time.
+//! The cost of connections at rest for their node: wake-ups and processor time.
 //!
 //! `cargo test -p keyway-channel --test idle -- --ignored --nocapture`
 
@@ -19,7 +19,8 @@ fn id(instance: u64) -> NodeId {
     NodeId::of(1, 3, 1, instance).unwrap()
 }
 
-/// `is_here`: whether it says to be on this host. Who says another one is treated as if it were there.
+/// `is_here` decides whether the node says that it is on this host. Otherwise it is treated as if
+/// it were on another.
 fn settings(instance: u64, is_here: bool) -> Settings {
     let mut settings = Settings::of(id(instance));
     settings.tokens.add(b"a token for these tests").unwrap();
@@ -33,7 +34,7 @@ fn allow_descriptors() {
     setrlimit(Resource::Nofile, Rlimit { current: max, maximum: max }).unwrap();
 }
 
-/// Not a test: the process with the other ends, which looks after them in turn.
+/// This is not a test, but the process with the other ends, which serves them in turn.
 #[test]
 #[ignore = "a process of the other one"]
 fn other_ends() {

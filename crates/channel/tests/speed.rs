@@ -1,6 +1,6 @@
-//! What the bus does over real channels: messages relayed a second, and how long a ping takes beside a push
-//! of 64 MiB. Prints; asserts nothing of time:
-//! `cargo test --release --package keyway-channel --test speed -- --ignored --nocapture --test-threads 1`.
+//! The speed of the bus over real channels: messages relayed per second, and the time of a ping
+//! during a push of 64 MiB. Prints figures and asserts no times: `cargo test --release --package
+//! keyway-channel --test speed -- --ignored --nocapture --test-threads 1`.
 
 // It measures, so it reads the clock.
 #![allow(clippy::disallowed_methods)]
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many messages a sender has underway: a relay that is sent more than its receiver takes gives them back.
+/// Most messages of a sender in flight. A relay that gets more than its receiver reads gives them
+/// back.
 const UNDERWAY_MAX: u64 = 20_000;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -51,7 +52,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as u8).collect()
 }
 
-/// A node below `at` on a thread of its own, which applies what is pushed and counts what comes.
+/// Runs a node below `at` on a thread of its own, which applies pushes and counts messages.
 fn below(id: u64, at: &Url, count: Arc<AtomicU64>) {
     let at = at.clone();
     std::thread::spawn(move || {
@@ -94,7 +95,7 @@ fn pings_beside_a_push() {
         let mut body = noise((64 << 20) - 4096);
         let mut took = Vec::new();
         for version in 1..=10 {
-            // Every byte is another: what has changed is all of it.
+            // Every byte changes, so the delta is the whole body.
             body.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
             root.node().publish("large", Stamp { epoch: 1, version }, body.clone()).unwrap();
             let start = Instant::now();

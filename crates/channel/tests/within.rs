@@ -1,4 +1,4 @@
-//! Nodes of one process: what they say to each other lies in no memory that another process could open.
+//! Nodes of one process: their messages are in no memory that another process could open.
 
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]

@@ -1,6 +1,5 @@
-//! The three sets of words a command is described with. Bits stand in the
-//! order in which Redis 7 prints the words, so that a set written out bit by
-//! bit reads exactly as the server's own reply.
+//! The three sets of words that describe a command. The bits have the order in which Redis 7 prints
+//! the words, so that a set that is printed bit by bit equals the server's own reply.
 
 macro_rules! bitset {
     ($(#[$doc:meta])* $set:ident { $($(#[$bit_doc:meta])* $bit:ident = $word:literal,)* }) => {
@@ -14,36 +13,36 @@ macro_rules! bitset {
 
             bitset!(@bits 0, $($(#[$bit_doc])* $bit,)*);
 
-            /// The set without a word.
+            /// The empty set.
             pub const NONE: Self = Self(0);
 
-            /// The union of two sets.
+            /// Returns the union of two sets.
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// Whether every word of `other` is in this set.
+            /// Returns whether every word of `other` is in this set.
             #[inline]
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// Number of words in the set.
+            /// Returns the number of words in the set.
             pub const fn len(self) -> usize {
                 self.0.count_ones() as usize
             }
 
-            /// Whether the set has no word.
+            /// Returns whether the set is empty.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
 
-            /// The words of the set as Redis spells them, in its order.
+            /// Returns the words of the set in Redis's spelling and order.
             pub fn words(self) -> impl Iterator<Item = &'static str> {
                 Self::WORDS.iter().enumerate().filter(move |(bit, _)| self.0 >> bit & 1 == 1).map(|(_, word)| *word)
             }
 
-            /// The set of the one word that `word` names, in any case.
+            /// Returns the set of the one word `word`, in any case.
             pub fn parse(word: &[u8]) -> Option<Self> {
                 let bit = Self::WORDS.iter().position(|known| word.eq_ignore_ascii_case(known.as_bytes()))?;
                 Some(Self(1 << bit))
@@ -98,15 +97,15 @@ bitset! {
         FAST = "fast",
         /// Allowed before authentication.
         NO_AUTH = "no_auth",
-        /// Replicated though it is no write.
+        /// Replicated although it is no write.
         MAY_REPLICATE = "may_replicate",
-        /// May be given without any key.
+        /// May be sent without any key.
         NO_MANDATORY_KEYS = "no_mandatory_keys",
-        /// Refused while a replica loads its data beside the old.
+        /// Refused while a replica loads new data and still serves the old data.
         NO_ASYNC_LOADING = "no_async_loading",
         /// Not allowed in a transaction.
         NO_MULTI = "no_multi",
-        /// The first key, last key and step do not name every key.
+        /// The first key, last key and step do not find every key.
         MOVABLEKEYS = "movablekeys",
         /// Allowed while a script runs too long.
         ALLOW_BUSY = "allow_busy",
@@ -116,7 +115,7 @@ bitset! {
 bitset! {
     /// The ACL categories of a command, without their `@`.
     Categories {
-        /// Touches keys whatever their type.
+        /// Uses keys of any type.
         KEYSPACE = "keyspace",
         /// Reads keys.
         READ = "read",
@@ -150,7 +149,7 @@ bitset! {
         SLOW = "slow",
         /// May keep the connection waiting.
         BLOCKING = "blocking",
-        /// Can harm a server when given to anyone.
+        /// Can harm a server if anyone may use it.
         DANGEROUS = "dangerous",
         /// About the connection itself.
         CONNECTION = "connection",
@@ -172,15 +171,15 @@ bitset! {
         OW = "OW",
         /// Removes the key.
         RM = "RM",
-        /// The reply or another key tells something of the value.
+        /// The reply or another key contains something of the value.
         ACCESS = "access",
         /// Changes data of the value.
         UPDATE = "update",
-        /// Adds data to the value, changes none.
+        /// Adds data to the value, and changes none.
         INSERT = "insert",
         /// Removes data of the value.
         DELETE = "delete",
-        /// Not a key, but routed like one (a shard channel).
+        /// It is not a key, but is routed like one (a shard channel).
         NOT_KEY = "not_key",
         /// The spec may miss keys.
         INCOMPLETE = "incomplete",

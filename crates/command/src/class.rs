@@ -1,23 +1,23 @@
 use crate::{Categories, Flags, Handling};
 
-/// What a command's metrics are counted under: few enough to be a label, and
-/// closed, so that a series per class exists from the start.
+/// The class under which a command is counted in metrics. There are few classes, so that they can
+/// be a label, and the set is closed, so that a series for each class exists from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// Reads, and stays on one shard.
+    /// Reads, on one shard.
     Read,
-    /// Writes, and stays on one shard.
+    /// Writes, on one shard.
     Write,
-    /// Reads, and splits over shards (MGET, EXISTS, TOUCH).
+    /// Reads, on several shards (MGET, EXISTS, TOUCH).
     ReadMany,
-    /// Writes, and splits over shards (MSET, DEL, UNLINK).
+    /// Writes, on several shards (MSET, DEL, UNLINK).
     WriteMany,
     /// Runs a script or a function.
     Script,
-    /// About the connection: handshakes, subscriptions, transactions.
+    /// Is about the connection: handshakes, subscriptions, transactions.
     Connection,
-    /// For operators: statistics, configuration, replication.
+    /// Is for operators: statistics, configuration, replication.
     Admin,
 }
 
@@ -43,7 +43,7 @@ impl Class {
         }
     }
 
-    /// The value of the metric label.
+    /// Returns the value of the metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Class::Read => "read",
@@ -56,7 +56,7 @@ impl Class {
         }
     }
 
-    /// The class of a command of these flags, categories and handling.
+    /// Returns the class of a command with these flags, categories and handling.
     pub(crate) const fn of(flags: Flags, acl: Categories, handling: Handling) -> Class {
         let split =
             matches!(handling, Handling::Split(_) | Handling::Everywhere(_) | Handling::Across(_));

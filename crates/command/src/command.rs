@@ -2,48 +2,47 @@ use crate::long::may_take_long;
 use crate::table::Verb;
 use crate::{Categories, Class, Condition, Flags, Handling, KeyFlags};
 
-/// One command, or one subcommand of a container such as CLIENT: everything
-/// Redis tells about it, and what Keyway does with it.
+/// One command, or one subcommand of a container such as CLIENT: everything that Redis says about
+/// it, and what Keyway does with it.
 ///
-/// Laid out by hand: what every request needs (arity, handling, keys, class)
-/// lies in the first cache line, the text that only COMMAND and the documents
-/// read lies behind it.
+/// The layout is set by hand: fields that every request needs (arity, handling, keys, class) are in
+/// the first cache line. The texts that only COMMAND and the documents read are behind it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Command {
-    /// Which command this is, to match on.
+    /// The variant of this command, for matches.
     pub verb: Verb,
-    /// Number of arguments with the name; negative: at least that many.
+    /// Number of arguments including the name. Negative: at least that many.
     pub arity: i16,
-    /// Argument index of the first key, 0 when there is none or no fixed one.
+    /// Argument index of the first key, or 0 if there is none or no fixed one.
     pub first_key: i16,
-    /// Argument index of the last key; negative: counted from the end.
+    /// Argument index of the last key. Negative: counted from the end.
     pub last_key: i16,
     /// Distance from one key to the next.
     pub key_step: i16,
-    /// What its metrics are counted under.
+    /// The class under which it is counted in metrics.
     pub class: Class,
-    /// Whether `first_key`, `last_key` and `key_step` alone name all its keys.
+    /// Whether `first_key`, `last_key` and `key_step` alone find all its keys.
     pub(crate) keys_in_range: bool,
-    /// What a server says it does and when it is accepted.
+    /// What a server says about what it does and when it is accepted.
     pub flags: Flags,
     /// What a sharded pool does with it, unless `condition` says otherwise.
     pub handling: Handling,
-    /// What else must hold of the arguments for `handling` to apply.
+    /// A condition on the arguments for `handling` to apply.
     pub condition: Option<Condition>,
-    /// Argument index of its key where it always has one, and only one; else 0.
+    /// Argument index of its key if it always has exactly one, else 0.
     pub only_key: u8,
-    /// Whether an embedded store may take long for it though it and its reply are small.
+    /// Whether an embedded store may take long for it although it and its reply are small.
     pub may_take_long: bool,
-    /// Where its keys are, one entry per kind of use.
+    /// Where its keys are, with one entry for each kind of use.
     pub key_specs: &'static [KeySpec],
-    /// Lower-case name; a subcommand's is `client|list`.
+    /// Lower-case name. A subcommand's name is like `client|list`.
     pub name: &'static str,
     /// Its ACL categories.
     pub acl: Categories,
-    /// Hints for clients and proxies (`request_policy:...`), as Redis words them.
+    /// Hints for clients and proxies (`request_policy:...`), in Redis's words.
     pub tips: &'static [&'static str],
-    /// The family it belongs to (`string`, `sorted-set`, ...).
+    /// The family to which it belongs (`string`, `sorted-set`, ...).
     pub group: &'static str,
     /// First version of Redis that has it.
     pub since: &'static str,
@@ -51,14 +50,14 @@ pub struct Command {
     pub complexity: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
-    /// Its subcommands, sorted by name; empty for all but containers.
+    /// Its subcommands, sorted by name. Only containers have some.
     pub subcommands: &'static [Command],
-    /// The rest of what COMMAND DOCS tells.
+    /// The other fields of COMMAND DOCS.
     pub docs: &'static Docs,
 }
 
 impl Command {
-    /// Whether `arg_count` arguments, the name included, can be right.
+    /// Returns whether `arg_count` arguments, including the name, can be right.
     #[inline]
     pub fn accepts(&self, arg_count: usize) -> bool {
         if self.arity >= 0 {
@@ -68,15 +67,15 @@ impl Command {
         }
     }
 
-    /// The subcommand that `name` names in any case (`list`, not
-    /// `client|list`). A plain scan: containers are never the hot path.
+    /// Returns the subcommand `name` in any case (`list`, not `client|list`). This is a plain scan,
+    /// because containers are never on the hot path.
     pub fn subcommand(&'static self, name: &[u8]) -> Option<&'static Command> {
         self.subcommands
             .iter()
             .find(|command| name.eq_ignore_ascii_case(command.last_name().as_bytes()))
     }
 
-    /// The name without its container: `list` for `client|list`.
+    /// Returns the name without its container: `list` for `client|list`.
     pub fn last_name(&self) -> &'static str {
         match self.name.split_once('|') {
             Some((_, last)) => last,
@@ -85,8 +84,7 @@ impl Command {
     }
 }
 
-/// What the generated table says of one command; [`Command`] adds what
-/// follows from it.
+/// What the generated table says about one command. [`Command`] adds what follows from it.
 pub(crate) struct Entry {
     pub verb: Verb,
     pub name: &'static str,
@@ -105,7 +103,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The command with its handling, class and key plan worked out.
+    /// Returns the command with its handling, class and key plan.
     pub(crate) const fn command(self) -> Command {
         let handling = Handling::of(self.verb);
         Command {
@@ -135,14 +133,14 @@ impl Entry {
     }
 }
 
-/// See [`Command::only_key`].
+/// Computes [`Command::only_key`].
 const fn only_key((first, last, _): (i16, i16, i16), specs: &[KeySpec]) -> u8 {
     let is_one = first > 0 && first == last && specs.len() == 1;
     if is_one && first <= u8::MAX as i16 { first as u8 } else { 0 }
 }
 
-/// Whether the specs are one run of keys at a fixed place, which the first
-/// key, last key and step then describe completely.
+/// Returns whether the specs are one run of keys at a fixed place. Then the first key, last key and
+/// step describe them completely.
 const fn keys_in_range(specs: &[KeySpec]) -> bool {
     match specs {
         [
@@ -157,15 +155,15 @@ const fn keys_in_range(specs: &[KeySpec]) -> bool {
     }
 }
 
-/// Where some keys of a command are and what it does with them. The rules are
-/// those of <https://redis.io/docs/latest/develop/reference/key-specs/>.
+/// Where some keys of a command are and what it does with them. The rules are those of
+/// <https://redis.io/docs/latest/develop/reference/key-specs/>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// What the command does with these keys.
     pub flags: KeyFlags,
     /// Where the search begins.
     pub begin: BeginSearch,
-    /// How the keys lie from there on.
+    /// How the keys are placed from there on.
     pub find: FindKeys,
     /// A remark of Redis's authors, or empty.
     pub notes: &'static str,
@@ -176,55 +174,54 @@ pub struct KeySpec {
 pub enum BeginSearch {
     /// At this argument.
     Index(i16),
-    /// Behind an argument that reads `keyword`.
+    /// After an argument that equals `keyword`.
     Keyword {
-        /// What the argument reads, in any case.
+        /// The argument's text, in any case.
         keyword: &'static str,
-        /// First argument to look at; negative: counted from the end, and
-        /// searched backwards.
+        /// Index of the first argument to search. Negative: counted from the end, and searched
+        /// backwards.
         start_from: i16,
     },
-    /// Only the command itself can tell.
+    /// Only the command itself knows.
     Unknown,
 }
 
-/// How keys lie from where the search began.
+/// How keys are placed from where the search began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindKeys {
     /// A run of keys.
     Range {
-        /// Last key, relative to the first; negative: counted from the end of
-        /// the arguments.
+        /// Index of the last key relative to the first. Negative: counted from the end of the
+        /// arguments.
         last_key: i16,
         /// Distance from one key to the next.
         key_step: i16,
-        /// With `last_key` -1: only one `limit`-th of the rest is keys; 0 and
-        /// 1 mean all of it.
+        /// With `last_key` -1: only one `limit`-th of the rest is keys. 0 and 1 mean all of it.
         limit: i16,
     },
-    /// A count of keys, then the keys.
+    /// A count of keys, and then the keys.
     KeyNum {
-        /// Where the count is, relative to the begin.
+        /// Index of the count relative to the begin.
         key_num_index: i16,
-        /// Where the first key is, relative to the begin.
+        /// Index of the first key relative to the begin.
         first_key: i16,
         /// Distance from one key to the next.
         key_step: i16,
     },
-    /// Only the command itself can tell.
+    /// Only the command itself knows.
     Unknown,
 }
 
-/// What COMMAND DOCS tells beyond the fields of [`Command`].
+/// The fields of COMMAND DOCS that [`Command`] does not have.
 #[derive(Debug)]
 pub struct Docs {
     /// `deprecated` or `syscmd`.
     pub doc_flags: &'static [&'static str],
     /// Version that deprecated it, or empty.
     pub deprecated_since: &'static str,
-    /// What to use instead of a deprecated command, or empty.
+    /// What replaces a deprecated command, or empty.
     pub replaced_by: &'static str,
-    /// (version, change) in order of time.
+    /// Pairs of version and change, in the order of time.
     pub history: &'static [(&'static str, &'static str)],
     /// The syntax.
     pub arguments: &'static [Argument],
@@ -233,7 +230,7 @@ pub struct Docs {
 }
 
 impl Docs {
-    /// Nothing to tell.
+    /// Empty documents.
     pub(crate) const NONE: Docs = Docs {
         doc_flags: &[],
         deprecated_since: "",
@@ -247,14 +244,14 @@ impl Docs {
 /// One argument, or a group of them, in a command's syntax.
 #[derive(Debug)]
 pub struct Argument {
-    /// What the argument is called.
+    /// The name of the argument.
     pub name: &'static str,
-    /// `key`, `string`, `integer`, `oneof`, `block`, ...: as Redis words it.
+    /// `key`, `string`, `integer`, `oneof`, `block`, ...: Redis's word.
     pub kind: &'static str,
-    /// The word that precedes the value or, for a `pure-token`, is it; `None`
-    /// without one. An empty token stands for `""`.
+    /// The word that precedes the value. For a `pure-token` it is the value. `None` if there is
+    /// none. An empty token means `""`.
     pub token: Option<&'static str>,
-    /// Which key spec finds it; `None` for all but keys.
+    /// Index of the key spec that finds it, or `None` if it is no key.
     pub key_spec_index: Option<u8>,
     /// First version that has it, or empty.
     pub since: &'static str,
@@ -267,7 +264,7 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// An argument of which nothing is told.
+    /// An argument without any information.
     pub(crate) const NONE: Argument = Argument {
         name: "",
         kind: "",

@@ -3,8 +3,8 @@
 use crate::table::{COMMANDS, Verb};
 use crate::{Class, Command};
 
-/// Commands of memcached that Redis has not, under the names of the text protocol. The commands that
-/// both have are counted together: a pool is asked for one protocol, as a rule.
+/// Commands of memcached that Redis does not have, with their names in the text protocol. Commands
+/// that both have are counted together: usually a pool is used with one protocol.
 const OF_MEMCACHED: [&str; 17] = [
     "add",
     "admin",
@@ -25,14 +25,14 @@ const OF_MEMCACHED: [&str; 17] = [
     "version",
 ];
 
-/// Every [`Verb`] has a number below this one.
+/// A number that is larger than that of every [`Verb`].
 const VERBS: usize = last_verb() + 1;
 
-/// The name of every command, by [`Counted::command`]: lower case, a subcommand's as
-/// `client|list`; the last one is that of Keyway's own questions.
+/// The name of every command, by [`Counted::command`]: lower case, and a subcommand's as
+/// `client|list`. The last one is that of Keyway's own questions.
 pub static COUNTED_NAMES: [&str; VERBS + OF_MEMCACHED.len() + 1] = names();
 
-/// The class and the command that a request is counted as.
+/// The class and the command under which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     class: Class,
@@ -40,14 +40,16 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// One of Keyway's own questions, which is nobody's request: no metric of requests counts it.
+    /// One of Keyway's own questions. It is not a request of a client, so no metric of requests
+    /// counts it.
     pub const OWN: Counted =
         Counted { class: Class::Read, command: (COUNTED_NAMES.len() - 1) as u16 };
 
-    /// A command of memcached.
+    /// Returns a command of memcached.
     ///
     /// # Panics
-    /// When there is none of this name; call it where the compiler sees that.
+    /// Panics if there is none of this name. It should be called in a constant, so that the
+    /// compiler finds that.
     pub const fn of_memcached(class: Class, name: &str) -> Counted {
         let mut at = 0;
         while at < COUNTED_NAMES.len() - 1 {
@@ -59,13 +61,13 @@ impl Counted {
         panic!("there is no such command");
     }
 
-    /// Its class.
+    /// Returns its class.
     #[inline]
     pub fn class(self) -> Class {
         self.class
     }
 
-    /// Its command, as a place in [`COUNTED_NAMES`].
+    /// Returns its command, as an index into [`COUNTED_NAMES`].
     #[inline]
     pub fn command(self) -> usize {
         usize::from(self.command)
@@ -79,7 +81,7 @@ impl Default for Counted {
 }
 
 impl Command {
-    /// The class and the command that metrics count its requests under.
+    /// Returns the class and the command under which its requests are counted.
     #[inline]
     pub fn counted(&self) -> Counted {
         Counted { class: self.class, command: self.verb as u16 }

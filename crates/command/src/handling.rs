@@ -1,122 +1,120 @@
-//! What Keyway does with each command: decided here by hand, once, for every
-//! verb of the table. A new verb does not compile until it is decided.
+//! What Keyway does with each command. It is decided here once, by hand, for every verb of the
+//! table. A new verb does not compile until it is decided.
 
 use crate::Verb;
 
-/// What a sharded pool (many servers, each with a part of the keys) does with
-/// a command.
+/// What a sharded pool (many servers, each with a part of the keys) does with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// Goes to the shard that holds all its keys; keys on several shards are
-    /// answered with CROSSSLOT.
+    /// It goes to the shard that has all its keys. If the keys are on several shards, the reply is
+    /// CROSSSLOT.
     Forward,
-    /// Is cut into one fragment per shard, and the replies are joined.
+    /// It is split into one fragment for each shard, and the replies are merged.
     Split(Split),
-    /// Goes whole to every shard in use, and the replies are joined.
+    /// It goes whole to every shard in use, and the replies are merged.
     Everywhere(Join),
-    /// Concerns all shards, or any, in a way of its own.
+    /// It concerns all shards, or any of them, in its own way.
     Across(Across),
-    /// Publishes, subscribes, or tells of subscriptions: goes to the servers
-    /// that the channels live on, or is answered by Keyway itself.
+    /// It publishes, subscribes, or reports subscriptions. It goes to the servers of its channels,
+    /// or Keyway itself answers it.
     PubSub,
-    /// Goes to the shard that holds all its keys, on a connection that the
-    /// client has for itself while it waits.
+    /// It goes to the shard that has all its keys, on a connection that no other client uses while
+    /// it waits.
     Block,
-    /// Begins, ends or guards a transaction.
+    /// It begins, ends or guards a transaction.
     Transaction,
-    /// Is about which keys' changes the client is told of.
+    /// It is about the keys of whose changes the client is told.
     Tracking,
-    /// Is answered by Keyway itself.
+    /// Keyway itself answers it.
     Local,
-    /// Is answered with an error that ends in this reason: a text for a user,
-    /// without error code, that says what to do instead.
+    /// It is refused with an error that ends in this reason. The reason is a text for a user,
+    /// without an error code, that says what to do instead.
     Refused(&'static str),
 }
 
-/// How a request is cut into fragments, and how their replies are joined.
+/// How a request is split into fragments, and how their replies are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Arguments that go together in one fragment: 1 for a key alone, 2 for a
-    /// key with its value.
+    /// Number of arguments that stay together in one fragment: 1 for a key alone, 2 for a key with
+    /// its value.
     pub args_per_key: u8,
-    /// How the replies become one.
+    /// How the replies are merged.
     pub join: Join,
 }
 
-/// How the replies to the fragments of one request become one reply. Any
-/// error among them becomes the whole reply: a join never hides one.
+/// How the replies to the fragments of one request become one reply. Any error among them becomes
+/// the whole reply: a join never hides an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// An array with one element per key, in the order of the request.
+    /// An array with one element for each key, in the order of the request.
     Array,
     /// The sum of the integers.
     Sum,
-    /// OK when every fragment said OK.
+    /// OK if every fragment's reply is OK.
     AllOk,
-    /// An array of the elements of every fragment's array.
+    /// An array of the elements of all fragments' arrays.
     Concat,
-    /// The one reply all fragments agree on. Shards that could not be asked
-    /// are made up for later, so one that answers is enough.
+    /// The reply that all fragments have in common. Shards that could not be asked are updated
+    /// later, so one answer is enough.
     Same,
-    /// An array of ones and zeros: one where every fragment has a one.
+    /// An array of ones and zeros: a one where every fragment has a one.
     AllOnes,
     /// The largest of the integers.
     Max,
     /// The smallest of the integers.
     Min,
-    /// A report on every fragment, whether it was answered or not: no error.
+    /// A report about every fragment, whether it was answered or not. It is not an error.
     Each,
-    /// One array of the elements of all arrays, each element once.
+    /// One array of the elements of all arrays, with each element once.
     Union,
-    /// An array of names, each followed by the sum of the integers that follow
-    /// it in the arrays, which have the same names.
+    /// An array of names, each followed by the sum of the integers after it in the arrays. All
+    /// arrays have the same names.
     Counts,
 }
 
-/// What concerns the shards of a pool together, each in its own way.
+/// Commands that concern the shards of a pool together, each in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Across {
-    /// Walks over one shard after the other; the cursor names the shard.
+    /// It visits one shard after the other. The cursor names the shard.
     Scan,
-    /// Asks a shard chosen by chance, and others while it has no key.
+    /// It asks a random shard, and then others while a shard has no key.
     RandomKey,
-    /// Empties every shard in use, if the pool allows it.
+    /// It empties every shard in use, if the pool allows that.
     Flush,
-    /// Is sent to every shard in use, and remembered for those that come.
+    /// It is sent to every shard in use, and remembered for shards that join.
     Load(Loaded),
-    /// Asks whether every shard in use has these scripts.
+    /// It asks whether every shard in use has these scripts.
     ScriptExists,
-    /// Forgets scripts or functions on every shard in use.
+    /// It removes scripts or functions from every shard in use.
     Unload(Loaded),
-    /// Runs a script or function on the shard of its keys; without keys, on
-    /// the first one in use. What the shard lacks of it is loaded first.
+    /// It runs a script or function on the shard of its keys, or, without keys, on the first one in
+    /// use. If the shard lacks the script or function, it is loaded first.
     Run,
-    /// Asks the first shard in use, for all have the same.
+    /// It asks the first shard in use, because all have the same.
     First,
 }
 
 /// What a server keeps for later calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
-    /// Scripts, called by the digest of their text.
+    /// Scripts, which are called by the digest of their text.
     Scripts,
-    /// Libraries of functions, called by name.
+    /// Libraries of functions, which are called by name.
     Functions,
-    /// Libraries of functions, as `FUNCTION DUMP` gave them.
+    /// Libraries of functions, in the form of `FUNCTION DUMP`.
     Dump,
 }
 
-/// What must hold of a command's arguments for its [`Handling`] to apply;
-/// otherwise it is [`Condition::otherwise`].
+/// A condition on a command's arguments for its [`Handling`]. If it does not hold,
+/// [`Condition::otherwise`] applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// No BLOCK option (XREAD, XREADGROUP). With it, the handling is
-    /// [`Handling::Block`].
+    /// There is no BLOCK option (XREAD, XREADGROUP). With it, the handling is [`Handling::Block`].
     NotBlocking,
-    /// No BY or GET pattern that reads keys the request does not name (SORT).
+    /// There is no BY or GET pattern that reads keys which the request does not name (SORT).
     NoPatterns,
-    /// No DB option (COPY): its number would be the server's, whatever a
-    /// client's databases are called there.
+    /// There is no DB option (COPY). Its number would be the server's, and not that of the client's
+    /// databases.
     NoDatabase,
 }
 
@@ -141,8 +139,8 @@ const fn split(args_per_key: u8, join: Join) -> Handling {
 }
 
 impl Handling {
-    /// Why the embedded store will never do this either: the reasons that hold
-    /// of Keyway itself, not of a pool's servers. A text as in
+    /// Returns why the embedded store will never support this either. These are reasons that
+    /// concern Keyway itself and not the servers of a pool. The text is like that of
     /// [`Handling::Refused`].
     pub fn refused_everywhere(self) -> Option<&'static str> {
         match self {
@@ -153,7 +151,7 @@ impl Handling {
         }
     }
 
-    /// What a sharded pool does with `verb`.
+    /// Returns what a sharded pool does with `verb`.
     pub(crate) const fn of(verb: Verb) -> Handling {
         use self::Across as A;
         use Handling::{Across, Block, Everywhere, Forward, Local, Refused};
@@ -293,7 +291,7 @@ impl Handling {
 }
 
 impl Condition {
-    /// The condition on `verb`'s handling, if it has one.
+    /// Returns the condition on `verb`'s handling, if it has one.
     pub(crate) const fn of(verb: Verb) -> Option<Condition> {
         match verb {
             Verb::Xread | Verb::Xreadgroup => Some(Condition::NotBlocking),
@@ -303,7 +301,7 @@ impl Condition {
         }
     }
 
-    /// What is done with a request for which the condition does not hold.
+    /// Returns what is done with a request for which the condition does not hold.
     pub const fn otherwise(self) -> Handling {
         Handling::Refused(match self {
             Condition::NotBlocking => return Handling::Block,
@@ -313,7 +311,7 @@ impl Condition {
     }
 }
 
-/// Whether `verb` is about scripts or functions, which run on the embedded store.
+/// Returns whether `verb` is about scripts or functions, which run on the embedded store.
 pub const fn store_scripts(verb: Verb) -> bool {
     use Verb::*;
     matches!(
@@ -339,7 +337,7 @@ pub const fn store_scripts(verb: Verb) -> bool {
     )
 }
 
-/// Whether the embedded store serves `verb`.
+/// Returns whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;
     matches!(

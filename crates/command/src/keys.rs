@@ -1,26 +1,26 @@
-//! Which arguments of a request are keys.
+//! Finds which arguments of a request are keys.
 
 use crate::{Args, BeginSearch, Command, FindKeys, Flags, KeyFlags, KeySpec, Request, Verb};
 
-/// Why the keys of a request cannot be told: its arguments are wrong, and a
-/// server would refuse it too.
+/// Why the keys of a request are unknown: its arguments are wrong, and a server would refuse it
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysFault {
     /// The count of keys is no whole number.
     BadCount,
     /// The count of keys is negative.
     Negative,
-    /// More keys announced than there are arguments.
+    /// More keys are announced than there are arguments.
     TooMany,
-    /// No keys announced to a command that needs one.
+    /// No keys are announced for a command that needs one.
     ZeroCount,
     /// A command that needs a key has none.
     None,
 }
 
 impl Request<'_> {
-    /// What to tell the client of a request with `fault`: the words of Redis,
-    /// error code included.
+    /// Returns the error for the client of a request with `fault`: Redis's text, including the
+    /// error code.
     #[cold]
     pub fn keys_error(&self, fault: KeysFault) -> String {
         use KeysFault::{BadCount, Negative, None, TooMany, ZeroCount};
@@ -55,8 +55,8 @@ impl Request<'_> {
 }
 
 impl Request<'_> {
-    /// What is wrong with a reader of streams that names none: Redis looks at
-    /// its options one after the other, and last at what follows STREAMS.
+    /// Returns what is wrong with a reader of streams that names none. Redis reads its options one
+    /// after the other, and at last what follows STREAMS.
     fn streams_error(&self) -> &'static str {
         const UNBALANCED: &str = "Unbalanced XREAD list of streams: for each stream key an ID or \
                                   '$' must be specified.";
@@ -80,8 +80,8 @@ impl Request<'_> {
         "syntax error"
     }
 
-    /// The options of a reader of streams with the arguments that they are, up to STREAMS: the
-    /// names of groups and consumers may read like them.
+    /// Returns the options of a reader of streams with their argument indices, up to STREAMS. The
+    /// names of groups and consumers may look like options.
     pub(crate) fn stream_options(&self) -> impl Iterator<Item = (usize, StreamOption)> {
         let mut next = Some(1);
         std::iter::from_fn(move || {
@@ -89,14 +89,15 @@ impl Request<'_> {
             let word = self.args.get(index)?;
             let is_it = |known: &(&[u8], StreamOption, usize)| word.eq_ignore_ascii_case(known.0);
             let found = STREAM_OPTIONS.into_iter().find(is_it);
-            // Those of later servers may be known there.
+            // A later server may know other options.
             let (_, option, len) = found.unwrap_or((b"", StreamOption::Unknown, 1));
             next = (option != StreamOption::Streams).then_some(index + len);
             Some((index, option))
         })
     }
 
-    /// Half of what follows STREAMS, each with the place from which it is read behind them.
+    /// Visits the keys after STREAMS: the first half of what follows. The second half contains the
+    /// ids from which the streams are read.
     fn stream_keys(&self, visit: Visit<'_>) -> Result<(), KeysFault> {
         let is_it = |(_, option): &(usize, StreamOption)| *option == StreamOption::Streams;
         let Some((streams, _)) = self.stream_options().find(is_it) else { return Ok(()) };
@@ -118,7 +119,7 @@ pub(crate) enum StreamOption {
     Unknown,
 }
 
-/// What they are called, and how many arguments they take with that.
+/// Their names, and their number of arguments including the name.
 const STREAM_OPTIONS: [(&[u8], StreamOption, usize); 5] = [
     (b"streams", StreamOption::Streams, 1),
     (b"count", StreamOption::Count, 2),
@@ -130,17 +131,17 @@ const STREAM_OPTIONS: [(&[u8], StreamOption, usize); 5] = [
 /// Length of the name of a cached script, in hexadecimal digits.
 const SHA1_LEN: usize = 40;
 
-/// Takes the argument index of one key and what the command does with it.
+/// Receives the argument index of one key and what the command does with it.
 type Visit<'v> = &'v mut dyn FnMut(usize, KeyFlags);
 
 impl Request<'_> {
-    /// The argument index of the first key, or `None` without one (or when
+    /// Returns the argument index of the first key, or `None` if there is none (or if
     /// [`Request::keys`] finds a fault).
     #[inline]
     pub fn first_key(&self) -> Option<usize> {
         if self.command.keys_in_range {
-            // Present: the arity of such a command reaches beyond its first
-            // key, and resolving the request has checked the arity.
+            // The key exists: the arity of such a command reaches beyond its first key, and
+            // [`Request::resolve`] has checked the arity.
             return Some(self.command.first_key as usize);
         }
         self.first_key_searched()
@@ -156,12 +157,11 @@ impl Request<'_> {
         first
     }
 
-    /// Appends nothing but the argument index of every key to the emptied
-    /// `out`, in the order in which Redis names them. A script without keys
-    /// gives none; any other command that has keys gives at least one.
+    /// Clears `out` and appends the argument index of every key, in Redis's order. A script without
+    /// keys has none. Any other command with keys has at least one.
     ///
     /// # Errors
-    /// [`KeysFault`] when the arguments do not tell; `out` is then empty.
+    /// Returns [`KeysFault`] if the arguments do not say which are keys. `out` is then empty.
     #[inline]
     pub fn keys(&self, out: &mut Vec<u32>) -> Result<(), KeysFault> {
         out.clear();
@@ -178,10 +178,10 @@ impl Request<'_> {
         found
     }
 
-    /// As [`Request::keys`], with what the command does with each key.
+    /// Like [`Request::keys`], with what the command does with each key.
     ///
     /// # Errors
-    /// As [`Request::keys`].
+    /// Returns the errors of [`Request::keys`].
     pub fn keys_and_flags(&self, out: &mut Vec<(u32, KeyFlags)>) -> Result<(), KeysFault> {
         out.clear();
         let found = self.visit_keys(&mut |index, flags| out.push((index as u32, flags)));
@@ -191,17 +191,17 @@ impl Request<'_> {
         found
     }
 
-    /// As [`Request::keys_and_flags`], one by one. Where there is a fault some may have
-    /// been visited.
+    /// Like [`Request::keys_and_flags`], with one call for each key. If there is a fault, some keys
+    /// may have been visited.
     ///
     /// # Errors
-    /// As [`Request::keys`].
+    /// Returns the errors of [`Request::keys`].
     pub fn each_key(&self, visit: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), KeysFault> {
         self.visit_keys(visit)
     }
 
-    /// Tells of each key its argument and what is done with it. Of wrong arguments, those that
-    /// come before the fault.
+    /// Calls `tell` with each key's argument index and with what is done with it. If the arguments
+    /// are wrong, it visits the keys before the fault.
     pub fn for_each_key(&self, mut tell: impl FnMut(usize, KeyFlags)) {
         let _ = self.visit_keys(&mut tell);
     }
@@ -246,7 +246,7 @@ fn last_in_range(command: &Command, arg_count: usize) -> usize {
     }
 }
 
-/// The keys that one spec finds.
+/// Visits the keys that one spec finds.
 fn spec_keys(spec: &KeySpec, request: &Request, visit: Visit<'_>) -> Result<(), KeysFault> {
     if spec.flags.contains(KeyFlags::NOT_KEY) {
         return Ok(());
@@ -284,14 +284,14 @@ fn spec_keys(spec: &KeySpec, request: &Request, visit: Visit<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The argument at which the spec's search begins, or `None` when its keyword
-/// is not given.
+/// Returns the argument index at which the spec's search begins, or `None` if its keyword is
+/// missing.
 fn begin_of(spec: &KeySpec, args: Args) -> Option<usize> {
     match spec.begin {
         BeginSearch::Index(index) => Some(index as usize),
         BeginSearch::Keyword { keyword, start_from } => {
-            // The last argument is never taken for the keyword: nothing
-            // follows it, so it can only be a value that reads the same.
+            // The last argument is never the keyword, because nothing follows it. So it can only be
+            // a value with the same text.
             let searched = args.len().saturating_sub(1);
             let matches = |index: &usize| args[*index].eq_ignore_ascii_case(keyword.as_bytes());
             let found = if start_from >= 0 {
@@ -306,8 +306,7 @@ fn begin_of(spec: &KeySpec, args: Args) -> Option<usize> {
     }
 }
 
-/// The count of keys that argument `index` announces, written the one way that
-/// Redis takes.
+/// Returns the count of keys in argument `index`. Redis accepts only one form of it.
 fn key_count(args: Args, index: usize) -> Result<usize, KeysFault> {
     let text = args.get(index).ok_or(KeysFault::TooMany)?;
     let (digits, is_negative) = match text.strip_prefix(b"-") {
@@ -325,8 +324,8 @@ fn key_count(args: Args, index: usize) -> Result<usize, KeysFault> {
     }
 }
 
-/// What the command does with the spec's keys, decided by its arguments where
-/// the spec leaves it open.
+/// Returns what the command does with the spec's keys. The arguments decide it where the spec
+/// leaves it open.
 fn flags_of(spec: &KeySpec, request: &Request) -> KeyFlags {
     let args = request.args;
     let from = |index: usize| args.from(index);
@@ -340,7 +339,7 @@ fn flags_of(spec: &KeySpec, request: &Request) -> KeyFlags {
     }
 }
 
-/// Whether every operation of a BITFIELD is a GET.
+/// Returns whether every operation of a BITFIELD is a GET.
 fn bitfield_only_reads(args: Args) -> bool {
     let mut index = 2;
     while let Some(word) = args.get(index) {
@@ -359,8 +358,8 @@ fn bitfield_only_reads(args: Args) -> bool {
     true
 }
 
-/// SORT's key, and the key behind its STORE option. The last STORE counts;
-/// BY, GET and LIMIT are skipped with their values, which may read like it.
+/// Visits SORT's key, and the key of its STORE option. The last STORE counts. BY, GET and LIMIT are
+/// skipped with their values, which may look like it.
 fn sort_keys(args: Args, visit: Visit<'_>) {
     visit(1, KeyFlags::RO.with(KeyFlags::ACCESS));
     let mut store = None;
@@ -383,8 +382,8 @@ fn sort_keys(args: Args, visit: Visit<'_>) {
     }
 }
 
-/// The key that GEORADIUS or GEORADIUSBYMEMBER writes, of those behind several STORE and STOREDIST the last, if
-/// it is none of those that the specs find: they find the first of each.
+/// Returns the key that GEORADIUS or GEORADIUSBYMEMBER writes: the last of those after STORE and
+/// STOREDIST. It is returned only if the specs do not find it. They find the first after each.
 fn last_store(args: Args, mut index: usize) -> Option<usize> {
     let (mut last, mut found) = (None, [false; 2]);
     while let Some(word) = args.get(index) {
@@ -402,8 +401,8 @@ fn last_store(args: Args, mut index: usize) -> Option<usize> {
     last
 }
 
-/// MIGRATE's one key or, when that is empty, all arguments behind KEYS. Both
-/// together are an error, and give none.
+/// Visits MIGRATE's one key or, if that is empty, all arguments after KEYS. Both together are an
+/// error, and no key is visited.
 fn migrate_keys(args: Args, visit: Visit<'_>) {
     let flags = KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE);
     let mut index = 6;
@@ -433,7 +432,7 @@ mod tests {
     use keyway_base::ByteRange;
     use proptest::prelude::*;
 
-    /// Calls `check` with the request that the words of `line` make.
+    /// Calls `check` with the request of these words.
     fn with_request<T>(words: &[&[u8]], check: impl FnOnce(Request) -> T) -> Option<T> {
         let buf = words.concat();
         let mut end = 0;

@@ -1,10 +1,9 @@
-//! The command table: every command of Redis with its arity, flags and key
-//! specs, and what Keyway does with each; and [`Request`], a command with its
-//! arguments.
+//! The command table: every command of Redis with its arity, flags and key specs, and what Keyway
+//! does with each. Also [`Request`], a command with its arguments.
 //!
-//! Pure data and functions over bytes: never does I/O, never composes a reply
-//! but the error line of a request that is none. Read first: [`Command`],
-//! [`Handling`] and [`Request`].
+//! The crate contains only data and functions over bytes. It does no I/O, and writes no replies
+//! except the error line of an invalid request. Read first: [`Command`], [`Handling`] and
+//! [`Request`].
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
-//! Commands whose work neither the request nor its reply shows.
+//! Commands whose amount of work shows neither in the request nor in its reply.
 
 use crate::Verb;
 
-/// Whether the embedded store may work long on a request of this command though the request and
-/// its reply are small: what it looks at, changes or gives back is as large as what is stored, or
-/// as a number in the request. Of other commands the bytes that come or go tell.
+/// Returns whether the embedded store may work long on a request of this command although the
+/// request and its reply are small. Then the data that it reads, changes or frees is as large as
+/// what is stored, or as a number in the request. For other commands the number of bytes received
+/// or sent shows the work.
 pub(crate) const fn may_take_long(verb: Verb) -> bool {
     use Verb::*;
     matches!(

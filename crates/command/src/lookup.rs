@@ -1,26 +1,26 @@
-//! From a command's name on the wire to its descriptor.
+//! Finds the descriptor of a command by its name on the wire.
 //!
-//! A name is at most 24 bytes, so it is loaded as three machine words, lower
-//! case, and found in a hash table made when the crate is compiled: one
-//! multiplication, one byte of table, one compare of four words.
+//! A name has at most 24 bytes. So it is loaded as three machine words in lower case, and found in
+//! a hash table that is built at compile time. This takes one multiplication, one byte of the
+//! table, and one comparison of four words.
 
 use crate::Command;
 use crate::table::COMMANDS;
 
-/// Longer names are unknown without a look: no command of Redis has more
-/// bytes (a test holds the table to it).
+/// Longer names are unknown without a search: no command of Redis has more bytes (a test checks the
+/// table).
 const NAME_LEN_MAX: usize = 24;
 
-/// Slots in the hash table, four times the commands: half as many make second
-/// probes common, more spread it over more cache lines than a kilobyte.
+/// Number of slots in the hash table, four times the number of commands. With half as many, second
+/// probes would be common. More would spread it over more cache lines than a kilobyte.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// An empty slot; the table has fewer commands than this (asserted below).
+/// An empty slot. The table has fewer commands than this (asserted below).
 const EMPTY: u8 = u8::MAX;
 
-/// The golden ratio in 64 bits: spreads the differences of short names over
-/// the upper bits, of which the slot is made.
+/// The golden ratio in 64 bits. It spreads the differences of short names over the upper bits,
+/// which give the slot.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A name as words, in a form that no other name of 1 to 24 bytes has.
@@ -37,11 +37,10 @@ const _: () = assert!(COMMANDS.len() < EMPTY as usize);
 /// The words of every command's name, in the order of [`COMMANDS`].
 static NAMES: [Words; COMMANDS.len()] = names();
 
-/// Index into [`COMMANDS`] per slot; a name whose slot is taken is in the next
-/// free one.
+/// The index into [`COMMANDS`] for each slot. A name whose slot is taken is in the next free one.
 static INDEX: [u8; SLOTS] = index();
 
-/// The top-level command that `name` names, in any case.
+/// Returns the top-level command `name`, in any case.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static Command> {
     let words = Words::of(name)?;
@@ -59,9 +58,9 @@ pub fn lookup(name: &[u8]) -> Option<&'static Command> {
 }
 
 impl Words {
-    /// The words of `name` in lower case, or `None` when it is empty or too
-    /// long. Loads overlap instead of stopping at the end; the length is
-    /// part, for without it `aa` and `aaa` look alike.
+    /// Returns the words of `name` in lower case, or `None` if it is empty or too long. Loads
+    /// overlap instead of stopping at the end. The length is included, because otherwise `aa` and
+    /// `aaa` would be equal.
     #[inline]
     const fn of(name: &[u8]) -> Option<Words> {
         let len = name.len();
@@ -99,8 +98,8 @@ impl Words {
     }
 }
 
-/// Every byte of `word` that is `A` to `Z` made lower case, no other touched:
-/// eight bytes at once, each carry kept inside its byte by the clear top bit.
+/// Makes every byte of `word` from `A` to `Z` lower case, eight bytes at once. The clear top bit
+/// keeps each carry inside its byte.
 #[inline]
 const fn lower_case(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -175,7 +174,7 @@ const fn index() -> [u8; SLOTS] {
 mod tests {
     use super::*;
 
-    /// The plain form of [`lookup`] that it is held against.
+    /// The plain form of [`lookup`], with which it is compared.
     fn lookup_plainly(name: &[u8]) -> Option<&'static Command> {
         COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
     }

@@ -3,8 +3,8 @@ use crate::{Command, Condition, Handling, Verb, lookup};
 use keyway_base::ByteRange;
 use std::time::Duration;
 
-/// The arguments of one request (the command name is argument 0), as ranges
-/// into the buffer they were read into.
+/// The arguments of one request (the command name is argument 0), as ranges into the buffer into
+/// which they were read.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     buf: &'a [u8],
@@ -12,41 +12,41 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Arguments `ranges` of `buf`; every range must lie in `buf`.
+    /// Creates the arguments at `ranges` of `buf`. Every range must be inside `buf`.
     pub fn new(buf: &'a [u8], ranges: &'a [ByteRange]) -> Self {
         Self { buf, ranges }
     }
 
-    /// Number of arguments, the command name included.
+    /// Returns the number of arguments, including the command name.
     #[inline]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is not even a command name.
+    /// Returns whether there is not even a command name.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Argument `index`, or `None` past the end.
+    /// Returns argument `index`, or `None` after the end.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.ranges.get(index).map(|range| range.of(self.buf))
     }
 
-    /// Arguments from `index` on.
+    /// Returns the arguments from `index` on.
     pub fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.ranges.iter().skip(index).map(|range| range.of(self.buf))
     }
 
-    /// The ranges of all arguments, to place them in the wire bytes.
+    /// Returns the ranges of all arguments, which locate them in the received bytes.
     #[inline]
     pub fn ranges(&self) -> &'a [ByteRange] {
         self.ranges
     }
 
-    /// The buffer the ranges point into.
+    /// Returns the buffer to which the ranges refer.
     #[inline]
     pub fn buf(&self) -> &'a [u8] {
         self.buf
@@ -56,29 +56,28 @@ impl<'a> Args<'a> {
 impl std::ops::Index<usize> for Args<'_> {
     type Output = [u8];
     /// # Panics
-    /// Past the end: only for arguments the arity check has proved present.
+    /// Panics after the end. Only arguments that the arity check has proved present may be indexed.
     #[inline]
     fn index(&self, index: usize) -> &[u8] {
         self.ranges[index].of(self.buf)
     }
 }
 
-/// A command with its arguments, known to exist and to have a right number of
-/// them.
+/// A command with its arguments. The command exists, and the number of arguments is right.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The command, or the subcommand where there is one.
+    /// The command, or the subcommand if there is one.
     pub command: &'static Command,
     /// Its arguments, from the command's name on.
     pub args: Args<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// The request that `args` make.
+    /// Returns the request of `args`.
     ///
     /// # Errors
-    /// [`Refusal`] when there is no such command or subcommand, or the number
-    /// of arguments is wrong for it.
+    /// Returns [`Refusal`] if there is no such command or subcommand, or if the number of arguments
+    /// is wrong for it.
     #[inline]
     pub fn resolve(args: Args<'a>) -> Result<Request<'a>, Refusal> {
         let Some(name) = args.get(0) else { return Err(Refusal::Empty) };
@@ -97,8 +96,8 @@ impl<'a> Request<'a> {
         Ok(Request { command, args })
     }
 
-    /// What a sharded pool does with this request: the command's handling,
-    /// unless its arguments break the condition on it.
+    /// Returns what a sharded pool does with this request: the command's handling, unless its
+    /// arguments violate the condition.
     #[inline]
     pub fn handling(&self) -> Handling {
         match self.command.condition {
@@ -108,8 +107,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the arguments fulfil `condition`. Arguments too wrong to tell
-    /// pass: a server answers them with its own error.
+    /// Returns whether the arguments fulfil `condition`. It accepts arguments that are too wrong to
+    /// decide: a server answers them with its own error.
     #[cold]
     fn holds(&self, condition: Condition) -> bool {
         match condition {
@@ -119,13 +118,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether an XREAD or XREADGROUP has the BLOCK option.
+    /// Returns whether an XREAD or XREADGROUP has the BLOCK option.
     pub fn blocks(&self) -> bool {
         self.stream_options().any(|(_, option)| option == StreamOption::Block)
     }
 
-    /// How long a command that blocks asks to wait at most; `None` for ever.
-    /// Not at all where its arguments are wrong, as a server says at once.
+    /// Returns how long a blocking command asks to wait at most, or `None` for no limit. It is zero
+    /// if the arguments are wrong, because a server refuses them at once.
     pub fn wait_max(&self) -> Option<Duration> {
         let asked = self.wait_place().and_then(|(index, unit)| {
             let number = std::str::from_utf8(self.args.get(index)?).ok()?.parse::<f64>().ok()?;
@@ -138,7 +137,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Which argument of a command that blocks says how long, and in what unit.
+    /// Returns the index of the argument of a blocking command that gives the time, and its unit.
     fn wait_place(&self) -> Option<(usize, Duration)> {
         const SECOND: Duration = Duration::from_secs(1);
         const MILLISECOND: Duration = Duration::from_millis(1);
@@ -155,8 +154,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What says that a command that blocks waits so long, in the place of an argument; never
-    /// less, and never "for ever".
+    /// Returns the argument that makes a blocking command wait for `wait`, with its index. It never
+    /// means less, and never "for ever".
     pub fn wait_words(&self, wait: Duration) -> Option<(usize, String)> {
         let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
         self.wait_place().map(|(index, unit)| match unit.as_secs() {
@@ -165,8 +164,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a SORT reads keys it does not name: a BY pattern with a star,
-    /// or a GET pattern other than `#`.
+    /// Returns whether a SORT reads keys that it does not name: it has a BY pattern with a star, or
+    /// a GET pattern other than `#`.
     pub fn reads_by_pattern(&self) -> bool {
         let mut index = 2;
         while let Some(word) = self.args.get(index) {
@@ -184,8 +183,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether every key of a command that is split has all that goes with it: an
-/// MSET's last key has its value. Redis calls it a wrong number of arguments.
+/// Returns whether every key of a split command has all that belongs to it: the last key of an MSET
+/// has its value. Redis calls the fault a wrong number of arguments.
 #[inline]
 fn splits_evenly(command: &Command, arg_count: usize) -> bool {
     match command.handling {
@@ -194,13 +193,13 @@ fn splits_evenly(command: &Command, arg_count: usize) -> bool {
     }
 }
 
-/// Why arguments make no request. The connection stays: each is answered with
-/// an error reply.
+/// Why arguments are no request. The connection stays open, and each fault is answered with an
+/// error reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
     /// There is no command name.
     Empty,
-    /// No such command.
+    /// There is no such command.
     Unknown,
     /// The container has no such subcommand.
     UnknownSubcommand(&'static Command),
@@ -208,16 +207,15 @@ pub enum Refusal {
     Arity(&'static Command),
 }
 
-/// Redis cuts the name, and all arguments together, to this many bytes.
+/// Redis truncates the name, and all arguments together, to this many bytes.
 const ECHO_LEN_MAX: usize = 128;
 
 impl Refusal {
-    /// Appends the error line with which Redis 7 answers `args`, CRLF
-    /// included.
+    /// Appends the error line of Redis 7 for `args`, including CRLF.
     pub fn write_error(&self, args: Args, out: &mut Vec<u8>) {
         let start = out.len() + 1;
         match self {
-            // Any refused EXEC ends its transaction, and says so.
+            // Any refused EXEC ends its transaction, and the error says so.
             Refusal::Arity(command) if command.verb == Verb::Exec => {
                 out.extend_from_slice(b"-EXECABORT Transaction discarded because of: ");
             }
@@ -264,8 +262,8 @@ fn write_unknown(args: Args, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `text` up to its first NUL, where the C string in Redis's error
-/// ends, and at most `len_max` bytes of it.
+/// Appends at most `len_max` bytes of `text` up to its first NUL, where the C string in Redis's
+/// error ends.
 fn push_text(text: &[u8], len_max: usize, out: &mut Vec<u8>) {
     let text = &text[..text.len().min(len_max)];
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

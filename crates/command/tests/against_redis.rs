@@ -1,5 +1,5 @@
-//! The table held against a real redis-server 7.0. Where it is not installed
-//! these tests say so and pass; under `make test` they fail.
+//! Compares the table with a real redis-server 7.0. If it is not installed, these tests say so and
+//! pass. Under `make test` they fail.
 
 use keyway_base::ByteRange;
 use keyway_command::{Args, BeginSearch, COMMANDS, Command, FindKeys, KeyFlags, Request, Verb};
@@ -7,10 +7,11 @@ use keyway_testkit::{Client, RedisServer, Value, skipped_for_want_of};
 use std::collections::BTreeSet;
 use std::process::Command as Process;
 
-/// A server of the version the table describes, or `None`, said aloud.
+/// Returns a server of the version that the table describes. Returns `None` and prints a message if
+/// there is none.
 ///
 /// # Panics
-/// Under `make test`, which installs one.
+/// Panics under `make test`, which installs one.
 fn server() -> Option<RedisServer> {
     let version = Process::new("redis-server").arg("--version").output();
     let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
@@ -58,7 +59,7 @@ fn printed_by_generator(argument: &str) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// The commands of the server's version.
+/// Returns the commands of the server's version.
 fn all_commands() -> impl Iterator<Item = &'static Command> {
     let is_newer =
         |command: &&Command| ["7.4.", "8."].iter().any(|it| command.since.starts_with(it));
@@ -82,7 +83,7 @@ fn the_checked_in_support_table_is_what_the_generator_prints() {
     assert!(printed == include_str!("../../../docs/commands.md"), "run `make command-table`");
 }
 
-/// The elements of an array; of an error, none.
+/// Returns the elements of an array, or none of an error.
 fn items(reply: Value) -> Vec<Value> {
     match reply {
         Value::Array(items) => items,
@@ -90,8 +91,8 @@ fn items(reply: Value) -> Vec<Value> {
     }
 }
 
-/// The keys of `line` as the server tells them, with what is done with each;
-/// `None` when it tells none or finds a fault.
+/// Returns the keys of `line` as the server reports them, with what is done with each, or `None` if
+/// it reports none or finds a fault.
 fn keys_by_server(client: &mut Client, line: &Line) -> Option<Vec<(String, String)>> {
     let request = [vec!["COMMAND", "GETKEYSANDFLAGS"], line.words()].concat();
     let key = |pair: &Value| {
@@ -101,14 +102,13 @@ fn keys_by_server(client: &mut Client, line: &Line) -> Option<Vec<(String, Strin
     let keys: Vec<_> = items(client.command(&request)).iter().map(key).collect();
     let names = client.command(&[vec!["COMMAND", "GETKEYS"], line.words()].concat());
     assert!(items(names).iter().map(Value::text).eq(keys.iter().map(|key| key.0.clone())));
-    // Where a key spec fails the server falls back on an older reader that
-    // tells no flags and takes `01` or `1x` for a count; the command itself
-    // then refuses what that reader took.
+    // If a key spec fails, the server uses older code that reports no flags and accepts `01` or
+    // `1x` as a count. The command itself then refuses what that code accepted.
     let counted = keys.iter().any(|(_, flags)| flags.is_empty());
     (!keys.is_empty() && !counted).then_some(keys)
 }
 
-/// The same as Keyway tells them.
+/// Returns the same keys as Keyway finds them.
 fn keys_by_table(line: &Line) -> Option<Vec<(String, String)>> {
     let request = Request::resolve(line.args()).ok()?;
     let (mut indexes, mut flagged) = (Vec::new(), Vec::new());
@@ -122,8 +122,8 @@ fn keys_by_table(line: &Line) -> Option<Vec<(String, String)>> {
     (!flagged.is_empty()).then(|| flagged.iter().map(key).collect())
 }
 
-/// Lines for a command whose keys stand where its key specs say: with the
-/// fewest arguments and with more, up to three keys where keys are counted.
+/// Returns lines for a command whose keys are where its key specs say: with the fewest arguments
+/// and with more, and up to three keys if keys are counted.
 fn lines_for(command: &Command) -> Vec<Line> {
     let name: Vec<&str> = command.name.split('|').collect();
     let at_least = command.arity.unsigned_abs() as usize;
@@ -156,13 +156,13 @@ fn lines_for(command: &Command) -> Vec<Line> {
     lines
 }
 
-/// Whether `line` is an MSET without its last value, whose keys the server
-/// tells though it then refuses the command.
+/// Returns whether `line` is an MSET without its last value. The server reports its keys although
+/// it then refuses the command.
 fn lacks_a_value(line: &Line) -> bool {
     line.words[0].eq_ignore_ascii_case("mset") && line.words.len().is_multiple_of(2)
 }
 
-/// Lines whose keys depend on more than a place, and lines that are wrong.
+/// Lines whose keys depend on more than their position, and lines that are wrong.
 const PARTICULAR_LINES: &str = "\
 GET k
 SET k v
@@ -287,8 +287,8 @@ XADD k * f v
 XAUTOCLAIM k g c 0 0
 ";
 
-/// Whether one word stands before two keys to be written: the server executes the last and names the first,
-/// and we name both.
+/// Returns whether one word occurs before two keys that are to be written. The server uses the last
+/// and reports the first, and Keyway reports both.
 fn stores_twice(line: &Line) -> bool {
     let count =
         |name: &str| line.words.iter().filter(|word| word.eq_ignore_ascii_case(name)).count();
@@ -320,9 +320,9 @@ fn keys_are_those_the_server_names() {
     assert_eq!(answered.len(), keyed.iter().filter(has_keys).count(), "each command has a line");
 }
 
-/// Whether the first STREAMS of a reader of streams is the value of an option, or stands where
-/// the server does not look: COMMAND GETKEYS takes the first from a fixed place on, whatever it
-/// is, where XREAD itself reads one option after the other, as Keyway does.
+/// Returns whether the first STREAMS of a reader of streams is the value of an option, or is where
+/// the server does not look. COMMAND GETKEYS accepts the first from a fixed index on, whatever it
+/// is. XREAD itself reads one option after the other, as Keyway does.
 fn hides_its_streams(line: &Line) -> bool {
     let words: Vec<String> = line.words.iter().map(|word| word.to_ascii_lowercase()).collect();
     let first = match words[0].as_str() {
@@ -365,8 +365,8 @@ fn keys_of_any_words_are_those_the_server_names() {
     ];
     let Some(redis) = server() else { return };
     let mut client = redis.client();
-    // MIGRATE is left to the particular lines: what the server tells of a
-    // malformed one follows no rule.
+    // MIGRATE is left to the particular lines: what the server reports for a malformed one follows
+    // no rule.
     let keyed: Vec<_> = all_commands()
         .filter(|command| !command.key_specs.is_empty() && command.verb != Verb::Migrate)
         .collect();
@@ -390,7 +390,7 @@ fn keys_of_any_words_are_those_the_server_names() {
     }
 }
 
-/// What the server says to `line`, if it refuses it.
+/// Returns the server's error for `line`, if it refuses it.
 fn refusal_by_table(line: &Line) -> Option<String> {
     let mut out = Vec::new();
     Request::resolve(line.args()).err()?.write_error(line.args(), &mut out);

@@ -1,4 +1,4 @@
-//! Addresses as they are written: what we listen on, and where servers are.
+//! Addresses as they are written: of listeners, and of servers.
 
 use crate::error::{Problem, quoted};
 use keyway_topology::{Endpoint, EndpointError, Server, ServerError};
@@ -6,11 +6,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Where a listener of ours accepts connections.
+/// The address at which a listener accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddr {
-    /// `tcp://127.0.0.1:6380`, `tcp://[::1]:6380`. Port 0 lets the kernel
-    /// choose.
+    /// `tcp://127.0.0.1:6380`, `tcp://[::1]:6380`. With port 0 the kernel chooses a port.
     Tcp(SocketAddr),
     /// `unix:///run/keyway.sock`: an absolute path.
     Unix(PathBuf),
@@ -29,7 +28,7 @@ impl fmt::Display for ListenAddr {
 }
 
 impl ListenAddr {
-    /// What it begins with, before `://`.
+    /// Returns the scheme, which stands before `://`.
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
             ListenAddr::Tcp(_) => "tcp",
@@ -38,7 +37,7 @@ impl ListenAddr {
         }
     }
 
-    /// Whether both cannot be listened on at once: the same socket, or one is
+    /// Returns whether both cannot be listened on at once: they are the same socket, or one covers
     /// all addresses of the other's port and family.
     pub(crate) fn clashes_with(&self, other: &ListenAddr) -> bool {
         match (self, other) {
@@ -70,8 +69,8 @@ impl ListenAddr {
         }
     }
 
-    /// Whether connecting to `server` reaches a listener here, as far as the
-    /// text tells: nothing is looked up. [`Addresses`](crate::addresses::Addresses) is held to it.
+    /// Returns whether connecting to `server` reaches this listener, as far as the text tells: no
+    /// name is looked up. [`Addresses`](crate::addresses::Addresses) is tested against it.
     #[cfg(test)]
     pub(crate) fn is_reached_by(&self, server: &Endpoint) -> bool {
         match (self, server) {
@@ -104,7 +103,7 @@ pub(crate) const LISTEN_HINT: &str =
 
 pub(crate) const ADMIN_HINT: &str = "write \"tcp://127.0.0.1:9380\"";
 
-/// Reads `tcp://HOST:PORT`, where HTTP is served.
+/// Reads `tcp://HOST:PORT`, the address of an HTTP listener.
 pub(crate) fn parse_admin(text: &str) -> Result<ListenAddr, Problem> {
     let tcp_only = "a unix socket cannot be scraped over HTTP";
     match parse_listen(text) {
@@ -117,8 +116,7 @@ pub(crate) fn parse_admin(text: &str) -> Result<ListenAddr, Problem> {
     }
 }
 
-/// Longest path the kernel takes for a unix socket, `sun_path` less its
-/// closing zero byte.
+/// Longest path that the kernel takes for a unix socket: `sun_path` without its closing zero byte.
 const UNIX_PATH_LEN_MAX: usize = 107;
 
 /// Reads `tcp://HOST:PORT`, `unix:///PATH` or `shm:///PATH`.
@@ -168,8 +166,7 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
 
 const HOST_PORT_HINT: &str = "write HOST:PORT, such as 127.0.0.1:6380 or [::1]:6380";
 
-/// Reads an address typed on a command line: `HOST:PORT`, or what
-/// [`parse_listen`] reads.
+/// Reads an address typed on a command line: `HOST:PORT`, or any form that [`parse_listen`] reads.
 pub(crate) fn parse_typed(text: &str) -> Result<ListenAddr, Problem> {
     if text.contains("://") {
         return parse_listen(text);
@@ -183,8 +180,8 @@ pub(crate) fn parse_typed(text: &str) -> Result<ListenAddr, Problem> {
     })
 }
 
-/// Reads `IP:PORT`, `[IPv6]:PORT` or `localhost:PORT`. Other names are not
-/// looked up: which interface is opened must not depend on a name server.
+/// Reads `IP:PORT`, `[IPv6]:PORT` or `localhost:PORT`. Other names are not looked up, because the
+/// interface that is opened must not depend on a name server.
 fn parse_tcp_listen(text: &str) -> Result<SocketAddr, Problem> {
     if let Ok(addr) = text.parse::<SocketAddr>() {
         return Ok(addr);
@@ -243,7 +240,7 @@ fn parse_unix_path(path: &str) -> Result<PathBuf, Problem> {
     Ok(PathBuf::from(path))
 }
 
-/// The path of `/PATH` and `unix:/PATH`, if a socket can have it.
+/// Returns the path of `/PATH` or `unix:/PATH`, if a socket can have it.
 fn absolute_path(text: &str) -> Option<&str> {
     let path = text.strip_prefix("unix:").unwrap_or(text);
     parse_unix_path(path).ok().filter(|_| !path.starts_with("//")).map(|_| path)

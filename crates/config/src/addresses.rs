@@ -1,6 +1,6 @@
-//! An index of the addresses that are listened on. It finds the address that clashes with another
-//! one, or that a server's address reaches. A file may have tens of thousands of addresses, so a
-//! walk over all of them for each is too slow.
+//! An index of the listeners' addresses. It finds the address that clashes with another one, or
+//! that a server's address reaches. A file may have tens of thousands of addresses, so a walk over
+//! all of them for each is too slow.
 
 use crate::address::ListenAddr;
 use keyway_topology::Endpoint;
@@ -54,7 +54,7 @@ impl<T> Addresses<T> {
         self.all.push((address, value));
     }
 
-    /// The first address that clashes with `address`: see [`ListenAddr::clashes_with`].
+    /// Returns the first address that clashes with `address`: see [`ListenAddr::clashes_with`].
     pub(crate) fn clash(&self, address: &ListenAddr) -> Option<(&ListenAddr, &T)> {
         let found = match address {
             ListenAddr::Unix(path) | ListenAddr::Shm(path) => self.paths.get(path),
@@ -71,7 +71,8 @@ impl<T> Addresses<T> {
         found.map(|&index| (&self.all[index].0, &self.all[index].1))
     }
 
-    /// The first address that a connection to `server` reaches: see [`ListenAddr::is_reached_by`].
+    /// Returns the first address that a connection to `server` reaches: see
+    /// [`ListenAddr::is_reached_by`].
     pub(crate) fn reached(&self, server: &Endpoint) -> Option<&T> {
         let found = match server {
             Endpoint::Unix { path } | Endpoint::Shm { path } => self.paths.get(path),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// The index finds the address that a walk over all addresses finds first.
+        /// The index finds the same address as a walk over all addresses finds first.
         #[test]
         fn finding_is_as_walking_over_all(
             all in prop::collection::vec(address(), 0..12),

@@ -1,4 +1,4 @@
-//! The admin address, and who may ask there.
+//! The admin address, and its access settings.
 
 use crate::address::ListenAddr;
 use crate::entrance;
@@ -11,10 +11,10 @@ use crate::warnings::is_open;
 use keyway_tls::ClientCertificates;
 use keyway_topology::Password;
 
-/// Shorter tokens could be guessed by who may try for long, in characters.
+/// Shortest token, in characters. A shorter one could be guessed by a client that tries for long.
 const TOKEN_LEN_MIN: usize = 16;
 
-/// The admin address, and who may ask there.
+/// The admin address, and its access settings.
 pub(crate) struct Admin {
     pub(crate) bind: Option<ListenAddr>,
     pub(crate) token: Option<Password>,
@@ -22,7 +22,7 @@ pub(crate) struct Admin {
     pub(crate) tls: Option<ListenerTlsConfig>,
 }
 
-/// What `[server]` says of it; `bind` is the address.
+/// Reads the keys of the admin address in `[server]`. `bind` is the address.
 pub(crate) fn resolve(
     section: &Section,
     bind: Option<ListenAddr>,
@@ -54,7 +54,8 @@ fn refuse_bad_token(section: &Section, token: Option<&Password>, report: &mut Re
     }
 }
 
-/// Whoever can reach the address must be somebody who may.
+/// Refuses an admin address that other machines can reach and that asks for neither a token nor a
+/// client certificate.
 fn refuse_strangers(
     section: &Section,
     bind: &ListenAddr,

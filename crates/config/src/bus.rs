@@ -1,4 +1,5 @@
-//! The file of `keyway bus node`: a node of the bus, with every mistake in it at once.
+//! The file of `keyway bus node`, which configures a node of the bus. All mistakes in it are
+//! reported at once.
 
 mod tls;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Every key of the file, and what it is for: docs/bus.md has them as a table.
+/// Every key of the file, an example, and its meaning. docs/bus.md has the keys as a table.
 const KEYS: [(&str, &str, &str); 22] = [
     ("id", "\"z1.proxy.7.3\"", "who it is; without one it is a guest, and given an id"),
     (
@@ -71,20 +72,20 @@ const KEYS: [(&str, &str, &str); 22] = [
     ),
 ];
 
-/// A node of the bus, as its file has it.
+/// The configuration of a node of the bus.
 #[derive(Clone, Debug)]
 pub struct BusConfig {
-    /// For the node; its place and incarnation are the process's to fill in.
+    /// Settings for the node. The process fills in its place and incarnation.
     pub settings: Settings,
-    /// Users whose processes memory is shared with.
+    /// Users with whose processes memory is shared.
     pub share_with: Vec<u32>,
-    /// What secures connections by TCP.
+    /// The TLS of connections by TCP.
     pub tls: Option<BusTls>,
-    /// Whether guests may publish through it.
+    /// Whether guests may publish through this node.
     pub takes_publications: bool,
-    /// Where metrics are served.
+    /// The address at which metrics are served.
     pub admin: Option<SocketAddr>,
-    /// What is suspicious about the files, and no error.
+    /// Warnings about the files, which can be used all the same.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -92,7 +93,7 @@ impl BusConfig {
     /// Reads the file and the token files it names.
     ///
     /// # Errors
-    /// Everything wrong with them, in line order; or that the file cannot be read.
+    /// Returns everything wrong with the files, in line order, or that the file cannot be read.
     pub fn load(path: &Path) -> Result<BusConfig, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
         let shown = path.display().to_string();
@@ -101,7 +102,7 @@ impl BusConfig {
         Self::read_text(trimmed, report, &read_file)
     }
 
-    /// Whether a file is one of a node of the bus: it has a key that only those have.
+    /// Returns whether a file configures a node of the bus: it has a key that only such files have.
     pub fn is_one(path: &Path) -> bool {
         let text = read_configuration(path, "TOML").unwrap_or_default();
         let (document, _) = DeTable::parse_recoverable(&text);
@@ -114,11 +115,11 @@ impl BusConfig {
                 .any(|key| table.contains_key(*key))
     }
 
-    /// Reads `text`, which came from the file called `path`. `read_file` gives what is in a file that it
-    /// names, or says why not.
+    /// Reads `text`, which came from the file called `path`. `read_file` returns the content of a
+    /// file that the text names, or the reason why it cannot be read.
     ///
     /// # Errors
-    /// Everything wrong with it, in line order.
+    /// Returns everything wrong with it, in line order.
     pub fn from_str(
         text: &str,
         path: &str,
@@ -141,7 +142,7 @@ impl BusConfig {
     }
 }
 
-/// More than any file that is named has.
+/// Longest content of a file that is named, in bytes; far above any in use.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
 fn read_file(path: &str) -> Result<Vec<u8>, String> {
@@ -152,10 +153,10 @@ fn read_file(path: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The secret in a file: its first line.
+/// Returns the secret in a file: its first line.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// Returns the reason why it cannot be read.
 pub fn read_token(path: &str) -> Result<Vec<u8>, String> {
     read_file(path).map(|text| first_line(&text))
 }
@@ -234,7 +235,7 @@ fn read(
     if is_whole {
         tls::check_name(table, &config, report);
     }
-    // What is missing because it is wrong is not told a second time.
+    // A setting that is missing because it is wrong is not reported twice.
     for fault in config.settings.faults().into_iter().filter(|_| is_whole) {
         report.consequence(0, Problem::new(fault, "see docs/bus.md"));
     }
@@ -281,7 +282,7 @@ fn parsed<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<T, 
     text(value)?.parse().map_err(|fault: T::Err| fault.to_string())
 }
 
-/// Those of a list that can be read; the others are told, each with its line.
+/// Reads a list. Returns the elements that can be read, and reports the others, each with its line.
 fn list<T: FromStr<Err: ToString>>(
     value: &Spanned<DeValue<'_>>,
     report: &mut Report<'_>,
@@ -298,7 +299,8 @@ fn list<T: FromStr<Err: ToString>>(
     Ok(all)
 }
 
-/// A port that the system chooses may be asked for again.
+/// Refuses a URL that is listed twice. Port 0, for which the system chooses a port, may be
+/// repeated.
 fn none_twice(urls: &[Url]) -> Result<(), String> {
     let is_twice = |(at, url): &(usize, &Url)| {
         !matches!(url, Url::Tcp { port: 0, .. }) && urls[..*at].contains(url)
@@ -539,7 +541,8 @@ urls = ["ipv6://::1:6390"]
         let errors = read(&format!("{head}[tls]\nca_fil = \"/ca\"\n")).unwrap_err();
         assert!(errors.iter().any(|error| error.contains("did you mean ca_file?")), "{errors:?}");
         assert!(errors.iter().any(|error| error.contains("cert_file")), "{errors:?}");
-        // One made out to another node is not a mistake that a file shows, but it is told.
+        // A certificate made out to another node is not a mistake that the file shows, but it is
+        // reported.
         let other = "id = \"z1.proxy.7.4\"\nlisten = [\"tcp://[::1]:1\"]\n";
         let errors = read(&format!("{other}{tls}")).unwrap_err();
         assert!(errors[0].contains("z1.proxy.7.4.bus.keyway"), "{errors:?}");

@@ -1,4 +1,4 @@
-//! What `circuit` and `outliers` of a pool come to.
+//! The tables `circuit` and `outliers` of a pool.
 
 use crate::error::{Problem, Report};
 use crate::section::Section;
@@ -6,7 +6,7 @@ use crate::value::format_duration;
 use keyway_topology::{Circuit, OUTLIER_PERIOD, Outliers, ReadFrom};
 use std::time::Duration;
 
-/// When servers of a pool are not asked for a while.
+/// Reads the table `circuit`.
 pub(crate) fn circuit(pool: &Section, report: &mut Report<'_>) -> Option<Circuit> {
     let circuit = pool.section("circuit")?;
     let (open_for, open_for_max) =
@@ -21,7 +21,7 @@ pub(crate) fn circuit(pool: &Section, report: &mut Report<'_>) -> Option<Circuit
     })
 }
 
-/// When servers of a pool are left out of those that reads go to.
+/// Reads the table `outliers`.
 pub(crate) fn outliers(
     pool: &Section,
     from: &ReadFrom,
@@ -52,7 +52,7 @@ fn percent(section: &Section, name: &str) -> u8 {
     section.number_u32(name) as u8
 }
 
-/// Two times of which the first must not be above the second.
+/// Reads two durations. Reports the first if it is above the second.
 fn at_most(
     section: &Section,
     (name, max_name): (&str, &str),
@@ -70,7 +70,7 @@ fn at_most(
     (least, most)
 }
 
-/// The table as it is written in a file.
+/// Returns the table as it is written in a file.
 pub(crate) fn circuit_text(circuit: &Circuit) -> String {
     format!(
         "{{ failures_percent = {}, requests_min = {}, window = \"{}\", open_for = \"{}\", \
@@ -84,7 +84,7 @@ pub(crate) fn circuit_text(circuit: &Circuit) -> String {
     )
 }
 
-/// The same for outliers.
+/// Returns the table `outliers` as it is written in a file.
 pub(crate) fn outliers_text(outliers: &Outliers) -> String {
     format!(
         "{{ times_slower = {}, failures_percent = {}, bad_for = \"{}\", out_for = \"{}\", \

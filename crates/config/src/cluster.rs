@@ -1,4 +1,4 @@
-//! Pools of kind `"cluster"` and `"replicated"`, whose servers are found out.
+//! Pools of kind `"cluster"` and `"replicated"`, which discover their servers.
 
 use crate::commands::commands;
 use crate::error::{Problem, Report, quoted};
@@ -12,7 +12,7 @@ use keyway_topology::{
 };
 use std::time::Duration;
 
-/// A pool that finds its servers out, of which `seeds` are known.
+/// Reads a pool of kind `"cluster"`, of which `seeds` are listed.
 pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> ClusterPool {
     if let Some(odd) = seeds.iter().find(|server| server.weight != 1 || server.name.is_some()) {
         let text = odd.to_string();
@@ -50,8 +50,8 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
     ClusterPool::new(query(section.text("discovery")), discovery(section, seeds, report))
 }
 
-/// A primary with replicas, or several. The sentinels have a pool of their own, called
-/// [`sentinel_pool`].
+/// Reads a pool of kind `"replicated"`: one primary with replicas, or several. The sentinels have a
+/// pool of their own, called [`sentinel_pool`].
 pub(crate) fn replicated(
     name: &str,
     section: &Section,
@@ -101,7 +101,7 @@ pub(crate) fn replicated(
     let source = match has_sentinels {
         true => PrimarySource::Sentinels { pool: sentinel_pool(name), primaries },
         false => {
-            // Nobody else is found.
+            // No other servers are discovered.
             discovery.nodes_max = seeds.len() as u16;
             PrimarySource::Servers
         }
@@ -113,12 +113,12 @@ pub(crate) fn replicated(
     pool
 }
 
-/// The name of the pool of sentinels of a pool. No pool of a file can have it.
+/// Returns the name of the pool of a pool's sentinels. No pool of a file can have this name.
 pub(crate) fn sentinel_pool(name: &str) -> String {
     format!("{name}/sentinels")
 }
 
-/// The pool of the sentinels of each pool that has some.
+/// Returns a pool of sentinels for each pool that has some.
 pub(crate) fn sentinel_pools(
     named: &[NamedPool],
     pools: &[PoolConfig],
@@ -152,7 +152,7 @@ pub(crate) fn sentinel_pools(
     named.iter().zip(pools).filter_map(&mut of_pool).collect()
 }
 
-/// A sentinel that is silent for longer is not waited for: another is asked.
+/// Longest wait for a sentinel. After that another one is asked.
 const SENTINEL_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
 fn discovery(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> Discovery {
@@ -167,7 +167,7 @@ fn discovery(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> Di
     }
 }
 
-/// What is read from replicas.
+/// Reads the policy of reads from replicas.
 fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
     let from = section.text("read_from").and_then(|text| parse_read_from(text).ok());
     let weights = match section.value("read_weights") {
@@ -186,13 +186,13 @@ fn reads(section: &Section, report: &mut Report<'_>) -> ReadPolicy {
         primary_commands: commands(section, "read_from_primary", report),
         outliers,
         hedge: crate::hedge::resolve(section, report),
-        // Listeners are looked at where a topology is made.
+        // The listeners are considered when a topology is made.
         is_nearest_for_some: false,
     }
 }
 
-/// Which servers clients of a listener read from, where it says so: its pool must have
-/// replicas.
+/// Reads from which servers clients of a listener read, if the listener sets that. Its pool must
+/// have replicas.
 pub(crate) fn read_from_of_listener(
     section: &Section,
     pool: Option<&(&'static str, Section)>,
@@ -219,7 +219,7 @@ pub(crate) fn read_from_of_listener(
     Some(from)
 }
 
-/// Whether there is one server and nobody is asked for others.
+/// Returns whether there is one server and no source that tells of others.
 fn is_one(pool: &Section) -> bool {
     matches!(pool.value("servers"), Some(Value::Servers(servers)) if servers.len() == 1)
 }
@@ -227,7 +227,7 @@ fn is_one(pool: &Section) -> bool {
 const READ_FROM_HINT: &str =
     "write \"primary\", \"prefer-replica\", \"replica\", \"nearest\" or \"zone:NAME\"";
 
-/// Reads which servers are read.
+/// Reads the value of `read_from`.
 pub(crate) fn parse_read_from(text: &str) -> Result<ReadFrom, Problem> {
     match text {
         "primary" => Ok(ReadFrom::Primary),
@@ -241,7 +241,7 @@ pub(crate) fn parse_read_from(text: &str) -> Result<ReadFrom, Problem> {
     }
 }
 
-/// The words for it in the file.
+/// Returns the value of `read_from` in the file.
 pub(crate) fn read_from_name(from: &ReadFrom) -> String {
     match from {
         ReadFrom::Primary => "primary".to_owned(),
@@ -260,7 +260,7 @@ fn query(word: Option<&str>) -> SlotQuery {
     }
 }
 
-/// The word for it in the file.
+/// Returns the word for the query in the file.
 pub(crate) fn query_name(query: SlotQuery) -> &'static str {
     match query {
         SlotQuery::Slots => "slots",

@@ -4,7 +4,7 @@ use crate::error::{Problem, Report, quoted};
 use crate::section::{Section, Value};
 use keyway_command::lookup;
 
-/// The commands that a key lists, as the table calls them.
+/// Reads the commands that a key lists. Returns their names as in the command table.
 pub(crate) fn commands(section: &Section, key: &str, report: &mut Report<'_>) -> Vec<Box<str>> {
     let names = match section.value(key) {
         Some(Value::Names(names)) => names.as_slice(),

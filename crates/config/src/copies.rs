@@ -4,9 +4,9 @@ use crate::model::{Config, PoolKindConfig};
 use keyway_topology::{DEPTH_MAX, RoutedPool};
 
 impl Config {
-    /// The largest number of copies of a request that is kept until it is whole: one as it came,
-    /// and one where it is sent. A pool that leads to others has one more, and the copies of every
-    /// child that it may ask. A reply has as many.
+    /// Returns the largest number of copies of a request that is kept until it is whole: one as it
+    /// was received, and one for the server. A pool that leads to others has one more, and the
+    /// copies of every child that it may ask. A reply has as many.
     pub(crate) fn copies(&self) -> u64 {
         let mut copies = vec![2_u64; self.pools.len()];
         for _ in 0..DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! The resolved configuration as a file.
+//! Prints the resolved configuration as a file.
 
 mod memory;
 mod out;
@@ -22,9 +22,8 @@ use keyway_topology::Endpoint;
 use memory::memory_comment;
 use out::{Out, secret, slow_log};
 
-/// The configuration as TOML with every default filled in, headed by the
-/// memory it implies. Reading it gives the same configuration, except for
-/// passwords, which are masked.
+/// Returns the configuration as TOML with every default filled in, headed by the memory it implies.
+/// Reading it gives the same configuration, except for passwords, which are masked.
 pub fn describe(config: &Config) -> String {
     let mut out = Out { text: String::new() };
     out.comment(&memory_comment(config));
@@ -214,7 +213,7 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
     secret(table, PASSWORD, &config.password, &config.password_from, out);
     let hashes = user.passwords().len() - usize::from(config.password.is_some());
     if hashes > 0 {
-        // Hashes of nothing that anybody knows: it is seen that there are some.
+        // Each hash is replaced by one of no known password, so that their number is shown.
         let masks: Vec<_> = (0..hashes).map(|at| format!("\"#{at:064x}\"")).collect();
         out.entry(table, "password_hashes", &format!("[{}]", masks.join(", ")));
     }
@@ -228,7 +227,7 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
 
 fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
     if matches!(pool.kind, PoolKindConfig::Sentinels(..)) {
-        // It is told with the pool that they are asked about.
+        // The sentinels are described with the pool that uses them.
         return;
     }
     out.header(&format!("[pool.{}]", key(&pool.name)));
@@ -288,8 +287,8 @@ mod tests {
         let text = describe(&config);
         for table in schema::TABLES {
             for key in table.keys {
-                // It is described as the password of each listener it is for; and a token
-                // comes from one place.
+                // These keys are described elsewhere: `client_password` as the password of each
+                // listener of the pool, and a token comes from one source.
                 let elsewhere = matches!(key.name, "client_password" | "admin_token_env");
                 assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
             }

@@ -1,4 +1,4 @@
-//! `docs/config.md`, from the schema.
+//! Writes `docs/config.md` from the schema.
 
 use crate::schema::{Absent, Choices, Key, Kind, TABLES, Table};
 use crate::value::{format_duration, format_size};
@@ -23,7 +23,7 @@ const INTRODUCTION: &str = r#"# Configuration
 This page is made from the same table the program reads files with.
 "#;
 
-/// The reference of all keys in Markdown: `docs/config.md`.
+/// Returns the reference of all keys in Markdown: `docs/config.md`.
 pub fn reference() -> String {
     let mut text = INTRODUCTION.to_owned();
     for table in TABLES {
@@ -43,7 +43,7 @@ pub fn reference() -> String {
     text
 }
 
-/// What is typed into the file in code style, the rest as words.
+/// Returns a header with code in code style, and the rest as words.
 fn heading(table: &Table) -> String {
     let words = table
         .header
@@ -52,7 +52,7 @@ fn heading(table: &Table) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A bar would end the cell.
+/// Escapes bars, which would end a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -1,4 +1,4 @@
-//! Listeners whose clients take Keyway for a Redis Cluster.
+//! Listeners that pose as a Redis Cluster to their clients.
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
@@ -8,10 +8,10 @@ use crate::section::{Section, Value};
 use keyway_topology::{Endpoint, Server};
 use std::collections::BTreeMap;
 
-/// Most Keyways of one set: each looks after all the others.
+/// Most Keyways of one set. Each of them monitors all the others.
 const ANNOUNCED_MAX: usize = 64;
 
-/// The cluster that clients of a listener are told of, if it poses as one.
+/// Reads the cluster as which a listener poses to its clients, if it does.
 pub(crate) fn resolve(
     section: &Section,
     bind: &ListenAddr,
@@ -19,7 +19,7 @@ pub(crate) fn resolve(
 ) -> Option<ClusterModeConfig> {
     let announced = announced(section, report);
     if section.text("cluster_mode") != Some("emulate") {
-        // A word that is wrong and told of already says nothing about the other key.
+        // If `cluster_mode` is wrong and reported, it says nothing about the other key.
         if section.text("cluster_mode").is_some()
             && let Some(at) = section.given("cluster_announce")
         {
@@ -86,7 +86,7 @@ fn announced(section: &Section, report: &mut Report<'_>) -> Vec<(String, u16)> {
     announced
 }
 
-/// Keyways of a set that each have a store of their own do not find each other's keys.
+/// Warns if Keyways of a set each have a store of their own: they would not find each other's keys.
 pub(crate) fn warn_of_stores(
     listeners: &[Section],
     pools: &NamedPools<'_>,

@@ -1,4 +1,5 @@
-//! How clients of a listener come in, and how long they may stay.
+//! Access settings of a listener: TLS, addresses, the PROXY protocol, and bounds on clients and
+//! their time.
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, listed, quoted};
@@ -18,20 +19,20 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// How long coming in may take unless told otherwise.
+/// Default time for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Clients that come in at once unless told otherwise, for each worker.
+/// Default number of clients in a handshake at once, per worker.
 const HANDSHAKES_MAX: u64 = 1024;
 
-/// Ranges of addresses in one list: all are looked at for each client.
+/// Most ranges of addresses in one list. All of them are checked for each client.
 const NETWORKS_MAX: usize = 1024;
 
 /// Further certificates of a listener.
 const CERTIFICATES_MAX: usize = 100;
 
-/// What a secured connection keeps at most of records that are not whole yet, or for
-/// which the socket has no room, in bytes.
+/// Memory of a secured connection for records that are incomplete, or for which the socket has no
+/// room, in bytes.
 pub(crate) const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
 
 const NETWORKS_HINT: &str =
@@ -63,7 +64,7 @@ pub(crate) fn read_networks(value: &DeValue<'_>) -> Result<Value, Problem> {
     list.iter().map(network).collect::<Result<_, _>>().map(Value::Networks)
 }
 
-/// What a listener says of it.
+/// Reads the access settings of a listener.
 pub(crate) fn resolve(
     section: &Section,
     bind: &ListenAddr,
@@ -93,7 +94,7 @@ pub(crate) fn resolve(
     entrance
 }
 
-/// Refuses what has nothing to go by.
+/// Refuses keys that have no effect here.
 fn refuse_stray_keys(section: &Section, bind: &ListenAddr, report: &mut Report<'_>) {
     let has_proxies = section.bool("proxy_protocol");
     let mut refuse = |name: &str, what: &str, hint: &str| {
@@ -129,7 +130,8 @@ fn refuse_stray_keys(section: &Section, bind: &ListenAddr, report: &mut Report<'
     }
 }
 
-/// Addresses that anybody may make up keep nobody out.
+/// Warns of address lists that keep no client out, because the clients choose the addresses that
+/// are checked.
 fn warn_of_believers(
     section: &Section,
     bind: &ListenAddr,
@@ -146,7 +148,7 @@ fn warn_of_believers(
     }
 }
 
-/// What the admin address or a listener is secured with.
+/// Reads the TLS settings of the admin address or a listener.
 pub(crate) fn tls(
     section: &Section,
     read_file: Option<ReadFile<'_>>,
@@ -259,7 +261,7 @@ fn load(
     }
 }
 
-/// Tells how much memory clients may take that come in, and those by TLS.
+/// Adds the memory that clients in a handshake and clients with TLS may use.
 pub(crate) fn describe_memory(config: &Config, text: &mut String) {
     let entrances = config.listeners.iter().map(|listener| &listener.entrance);
     let asks = |one: &&EntranceConfig| one.tls.is_some() || one.proxies.is_some();
@@ -277,7 +279,7 @@ pub(crate) fn describe_memory(config: &Config, text: &mut String) {
     }
 }
 
-/// The settings as they are written in the file.
+/// Returns the TLS settings as they are written in the file.
 pub(crate) fn tls_text(settings: &ServerSettings) -> String {
     let files = |Identity { cert_file, key_file }: &Identity| {
         let (cert, key) = (cert_file.to_string_lossy(), key_file.to_string_lossy());
@@ -309,7 +311,7 @@ pub(crate) fn tls_text(settings: &ServerSettings) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
-/// A list of ranges as it is written in the file.
+/// Returns a list of ranges as it is written in the file.
 pub(crate) fn networks_text(networks: &[Network]) -> String {
     let all: Vec<String> = networks.iter().map(|one| format!("\"{one}\"")).collect();
     format!("[{}]", all.join(", "))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct ConfigError {
     /// The file, as the caller named it.
     pub path: String,
-    /// Line of the mistake, from 1; 0 when the file as a whole is meant.
+    /// Line of the mistake, from 1; 0 if it concerns the whole file.
     pub line: usize,
     /// Column of the mistake in characters, from 1; 0 with line 0.
     pub column: usize,
@@ -21,7 +21,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file may have any name.
+        // The name of a file may hold any characters.
         let path = keyway_base::printable(self.path.as_bytes());
         match self.line {
             0 => write!(f, "{path}: {}; {}", self.what, self.hint),
@@ -32,7 +32,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A mistake in one value, before it is known where the value stands.
+/// A mistake in one value, without its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) what: String,
@@ -45,10 +45,10 @@ impl Problem {
     }
 }
 
-/// Collects everything wrong with one file.
+/// Collects all mistakes in one file.
 pub(crate) struct Report<'a> {
     path: &'a str,
-    /// The folder in which relative paths begin.
+    /// The folder to which relative paths refer.
     folder: PathBuf,
     text: &'a str,
     line_starts: Vec<usize>,
@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Lets relative paths begin in the folder of the file. The folder is resolved now, so a later
+    /// Makes relative paths refer to the folder of the file. The folder is resolved now, so a later
     /// change of the working directory does not matter.
     pub(crate) fn in_folder_of(mut self, file: &Path) -> Self {
         if let Ok(file) = std::path::absolute(file) {
@@ -83,13 +83,13 @@ impl<'a> Report<'a> {
         self
     }
 
-    /// The absolute path of a file that the configuration names.
+    /// Returns the absolute path of a file that the configuration names.
     pub(crate) fn in_folder(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 
-    /// The file is not even TOML here. Of several on one line the first is
-    /// kept: the rest follow from it.
+    /// Reports a place that is not TOML. Of several errors on one line only the first is kept,
+    /// because the others follow from it.
     pub(crate) fn syntax(&mut self, at: usize, problem: Problem) {
         let error = self.locate(at, problem);
         match self.syntax.iter_mut().find(|known| known.line == error.line) {
@@ -99,49 +99,49 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A key or value is wrong in itself.
+    /// Reports a key or value that is wrong in itself.
     pub(crate) fn mistake(&mut self, at: usize, problem: Problem) {
         let error = self.locate(at, problem);
         self.mistakes.push(error);
     }
 
-    /// Something is missing or does not fit something else: not reported
-    /// while syntax errors stand, since they may be the cause.
+    /// Reports that something is missing or does not fit something else. These errors are dropped
+    /// if there are syntax errors, which may be their cause.
     pub(crate) fn consequence(&mut self, at: usize, problem: Problem) {
         let error = self.locate(at, problem);
         self.consequences.push(error);
     }
 
-    /// Suspicious, but the file can be used.
+    /// Reports something suspicious in a file that can be used.
     pub(crate) fn warning(&mut self, at: usize, problem: Problem) {
         let warning = self.locate(at, problem);
         self.warnings.push(warning);
     }
 
-    /// The file, as the caller named it.
+    /// Returns the name of the file, as the caller gave it.
     pub(crate) fn path(&self) -> &'a str {
         self.path
     }
 
-    /// The line that holds byte `at`, from 1.
+    /// Returns the line that holds byte `at`, from 1.
     pub(crate) fn line_number(&self, at: usize) -> usize {
         self.line_index(at) + 1
     }
 
-    /// The text of the line that holds byte `at`, without its line end.
+    /// Returns the text of the line that holds byte `at`, without its line end.
     pub(crate) fn line_text(&self, at: usize) -> &'a str {
         let line = self.line_index(at);
         let end = self.line_starts.get(line + 1).map_or(self.text.len(), |next| *next);
         self.text[self.line_starts[line]..end].trim_end_matches(['\r', '\n'])
     }
 
-    /// The warnings when nothing is wrong, else all errors in line order.
+    /// Returns the warnings if nothing is wrong, else all errors in line order.
     pub(crate) fn finish(mut self) -> Result<Vec<ConfigError>, Vec<ConfigError>> {
         let mut errors = std::mem::take(&mut self.mistakes);
         if self.syntax.is_empty() {
             errors.append(&mut self.consequences);
         } else if self.syntax.iter().any(|error| self.is_header(error.line)) {
-            // The keys below a broken header were read as some other table's.
+            // The keys below a broken header were assigned to the table above it.
             errors.clear();
         } else {
             errors.retain(|error| self.syntax.iter().all(|syntax| syntax.line != error.line));
@@ -183,10 +183,9 @@ fn in_line_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
     errors
 }
 
-/// Text from a file as an error may show it: in quotes, its first line only (a
-/// string left open may reach over the next keys, and what they hide), not
-/// longer than a terminal takes, and never with what may be a password
-/// (`user:password@host`).
+/// Returns text from a file for an error message, in quotes. Only its first line is shown, because
+/// an open string may reach over the next keys and their secrets. Long text is cut. Text that may
+/// hold a password (`user:password@host`) is never shown.
 pub(crate) fn quoted(text: &str) -> String {
     if text.contains('@') {
         return "the value (not shown: what stands before @ may be a password)".to_owned();
@@ -197,11 +196,11 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}{}\"", shown.replace("\\'", "'"), if cut { "…" } else { "" })
 }
 
-/// Longer texts are cut in messages: enough for any address, short enough to
-/// keep the hint on the screen.
+/// Longest text shown in messages, in characters: enough for any address, and short enough to keep
+/// the hint on the screen.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// `"a"`, `"a" or "b"`, `"a", "b" or "c"`.
+/// Returns `"a"`, `"a" or "b"` or `"a", "b" or "c"`.
 pub(crate) fn any_of<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("\"{word}\"")).collect();
     match words.as_slice() {
@@ -211,10 +210,10 @@ pub(crate) fn any_of<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     }
 }
 
-/// The known word a reader most likely meant, if any is close enough to be
-/// worth naming.
+/// Returns the known word that is most similar to `word`, if any is similar enough.
 pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    // Distances are quadratic in length, and no known word is half this long.
+    // Computing the distance takes time quadratic in the length, and no known word is half this
+    // long.
     if word.len() > 64 {
         return None;
     }
@@ -228,7 +227,7 @@ pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// How many of something are listed.
+/// Returns text such as "3 servers are listed".
 pub(crate) fn listed(what: &str, count: usize) -> String {
     let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
     format!("{count} {what}{plural} {are} listed")

@@ -1,4 +1,4 @@
-//! What the messages about missing and misplaced keys propose.
+//! Examples for the messages about missing and misplaced keys.
 
 use crate::schema::{self, Key, Table};
 
@@ -6,10 +6,10 @@ use crate::schema::{self, Key, Table};
 pub(crate) const KIND_EXAMPLE: &str = "kind = \"store\", \"sharded\", \"cluster\", \"replicated\" or \
      \"memcached\"; or, of one that leads to other pools, as docs/config.md says";
 
-/// What to add when a key is missing in a table.
+/// Returns an example of a key that is missing in a table.
 pub(crate) fn example_within(key: &Key, table: &Table) -> &'static str {
     match key.name {
-        // Weights and names are for servers that share keys by hash.
+        // Only servers that share keys by hash have weights and names.
         "servers" if std::ptr::eq(table, &schema::CLUSTER) => {
             "servers = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]"
         }
@@ -18,7 +18,7 @@ pub(crate) fn example_within(key: &Key, table: &Table) -> &'static str {
     }
 }
 
-/// The same wherever it is missing.
+/// Returns the example of a key that does not depend on its table.
 pub(crate) fn example(name: &str) -> &'static str {
     match name {
         "bind" => "bind = \"tcp://127.0.0.1:6380\"",
@@ -42,7 +42,7 @@ pub(crate) fn example(name: &str) -> &'static str {
     }
 }
 
-/// The tables that have a key, the first few of them.
+/// Returns the tables that have a key, the first few of them.
 pub(crate) fn homes_text(homes: &[&str]) -> String {
     const SHOWN_MAX: usize = 3;
     let shown = &homes[..homes.len().min(SHOWN_MAX)];

@@ -1,4 +1,4 @@
-//! Reads that are sent twice, and how often anything is sent again.
+//! Reads that are sent twice, and the share of requests that may be sent again.
 
 use crate::error::{Problem, Report, quoted};
 use crate::section::Section;
@@ -6,14 +6,15 @@ use crate::value::parse_duration;
 use keyway_topology::{HedgeAfter, HedgePolicy};
 use std::time::Duration;
 
-/// Shortest and longest fixed time. Timers are of milliseconds.
+/// Shortest and longest fixed time. Timers have a resolution of milliseconds.
 const AFTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
 
 const AFTER_HINT: &str = "write \"p99\", or a duration from \"1ms\" to \"60s\"";
 
 const SHARE_HINT: &str = "write \"1%\" to \"100%\"";
 
-/// How long a read waits, without the bounds of a measured time.
+/// Reads how long a read waits before it is sent again; `None` means a measured time, whose bounds
+/// are other keys.
 pub(crate) fn parse_hedge_after(text: &str) -> Result<Option<Duration>, Problem> {
     if text == "p99" {
         return Ok(None);
@@ -33,13 +34,13 @@ pub(crate) fn parse_share(text: &str) -> Result<u8, Problem> {
     }
 }
 
-/// A share that may be left out.
+/// Returns an optional share; `None` if it is not set.
 pub(crate) fn share(section: &Section, name: &str) -> Option<u8> {
     section.given(name)?;
     Some(section.number_u32(name) as u8)
 }
 
-/// When reads are sent twice, if they are.
+/// Reads the settings of hedged reads, if there are any.
 pub(crate) fn resolve(section: &Section, report: &mut Report<'_>) -> Option<HedgePolicy> {
     const BOUNDS: [&str; 3] = ["hedge_after_min", "hedge_after_max", "hedge_budget"];
     let Some(at) = section.given("hedge_after") else {

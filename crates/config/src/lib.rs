@@ -1,10 +1,10 @@
-//! One TOML file in, a checked [`Config`] out, or every mistake in it at once;
-//! and other proxies' files turned into ours ([`import`]).
+//! Reads one TOML file into a checked [`Config`], or reports every mistake in it at once. Also
+//! converts other proxies' files ([`import`]).
 //!
-//! Never opens a socket, never looks a name up, never reads a clock. Reads
-//! files only in [`Config::load`]. Every key is declared once, in `schema/`:
-//! reading, hints for unknown keys, [`describe`] and `docs/config.md` follow
-//! from there. Read first: [`Config`], [`ConfigError`], [`describe`].
+//! Never opens a socket, never looks a name up, never reads a clock. Reads files only in
+//! [`Config::load`]. Every key is declared once, in `schema/`. Reading, hints for unknown keys,
+//! [`describe`] and `docs/config.md` are all derived from there. Read first: [`Config`],
+//! [`ConfigError`], [`describe`].
 
 #![forbid(unsafe_code)]
 

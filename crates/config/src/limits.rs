@@ -4,7 +4,7 @@ use crate::error::{Problem, Report};
 use crate::section::Section;
 use keyway_base::Limits;
 
-/// The bounds of the process.
+/// Reads the bounds of the process.
 pub(crate) fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
     let limits = Limits {
         clients_max: section.number_u32("clients_max"),
@@ -58,13 +58,13 @@ pub(crate) fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
     limits
 }
 
-/// Most clients of a pool or listener.
+/// Reads the most clients of a pool or listener.
 pub(crate) fn clients_max(section: &Section, limits: &Limits, report: &mut Report<'_>) -> u32 {
     at_most_the_limit(section, "clients_max", ("clients_max", limits.clients_max), report)
 }
 
-/// A pool's own bound, which may only be tighter than that of `[limits]`; that
-/// is 0 when it is wrong and already reported.
+/// Reads a pool's own bound, which may not be above that of `[limits]`. Returns 0 if it is wrong,
+/// after reporting that.
 pub(crate) fn at_most_the_limit(
     section: &Section,
     name: &str,

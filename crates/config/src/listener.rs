@@ -1,4 +1,4 @@
-//! The listeners: each by itself, and together.
+//! The listeners: checks of each one, and of all together.
 
 use crate::address::ListenAddr;
 use crate::addresses::Addresses;
@@ -10,7 +10,7 @@ use crate::section::{Section, Value};
 use crate::{cluster, emulate};
 use keyway_base::Limits;
 
-/// One listener; `None` when its address or pool is wrong and already reported.
+/// Reads one listener. Returns `None` if its address or pool is wrong, after reporting that.
 pub(crate) fn listener(
     section: &Section,
     named: &NamedPools<'_>,
@@ -78,14 +78,14 @@ pub(crate) fn listener(
     })
 }
 
-/// What clients speak, which the pool must be able to answer.
+/// Reads the protocol of the clients. The pool must be able to answer it.
 fn listener_protocol(
     section: &Section,
     pool: Option<&(&'static str, Section)>,
     named: &NamedPools<'_>,
     report: &mut Report<'_>,
 ) -> Protocol {
-    // A word that is wrong and told of already says nothing about the pool.
+    // If the protocol is wrong and reported, it says nothing about the pool.
     let Some(word) = section.text("protocol") else { return Protocol::Redis };
     let speaks_memcached = word == "memcached";
     let spoken = named.speaks(section.text("pool").unwrap_or_default());
@@ -97,7 +97,7 @@ fn listener_protocol(
             ),
             "write protocol = \"memcached\" in the listener, or give it a pool of kind \"sharded\" or \"store\"",
         )),
-        // Where both are spoken that is what is wrong.
+        // If the servers speak both protocols, that is the mistake to report.
         Some((kind, pool))
             if !matches!(*kind, "sharded" | "cluster" | "replicated")
                 && speaks_memcached
@@ -142,7 +142,7 @@ fn listener_protocol(
     }
 }
 
-/// Longest value memcached itself takes unless told otherwise, in bytes.
+/// Default of memcached itself for the longest value, in bytes.
 const MEMCACHED_VALUE_LEN: u64 = 1 << 20;
 
 pub(crate) fn unknown_pool(name: &str, named: &NamedPools<'_>) -> Problem {
@@ -154,7 +154,7 @@ pub(crate) fn unknown_pool(name: &str, named: &NamedPools<'_>) -> Problem {
     Problem::new(format!("pool in [[listener]]: there is no pool {}", quoted(name)), hint)
 }
 
-/// No two sockets of ours on one address.
+/// Refuses two listeners that clash.
 pub(crate) fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>) {
     let admin = root.section("server").map(|server| (server, "admin"));
     let binds = listeners.iter().map(|listener| (listener, "bind"));
@@ -163,7 +163,7 @@ pub(crate) fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut
         let Some(Value::Listen(addr)) = section.value(name) else { continue };
         let at = section.place(name);
         if let Some((other, other_at)) = taken.clash(addr) {
-            // The admin address may be a default, written nowhere.
+            // The admin address may be a default, which is not in the file.
             let (late, early) = match section.given(name) {
                 Some(_) => (at.max(*other_at), at.min(*other_at)),
                 None => (*other_at, at),
@@ -182,8 +182,8 @@ pub(crate) fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut
     }
 }
 
-/// No pool has a listener of ours for a server: a request would come back to
-/// where it went out from, for ever.
+/// Refuses a pool whose server is one of this file's own listeners: a request would return to it
+/// for ever.
 pub(crate) fn refuse_own_listeners(
     named: &NamedPools<'_>,
     listeners: &[Section],

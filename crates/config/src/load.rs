@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest configuration or password file read: far above any in use, and a
-/// wrong path such as a device stops here.
+/// Longest configuration or password file that is read. It is far above any in use, and stops the
+/// reading of a wrong path such as a device.
 const FILE_LEN_MAX: u64 = 16 << 20;
 
-/// What `keyway serve` runs without a file.
+/// The configuration of `keyway serve` without a file.
 const DEFAULT_STORE: &str = r#"
 [[listener]]
 bind = "tcp://127.0.0.1:6380"
@@ -25,20 +25,19 @@ kind = "store"
 "#;
 
 impl Config {
-    /// Reads `text`, which came from the file called `path` (for messages).
-    /// Password files are not read: their passwords are `None`.
+    /// Reads `text`, which came from the file called `path` (for messages). Password files are not
+    /// read: their passwords are `None`.
     ///
     /// # Errors
-    /// Everything wrong with the file, in line order.
+    /// Returns everything wrong with the file, in line order.
     pub fn from_str(text: &str, path: &str) -> Result<Config, Vec<ConfigError>> {
         read(text, Report::new(path, trimmed(text)), None)
     }
 
-    /// Reads the file and the files that it names. Relative paths begin in its folder.
+    /// Reads the file and the files that it names. Relative paths refer to its folder.
     ///
     /// # Errors
-    /// Everything wrong with the files, in line order; or that the file cannot
-    /// be read.
+    /// Returns everything wrong with the files, in line order, or that the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
         let shown = path.display().to_string();
@@ -46,11 +45,11 @@ impl Config {
         read(&text, report, Some(&read_file))
     }
 
-    /// Reads the file alone, as [`Config::from_str`] does: for who needs no
-    /// passwords and may not read them.
+    /// Reads the file alone, as [`Config::from_str`] does, for callers that need no passwords and
+    /// may not be allowed to read them.
     ///
     /// # Errors
-    /// Everything wrong with the file, in line order; or that it cannot be read.
+    /// Returns everything wrong with the file, in line order, or that it cannot be read.
     pub fn load_without_passwords(path: &Path) -> Result<Config, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
         let shown = path.display().to_string();
@@ -58,18 +57,18 @@ impl Config {
         read(&text, report, None)
     }
 
-    /// What `keyway serve` runs without a file: the embedded store on
+    /// Returns the configuration of `keyway serve` without a file: the embedded store on
     /// `tcp://127.0.0.1:6380`, with every other setting at its default.
     pub fn default_store() -> Config {
         Config::from_str(DEFAULT_STORE, "built-in configuration")
             .expect("the built-in configuration is checked by a test")
     }
 
-    /// What `keyway serve --bind ADDRESS` runs: as [`Config::default_store`],
-    /// on that address (`HOST:PORT`, or as a file has it).
+    /// Returns the configuration of `keyway serve --bind ADDRESS`: that of
+    /// [`Config::default_store`], on this address (`HOST:PORT`, or as a file has it).
     ///
     /// # Errors
-    /// That `address` is not one; the error's path is `--bind`.
+    /// Returns an error with the path `--bind` if `address` is not an address.
     pub fn default_store_at(address: &str) -> Result<Config, ConfigError> {
         let bind = parse_typed(address).map_err(|problem| ConfigError {
             path: "--bind".to_owned(),
@@ -107,13 +106,13 @@ fn read(
     Ok(Config { warnings, ..config })
 }
 
-/// Cuts off a byte order mark: offsets must be those of the text that the parser sees.
+/// Cuts off a byte order mark, because offsets must refer to the text that the parser sees.
 fn trimmed(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The text of a configuration file in `format`; its only error is that it
-/// cannot be read.
+/// Reads the text of a configuration file in `format`. Its only error is that the file cannot be
+/// read.
 pub(crate) fn read_configuration(path: &Path, format: &str) -> Result<String, Vec<ConfigError>> {
     read_file(path).map_err(|what| {
         let hint = format!("give the path of a readable {format} file in UTF-8");
@@ -121,10 +120,10 @@ pub(crate) fn read_configuration(path: &Path, format: &str) -> Result<String, Ve
     })
 }
 
-/// The text of a file of a length that files of this kind have.
+/// Reads the text of a file. Longer files than a configuration ever has are refused.
 ///
 /// # Errors
-/// Why it cannot be had.
+/// Returns the reason why it cannot be read.
 pub fn read_file(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(cannot)?;

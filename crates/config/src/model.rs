@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A whole configuration, checked: every reference resolves, every value is
-/// within its range, every default is filled in.
+/// A whole configuration, checked: every reference resolves, every value is within its range, and
+/// every default is filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`.
@@ -25,7 +25,7 @@ pub struct Config {
     pub users: Vec<UserConfig>,
     /// Every `[pool.NAME]`, in file order; at least one.
     pub pools: Vec<PoolConfig>,
-    /// What is suspicious but usable, in line order. To be logged at start.
+    /// Warnings, in line order. To be logged at the start.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -38,12 +38,12 @@ impl Config {
         all.any(|other| bind.leaves_ipv4_to(other))
     }
 
-    /// The pool a listener sends its requests to.
+    /// Returns the pool a listener sends its requests to.
     pub fn pool_of(&self, listener: &ListenerConfig) -> &PoolConfig {
         &self.pools[listener.pool_index]
     }
 
-    /// Who may come in at a listener.
+    /// Returns the users that may log in at a listener.
     pub fn users_of(&self, listener: &ListenerConfig) -> Users {
         let password = listener.password.as_ref().map(Password::expose);
         let users = match listener.users.is_empty() {
@@ -57,8 +57,8 @@ impl Config {
         users.limited(self.limits.failed_logins_max)
     }
 
-    /// The pools as the data plane takes them; indices of pools are the same
-    /// as in [`Config::pools`].
+    /// Returns the pools as the data plane takes them. Indices of pools are the same as in
+    /// [`Config::pools`].
     pub fn topology(&self, epoch: Epoch) -> Topology {
         let pools = self.pools.iter().enumerate().map(|(index, pool)| Pool {
             name: pool.name.clone(),
@@ -83,7 +83,7 @@ impl Config {
         Topology::new(epoch, pools.collect())
     }
 
-    /// Whether a listener of the pool at `index`, or a user, has the nearest server read.
+    /// Returns whether a listener of the pool at `index`, or a user, reads from the nearest server.
     fn reads_nearest(&self, index: usize) -> bool {
         let mut own = self.listeners.iter().filter(|listener| listener.pool_index == index);
         own.any(|listener| listener.read_from == Some(ReadFrom::Nearest))
@@ -91,74 +91,73 @@ impl Config {
     }
 }
 
-/// Where a password comes from.
+/// The source of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A file that holds nothing else.
+    /// A file that holds only the password.
     File(PathBuf),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
 }
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserConfig {
-    /// Its name, what it may do, and the hashes of its passwords.
+    /// Its name, its rights, and the hashes of its passwords.
     pub user: User,
-    /// The password that stands in clear, here or elsewhere. `None` until that was read,
-    /// which [`Config::load`] does.
+    /// Its password in clear. `None` until it was read, which [`Config::load`] does.
     pub password: Option<Password>,
-    /// Where `password` comes from, if not the file itself.
+    /// The source of `password`, if not the file itself.
     pub password_from: Option<SecretSource>,
-    /// Which of [`Config::pools`] answers it; that of the listener when `None`.
+    /// Index in [`Config::pools`] of the pool that serves it. `None`: the listener's pool.
     pub pool_index: Option<usize>,
-    /// Which servers its reads go to; as the listener or the pool says when `None`.
+    /// The servers from which it reads. `None`: as the listener or the pool says.
     pub read_from: Option<ReadFrom>,
 }
 
-/// The process itself.
+/// Settings of the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// How many threads serve requests.
+    /// Number of threads that serve requests.
     pub workers: Workers,
-    /// Where metrics and health are served (always TCP); nowhere when `None`.
+    /// Address at which metrics and health are served (always TCP). `None`: they are not served.
     pub admin: Option<ListenAddr>,
-    /// What requests there have to show. `None` until it was read, which [`Config::load`] does.
+    /// Token that requests to it must have. `None` until it was read, which [`Config::load`] does.
     pub admin_token: Option<Password>,
-    /// Where `admin_token` comes from, if there is one.
+    /// The source of `admin_token`, if there is one.
     pub admin_token_from: Option<SecretSource>,
-    /// With what it is secured.
+    /// TLS settings of the admin address.
     pub admin_tls: Option<ListenerTlsConfig>,
-    /// What is logged, and how.
+    /// Settings of the log.
     pub log: LogConfig,
-    /// How long requests in flight may take to finish after SIGTERM.
+    /// Time that requests in flight have to finish after SIGTERM.
     pub drain_timeout: Duration,
-    /// How long clients are still accepted once draining was asked for.
+    /// Time for which clients are still accepted after draining was asked for.
     pub drain_notice: Duration,
-    /// How workers talk to the kernel.
+    /// The interface to the kernel that workers use.
     pub io: IoDriver,
-    /// How long a process that is to take this one's place may take until it can serve.
+    /// Time that a process that is to replace this one has until it can serve.
     pub upgrade_timeout: Duration,
-    /// How long clients that were there are served when another process has taken over.
+    /// Time for which the clients of this process are served after another process has taken over.
     pub upgrade_grace: Duration,
-    /// How long a worker looks at shared memory before it sleeps; zero for not at all.
+    /// Time for which a worker polls shared memory before it sleeps; zero: not at all.
     pub spin: Duration,
 }
 
-/// How workers talk to the kernel.
+/// The interface to the kernel that workers use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoDriver {
-    /// By readiness.
+    /// Readiness (epoll).
     #[default]
     Epoll,
-    /// By completion; refused where the system has none for us.
+    /// Completion (io_uring). The start fails if the system does not offer it.
     IoUring,
-    /// By completion where that can be had.
+    /// Completion if the system offers it, else readiness.
     Auto,
 }
 
 impl IoDriver {
-    /// As it is written in a file.
+    /// Returns the word in the file.
     pub fn text(self) -> &'static str {
         match self {
             IoDriver::Epoll => "epoll",
@@ -168,13 +167,13 @@ impl IoDriver {
     }
 }
 
-/// How many workers run.
+/// The number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// Start with one, add while busy, up to the cores.
+    /// Starts with one, and adds more while busy, up to the number of cores.
     Auto,
-    /// From `min` to `max`, added while busy; a fixed number when both are the
-    /// same. `1 <= min <= max`.
+    /// Starts with `min`, and adds more while busy, up to `max`. `1 <= min <= max`; if both are the
+    /// same, the number is fixed.
     Between {
         /// Workers at start.
         min: u16,
@@ -184,7 +183,7 @@ pub enum Workers {
 }
 
 impl Workers {
-    /// First and largest number of workers on a machine with that many cores.
+    /// Returns the first and the largest number of workers on a machine with this many cores.
     pub fn bounds(self, cores: u16) -> (u16, u16) {
         match self {
             Workers::Auto => (1, cores.max(1)),
@@ -193,25 +192,25 @@ impl Workers {
     }
 }
 
-/// What is logged, and how.
+/// Settings of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// Form of a line.
     pub format: LogFormat,
-    /// The least important messages still written.
+    /// The least important messages that are written.
     pub level: LogLevel,
 }
 
 /// Form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Human,
     /// One JSON object per line.
     Json,
 }
 
-/// How important a message is, the most important first.
+/// The importance of a message, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Something does not work.
@@ -229,92 +228,90 @@ pub enum LogLevel {
 /// One accepting socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Where it accepts.
+    /// Its address.
     pub bind: ListenAddr,
-    /// What clients speak there.
+    /// The protocol of its clients.
     pub protocol: Protocol,
-    /// Which of [`Config::pools`] answers.
+    /// Index in [`Config::pools`] of the pool that serves it.
     pub pool_index: usize,
-    /// Connections the kernel holds until they are accepted.
+    /// Most connections that the kernel holds until they are accepted.
     pub backlog: u32,
-    /// What clients must send with AUTH: the listener's own, else the pool's
-    /// `client_password`. With `password_file` it is `None` until the file
-    /// was read, which [`Config::load`] does.
+    /// The password that clients must send with AUTH: the listener's own, else the pool's
+    /// `client_password`. With `password_file` it is `None` until the file was read, which
+    /// [`Config::load`] does.
     pub password: Option<Password>,
-    /// Where `password` comes from, if not the file itself.
+    /// The source of `password`, if not the file itself.
     pub password_from: Option<SecretSource>,
-    /// Which of [`Config::users`] may log in here.
+    /// Indices in [`Config::users`] of the users that may log in here.
     pub users: Vec<usize>,
-    /// Permission bits of a unix socket; as the umask says when `None`.
+    /// Permission bits of a unix socket. `None`: as the umask says.
     pub mode: Option<u32>,
-    /// User and group that a unix socket is given to; those of the process when `None`.
+    /// User and group that own a unix socket. `None`: those of the process.
     pub owner: (Option<u32>, Option<u32>),
-    /// Who gets shared memory; `None` unless it listens at `shm://`.
+    /// Settings of shared memory; `None` unless it listens at `shm://`.
     pub shm: Option<ShmConfig>,
-    /// Silence after which the kernel probes a client; never when `None`.
+    /// Silence after which the kernel probes a client. `None`: never.
     pub tcp_keepalive: Option<Duration>,
-    /// The cluster that its clients are told of; none when `None`.
+    /// The cluster as which it poses to its clients. `None`: it does not.
     pub cluster: Option<ClusterModeConfig>,
-    /// Which servers its clients read from; as the pool says when `None`.
+    /// The servers from which its clients read. `None`: as the pool says.
     pub read_from: Option<ReadFrom>,
-    /// How clients come in, and how long they may stay.
+    /// Its access settings, and the bounds on its clients.
     pub entrance: EntranceConfig,
 }
 
-/// How clients of a listener come in, and how long they may stay.
+/// Access settings of a listener, and the bounds on its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntranceConfig {
-    /// How connections are secured; not at all when `None`.
+    /// TLS settings. `None`: connections are not secured.
     pub tls: Option<ListenerTlsConfig>,
-    /// The proxies that say whose connections they bring (any if the list is empty), where
-    /// clients come through proxies.
+    /// The proxies that announce their clients' addresses by the PROXY protocol (any proxy if the
+    /// list is empty). `None`: clients connect directly.
     pub proxies: Option<Vec<Network>>,
-    /// Whose connections are taken; of all addresses when empty.
+    /// Addresses from which clients are accepted; empty: all.
     pub allow: Vec<Network>,
-    /// Whose are not.
+    /// Addresses from which clients are refused.
     pub deny: Vec<Network>,
-    /// How long coming in may take.
+    /// Longest time of a client's handshake.
     pub handshake_timeout: Duration,
-    /// Clients of each worker that come in at once.
+    /// Most clients of each worker in a handshake at once.
     pub handshakes_max: u32,
-    /// Clients connected at once, over all workers; `None` for no bound but that of
+    /// Most clients connected at once, over all workers. `None`: no bound but that of
     /// [`Config::limits`].
     pub clients_max: Option<u32>,
-    /// How long a client may ask nothing; for ever when `None`.
+    /// Longest time for which a client may send no request. `None`: no bound.
     pub idle_timeout: Option<Duration>,
 }
 
-/// How connections of clients are secured.
+/// TLS settings of clients' connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerTlsConfig {
-    /// As the file says.
+    /// The settings of the file.
     pub settings: ServerSettings,
-    /// What the files it names came to; `None` until they were read, which
-    /// [`Config::load`] does.
+    /// The content of the files it names. `None` until they were read, which [`Config::load`] does.
     pub loaded: Option<ServerTls>,
 }
 
-/// Who gets shared memory at a listener, and how much.
+/// Users that may share memory with a listener, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// Users beside root and that of this process.
+    /// Users that are allowed, beside root and the user of this process.
     pub allow_uids: Vec<u32>,
     /// Largest ring in each direction, in bytes: a power of two.
     pub ring_max: u64,
 }
 
-/// The cluster that clients of a listener are told of.
+/// The cluster as which a listener poses to its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterModeConfig {
-    /// Host and port of every Keyway that is one of its nodes; empty for this
-    /// listener alone.
+    /// Host and port of every Keyway that is one of its nodes. Empty: only this listener.
     pub announce: Vec<(String, u16)>,
 }
 
-/// What clients of a listener speak.
+/// The protocol of a listener's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// RESP, and inline commands.
+    /// RESP, with inline commands.
     Redis,
     /// memcached's protocols: text, meta and binary.
     Memcached {
@@ -328,11 +325,11 @@ pub enum Protocol {
 pub struct PoolConfig {
     /// `NAME` of `[pool.NAME]`: letters, digits, `_`, `-`, `.`.
     pub name: String,
-    /// What it is.
+    /// Its kind, with its settings.
     pub kind: PoolKindConfig,
 }
 
-/// What kind of pool, with the settings of that kind.
+/// The kind of a pool, with its settings.
 #[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolKindConfig {
@@ -348,12 +345,12 @@ pub enum PoolKindConfig {
     Replicated(ReplicatedPool, ServersConfig),
     /// The sentinels of a pool of kind `"replicated"`.
     Sentinels(ServerSet, ServersConfig),
-    /// The kinds that lead to other pools.
+    /// A kind that leads to other pools.
     Routed(RoutedConfig),
 }
 
 impl PoolKindConfig {
-    /// The servers, of kinds that have some of their own. With `password_file` their password
+    /// Returns the servers, if the kind has servers of its own. With `password_file` their password
     /// is `None` until the file was read, which [`Config::load`] does.
     pub fn servers(&self) -> Option<(&ServerSet, &ServersConfig)> {
         match self {
@@ -367,7 +364,7 @@ impl PoolKindConfig {
         }
     }
 
-    /// As [`PoolKindConfig::servers`], to be changed.
+    /// Returns the servers, to be changed.
     pub fn servers_mut(&mut self) -> Option<(&mut ServerSet, &mut ServersConfig)> {
         match self {
             PoolKindConfig::Sharded(set, config) | PoolKindConfig::Sentinels(set, config) => {
@@ -381,50 +378,50 @@ impl PoolKindConfig {
     }
 }
 
-/// The embedded store.
+/// Settings of the embedded store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Memory for data, in bytes; `None` for a share of the machine's, which
-    /// whoever starts the store works out.
+    /// Memory for data, in bytes. `None`: a share of the machine's memory, which the caller that
+    /// starts the store computes.
     pub memory_max: Option<u64>,
-    /// What gives way when memory is full.
+    /// The keys that are evicted when memory is full.
     pub eviction: Eviction,
-    /// Databases clients may SELECT, from 0.
+    /// Number of databases that clients may SELECT, from 0 on.
     pub databases: u32,
-    /// Which changes of keys are published.
+    /// The changes of keys that are published.
     pub notify_keyspace_events: KeyspaceEvents,
-    /// How long a script may run.
+    /// Longest run time of a script.
     pub script_time_max: Duration,
-    /// How long others wait for a script.
+    /// Time for which other clients wait for a script.
     pub script_busy_after: Duration,
-    /// From which time on a request is slow; `Duration::MAX` when none is.
+    /// Least time after which a request counts as slow. `Duration::MAX`: no request does.
     pub slower_than: Duration,
-    /// Slow requests kept.
+    /// Number of slow requests kept.
     pub slow_log_len_max: u32,
-    /// Bytes of memory for scripts in each worker.
+    /// Memory for scripts in each worker, in bytes.
     pub script_memory_max: u64,
-    /// How long after a read a key expires that has an expiry; `None`: reads
-    /// move none.
+    /// Time after a read at which a key with an expiry expires. `None`: reads do not change
+    /// expiries.
     pub expire_after_read: Option<Duration>,
-    /// Percent of that below which the time left must be for it to be moved.
+    /// Percentage of that time. A read changes the expiry only if less than this is left.
     pub expire_after_read_percent: u8,
-    /// What keys of some prefixes may take.
+    /// Bounds on the keys of some prefixes.
     pub quotas: Vec<QuotaConfig>,
 }
 
-/// What the keys that begin with a prefix may take.
+/// Bounds on the keys that begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaConfig {
-    /// What they begin with.
+    /// The prefix.
     pub prefix: String,
-    /// Memory, in bytes; `None` for no bound.
+    /// Memory, in bytes. `None`: no bound.
     pub memory_max: Option<u64>,
-    /// Keys; `None` for no bound.
+    /// Number of keys. `None`: no bound.
     pub items_max: Option<u64>,
 }
 
-/// What gives way when the embedded store is full, by Redis's
-/// `maxmemory-policy` names and one of our own.
+/// The keys that the embedded store evicts when it is full, by Redis's `maxmemory-policy` names and
+/// one of Keyway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is its name in the file, explained by Eviction::name")]
 pub enum Eviction {
@@ -453,7 +450,7 @@ impl Eviction {
         Eviction::NoEviction,
     ];
 
-    /// The name in the file and in CONFIG GET.
+    /// Returns the name in the file and in CONFIG GET.
     pub const fn name(self) -> &'static str {
         match self {
             Eviction::AllKeysS3Fifo => "allkeys-s3fifo",
@@ -474,27 +471,26 @@ impl Eviction {
 pub struct ServersConfig {
     /// The source of the servers' password, if not the file itself.
     pub password_from: Option<SecretSource>,
-    /// Clients of this pool connected at once, over all workers.
+    /// Most clients of this pool connected at once, over all workers.
     pub clients_max: u32,
-    /// How connections to its servers are secured; not at all when `None`.
+    /// TLS settings of connections to its servers. `None`: they are not secured.
     pub tls: Option<TlsConfig>,
 }
 
-/// How connections to the servers of a pool are secured.
+/// TLS settings of connections to the servers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// As the file says.
+    /// The settings of the file.
     pub settings: ClientSettings,
-    /// What the files it names came to; `None` until they were read, which
-    /// [`Config::load`] does.
+    /// The content of the files it names. `None` until they were read, which [`Config::load`] does.
     pub loaded: Option<ClientTls>,
 }
 
-/// Other pools, which are named by their position in [`Config::pools`].
+/// A pool that leads to others, which are identified by their index in [`Config::pools`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutedConfig {
-    /// What goes where.
+    /// Its settings.
     pub pool: RoutedPool,
-    /// Clients of this pool connected at once, over all workers.
+    /// Most clients of this pool connected at once, over all workers.
     pub clients_max: u32,
 }

@@ -1,7 +1,7 @@
 //! The pools of a file by name, and the pools that each of them leads to.
 //!
-//! All of it is worked out once, in time proportional to the file: a file may have tens of
-//! thousands of pools, or a chain of thousands.
+//! Everything is computed once, in time proportional to the file. A file may have tens of thousands
+//! of pools, or a chain of thousands.
 
 use crate::error::nearest;
 use crate::routes::{self, Named};
@@ -28,19 +28,20 @@ impl Speaks {
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     speaks: Speaks,
-    /// Length of the longest chain of pools from this one on. Without meaning if `leads_round`.
+    /// Length of the longest chain of pools from this one on. Meaningless if `leads_round`.
     depth: usize,
-    /// Largest number of requests that one request for one key becomes. Without meaning if
+    /// Largest number of requests that one request for one key becomes. Meaningless if
     /// `leads_round`.
     asked: u64,
-    /// The pool, or one that it leads to, leads back to itself.
+    /// Whether the pool, or one that it leads to, leads back to itself.
     leads_round: bool,
-    /// Pools that lead to each other have the same number here, and only they do.
+    /// A number that pools have in common if they lead to each other. Other pools have other
+    /// numbers.
     circle: usize,
 }
 
-/// Largest number of unknown names for which a similar name is looked for. Each is compared with
-/// every pool. A file with more of them has another fault.
+/// Most unknown names for which a similar name is looked for. Each is compared with every pool. A
+/// file with more of them has another fault.
 const SUGGESTIONS_MAX: usize = 100;
 
 /// Largest number of pool names in an error.
@@ -77,27 +78,27 @@ impl<'s> NamedPools<'s> {
         pools
     }
 
-    /// The position of the pool of that name.
+    /// Returns the position of the pool of that name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// The pool of that name.
+    /// Returns the pool of that name.
     pub(crate) fn of_name(&self, name: &str) -> Option<&'s NamedPool> {
         self.position(name).map(|index| &self.all[index])
     }
 
-    /// Kind and keys of the pool of that name, where they can be read.
+    /// Returns the kind and the keys of the pool of that name, if they can be read.
     pub(crate) fn section(&self, name: &str) -> Option<&'s (&'static str, Section)> {
         self.of_name(name)?.section.as_ref()
     }
 
-    /// Every pool that the one at `index` names, in the order of the file's keys.
+    /// Returns every pool that the pool at `index` names, in the order of the file's keys.
     pub(crate) fn named(&self, index: usize) -> &[Named<'s>] {
         &self.named[index]
     }
 
-    /// The protocols of the servers behind the pool of that name.
+    /// Returns the protocols of the servers behind the pool of that name.
     pub(crate) fn speaks(&self, name: &str) -> Speaks {
         self.position(name).map_or(Speaks::default(), |index| self.facts[index].speaks)
     }
@@ -114,12 +115,12 @@ impl<'s> NamedPools<'s> {
         self.facts[index].leads_round
     }
 
-    /// A number shared by the pools that lead to each other.
+    /// Returns a number that pools have in common if they lead to each other.
     pub(crate) fn circle(&self, index: usize) -> usize {
         self.facts[index].circle
     }
 
-    /// The name of a pool that is most similar to an unknown name.
+    /// Returns the name of the pool that is most similar to an unknown name.
     pub(crate) fn suggest(&self, name: &str) -> Option<&'s str> {
         let left = self.suggestions_left.get();
         self.suggestions_left.set(left.saturating_sub(1));
@@ -129,7 +130,7 @@ impl<'s> NamedPools<'s> {
         nearest(name, self.all.iter().map(|pool| pool.name.as_str()))
     }
 
-    /// The names of the first pools, for an error.
+    /// Returns the names of the first pools, for an error.
     pub(crate) fn listed(&self) -> String {
         let first = self.all.iter().take(LISTED_MAX).map(|pool| pool.name.as_str());
         let mut text = first.collect::<Vec<_>>().join(", ");
@@ -139,12 +140,12 @@ impl<'s> NamedPools<'s> {
         text
     }
 
-    /// The positions of the pools that the pool at `index` names.
+    /// Returns the positions of the pools that the pool at `index` names.
     fn next(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         self.named[index].iter().filter_map(|named| named.index)
     }
 
-    /// The shortest way from one pool to another of the same circle, with both ends.
+    /// Returns the shortest way from one pool to another of the same circle, with both ends.
     pub(crate) fn way(&self, from: usize, to: usize) -> Vec<usize> {
         let mut came_from = BTreeMap::from([(from, from)]);
         let mut left = std::collections::VecDeque::from([from]);
@@ -183,7 +184,8 @@ impl<'s> NamedPools<'s> {
             let mut leads_round = is_round;
             for &member in &members {
                 speaks = speaks.or(routes::speaks_itself(&self.all[member]));
-                // Facts of members are written after this loop: until then they are empty.
+                // The facts of the circle's members are written after this loop; until then they
+                // are empty.
                 for next in self.next(member) {
                     speaks = speaks.or(facts[next].speaks);
                     leads_round |= facts[next].leads_round;
@@ -205,8 +207,8 @@ impl<'s> NamedPools<'s> {
     }
 }
 
-/// Tarjan's strongly connected components, without recursion. Each set has the pools that lead to
-/// each other, and comes behind all sets that it leads to.
+/// Finds Tarjan's strongly connected components, without recursion. Each set has the pools that
+/// lead to each other, and comes after all sets that it leads to.
 fn circles<'n, 's: 'n>(count: usize, named: impl Fn(usize) -> &'n [Named<'s>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; count];
@@ -214,7 +216,8 @@ fn circles<'n, 's: 'n>(count: usize, named: impl Fn(usize) -> &'n [Named<'s>]) -
     let mut is_open = vec![false; count];
     let (mut open, mut found) = (Vec::new(), Vec::new());
     let mut seen = 0;
-    // Each pool on the way down, and how many of the pools that it names were followed.
+    // The pools on the current path, and for each how many of the pools that it names were
+    // followed.
     let mut way: Vec<(usize, usize)> = Vec::new();
     for start in 0..count {
         if order[start] != UNSEEN {
@@ -265,7 +268,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the circles with the reach of every pool, found the plain way.
+        /// Compares the circles with the reach of every pool, computed naively.
         #[test]
         fn circles_are_the_pools_that_reach_each_other(
             graph in prop::collection::vec(prop::collection::vec(0usize..8, 0..3), 8),
@@ -290,7 +293,7 @@ mod tests {
                 for other in 0..8 {
                     let together = one == other || (reach(one)[other] && reach(other)[one]);
                     prop_assert_eq!(of[one] == of[other], together, "{} {}", one, other);
-                    // A set comes behind all sets that it leads to.
+                    // A set comes after all sets that it leads to.
                     prop_assert!(!reach(one)[other] || of[other] <= of[one]);
                 }
             }

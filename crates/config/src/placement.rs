@@ -1,11 +1,10 @@
-//! The keys that decide where a pool's keys go, as far as one depends on
-//! another.
+//! The keys that decide the placement of a pool's keys, as far as they depend on each other.
 
 use crate::error::{Problem, Report, any_of, quoted};
 use crate::section::Section;
 use keyway_topology::{Distribution, Hash, Server};
 
-/// The hash and the distribution of a pool over these servers.
+/// Reads the hash and the distribution of a pool over these servers.
 pub(crate) fn resolve(
     section: &Section,
     servers: &[Server],
@@ -21,7 +20,8 @@ pub(crate) fn resolve(
     (hash, distribution)
 }
 
-/// Of a client that has two hashes, any other would find nothing.
+/// Refuses a hash that the client of the distribution does not have: the client would not find the
+/// keys.
 fn refuse_foreign_hash(
     section: &Section,
     distribution: Distribution,

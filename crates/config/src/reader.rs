@@ -1,5 +1,5 @@
-//! Walks a TOML document along the schema: every key known, every value of
-//! its type and within its range.
+//! Reads a TOML document by the schema. Every key must be known, and every value must have its type
+//! and be within its range.
 
 use crate::address::{ADMIN_HINT, LISTEN_HINT, parse_admin, parse_listen, parse_server};
 use crate::cluster::parse_read_from;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads the file: reports what is wrong, returns what could be read.
+/// Reads the file. Reports what is wrong, and returns the values that could be read.
 pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Section {
     let (document, errors) = DeTable::parse_recoverable(text);
     syntax::report_all(text, &errors, report);
@@ -47,7 +47,7 @@ fn read_table(
             misspelt.extend(meant(name.get_ref(), table).map(|key| (key, name.span().start)));
             continue;
         };
-        // The parser's stand-in for a value that is told as a syntax error.
+        // An empty span is the parser's stand-in for a value that is reported as a syntax error.
         let is_there = !value.span().is_empty() || value.get_ref().is_table();
         let written = is_there.then(|| read_value(key, value, &header, report)).flatten();
         let at = place_of(name.span().start, value);
@@ -55,7 +55,7 @@ fn read_table(
         let address = value.get_ref().as_str().filter(|_| wrong_address).map(str::to_owned);
         entries.insert(key.name, Entry { value: written, at: Some(at), address });
     }
-    // The key that was meant is there, and wrong: it is not told as missing too.
+    // The key that was meant is present but wrong, so it is not reported as missing too.
     for (key, at) in misspelt {
         let wrong = Entry { value: None, at: Some(at), address: None };
         entries.entry(key).or_insert(wrong);
@@ -67,7 +67,7 @@ fn read_table(
     section
 }
 
-/// A key's own place; for a table with a header, the header's.
+/// Returns the position of a key. For a table with a header it is the header's.
 fn place_of(name_at: usize, value: &Spanned<DeValue<'_>>) -> usize {
     match value.get_ref() {
         DeValue::Table(_) => name_at.min(value.span().start),
@@ -96,7 +96,7 @@ fn fill_in(key: &'static Key, section: &mut Section, report: &mut Report<'_>) {
     }
 }
 
-/// How a message calls a key: tables by their header.
+/// Returns the name of a key in messages: for a table, its header.
 fn named(key: &Key, around: &str) -> String {
     match key.kind {
         Kind::List(table) => header_within(table, around),
@@ -105,8 +105,7 @@ fn named(key: &Key, around: &str) -> String {
     }
 }
 
-/// The header of a table that stands several times in a list, with the name of the pool it
-/// is in.
+/// Returns the header of a table that is in a list, with the name of the pool it belongs to.
 fn header_within(table: &Table, around: &str) -> String {
     match around.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
         Some(pool) if pool.starts_with("pool.") => table.header.replacen("pool.NAME", pool, 1),
@@ -114,7 +113,7 @@ fn header_within(table: &Table, around: &str) -> String {
     }
 }
 
-/// Defaults are our own text; a test reads every one of them.
+/// Reads the default of a key. Defaults are text of the schema; a test reads every one of them.
 pub(crate) fn read_default(key: &'static Key, default: &str) -> Option<Value> {
     let value = DeValue::parse(default).ok()?;
     let mut nothing_wrong = Report::new("default", default);
@@ -123,7 +122,7 @@ pub(crate) fn read_default(key: &'static Key, default: &str) -> Option<Value> {
     read
 }
 
-/// The key of the table that an unknown one most likely stands for.
+/// Returns the key of the table that an unknown key most likely stands for.
 fn meant(name: &str, table: &'static Table) -> Option<&'static str> {
     by_alias(name, table).or_else(|| nearest(name, table.names()))
 }
@@ -198,7 +197,7 @@ fn read_value(
     .ok()
 }
 
-/// What to write instead of a share of a time: that is another key.
+/// Returns a hint for a percentage in place of a time, which belongs into another key.
 fn hint_for_share(key: &Key, text: &str) -> Option<String> {
     let percent: u64 = text.trim_end().strip_suffix('%')?.trim().parse().ok()?;
     let share = match key.name {
@@ -209,7 +208,7 @@ fn hint_for_share(key: &Key, text: &str) -> Option<String> {
     (1..=100).contains(&percent).then_some(hint)
 }
 
-/// A header in brackets for a table of the file itself, words for one within.
+/// Returns a header in brackets for a table of the file itself, and words for a nested table.
 fn sub_header(key: &Key, header: &str) -> String {
     if header == "the file" {
         format!("[{}]", key.name)
@@ -293,11 +292,10 @@ fn read_pools(value: &Spanned<DeValue<'_>>, report: &mut Report<'_>) -> Result<V
     Ok(Value::Pools(pools))
 }
 
-/// Longest pool name: it is part of every metric of the pool.
+/// Longest name of a pool. The name is part of every metric of the pool.
 pub(crate) const POOL_NAME_LEN_MAX: usize = 64;
 
-/// Whether a pool may be called so: names become metric labels and are typed
-/// on command lines.
+/// Checks the name of a pool. Names become metric labels and are typed on command lines.
 pub(crate) fn check_pool_name(name: &str) -> Result<(), Problem> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || name.len() > POOL_NAME_LEN_MAX || !name.chars().all(fits) {
@@ -308,7 +306,7 @@ pub(crate) fn check_pool_name(name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Which table of keys applies is for the pool's `kind` to say.
+/// Reads a pool. Its `kind` decides which table of keys applies.
 fn read_pool(
     content: &DeTable<'_>,
     at: usize,
@@ -386,8 +384,8 @@ fn read_names(value: &Spanned<DeValue<'_>>, hint: &str) -> Result<Value, Problem
     items.iter().map(name).collect::<Result<Vec<_>, Problem>>().map(Value::Names)
 }
 
-/// Most servers of one pool: far above any pool in use, and each costs a
-/// connection per worker.
+/// Most servers of one pool. It is far above any pool in use, and each server costs a connection
+/// per worker.
 pub(crate) const SERVERS_MAX: usize = 4096;
 
 fn read_workers_table(
@@ -464,7 +462,7 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
     }
 }
 
-/// A name without what separates it from the password on the wire.
+/// Returns whether a name has no byte that separates it from the password on the wire.
 fn is_user_name(text: &str) -> bool {
     let separates = |byte| matches!(byte, b' ' | b':') || byte < b' ';
     (1..=USER_NAME_LEN_MAX).contains(&text.len()) && !text.bytes().any(separates)
@@ -511,8 +509,8 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
     })
 }
 
-/// Text with a unit, or a bare number, which the unit's parser will refuse
-/// with the right hint.
+/// Returns text with a unit. Also returns a bare number as text, which the unit's parser will
+/// refuse with the right hint.
 fn with_unit<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
     match value {
         DeValue::Integer(number) => Ok(number.as_str()),
@@ -616,7 +614,7 @@ fn parse_hash_tag(text: &str) -> Result<Option<HashTag>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    // Other text may be two bytes and yet one character.
+    // Other text may be two bytes but one character.
     let tag = HashTag::parse(text).filter(|_| text.bytes().all(|b| b.is_ascii_graphic()));
     tag.map(Some).ok_or_else(|| {
         let what = format!("{} is not two ASCII characters", quoted(text));
@@ -632,7 +630,7 @@ fn parse_path(text: &str) -> Result<PathBuf, Problem> {
     Ok(PathBuf::from(text))
 }
 
-/// A value as messages show it. Never called for secrets.
+/// Returns a value for a message. Never called for secrets.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),

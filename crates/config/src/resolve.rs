@@ -1,5 +1,4 @@
-//! From values that are right each by itself to a configuration that is right
-//! as a whole.
+//! Makes a configuration out of values that are each valid, and checks that they fit together.
 
 use crate::error::{Problem, Report};
 use crate::limits::{clients_max, limits};
@@ -16,8 +15,8 @@ use keyway_base::Limits;
 use keyway_topology::ServerSet;
 use std::time::Duration;
 
-/// Passwords stay in their files when `read_file` is `None`. The result is of
-/// use only when `report` holds no error.
+/// Makes the configuration. If `read_file` is `None`, password files are not read. The result may
+/// be used only if `report` has no error.
 pub(crate) fn resolve(
     root: &Section,
     read_file: Option<ReadFile<'_>>,
@@ -44,7 +43,7 @@ pub(crate) fn resolve(
     };
     let is_wrong = |key: &str| root.given(key).is_some() && root.value(key).is_none();
     if is_wrong("pool") || is_wrong("user") {
-        // What others say of them cannot be looked at.
+        // References to them cannot be checked.
         let (listeners, users, pools) = Default::default();
         return Config { server, limits, listeners, users, pools, warnings: Vec::new() };
     }
@@ -70,10 +69,10 @@ pub(crate) fn resolve(
     Config { server, limits, listeners, users, pools, warnings: Vec::new() }
 }
 
-/// Largest number of pools in a file: pools and their sentinels have 16-bit numbers.
+/// Most pools in a file: pools and their sentinels have 16-bit numbers.
 const POOLS_MAX: usize = 32_767;
 
-/// One pool by its kind. A pool that is wrong and already reported counts as a store.
+/// Reads one pool by its kind. A pool that is wrong and reported counts as a store.
 fn pool_kind(
     pool: &NamedPool,
     named: &NamedPools<'_>,
@@ -98,7 +97,7 @@ fn pool_kind(
             let (mut options, config) =
                 server_options(section, &servers, limits, read_file, report);
             options.ejection = ejection(section, &servers, report);
-            // Requests to servers of memcached are in no slow log.
+            // Requests to memcached servers are not in a slow log.
             (options.slower_than, options.slow_log_len_max) = (Duration::MAX, 0);
             let set = placed(section, servers, report);
             let set = ServerSet { options, ..set };

@@ -1,5 +1,5 @@
-//! Pools that send requests on to other pools: what they name must be there, speak
-//! one language, and not lead back.
+//! Pools that send requests on to other pools. The pools that they name must exist, speak one
+//! protocol, and not lead back.
 
 use crate::commands::commands;
 use crate::error::listed;
@@ -21,12 +21,12 @@ pub(crate) struct Named<'s> {
     pub(crate) key: &'static str,
     pub(crate) at: usize,
     pub(crate) name: &'s str,
-    /// Its position; none where there is no pool of that name.
+    /// Its position; `None` if there is no pool of that name.
     pub(crate) index: Option<usize>,
 }
 
-/// Every pool that `pool` names, in the order of the file's keys. Empty for a pool that leads to no
-/// other.
+/// Returns every pool that `pool` names, in the order of the file's keys; empty for a pool that
+/// leads to no other.
 pub(crate) fn named_in<'s>(
     pool: &'s NamedPool,
     by_name: &BTreeMap<&'s str, usize>,
@@ -50,7 +50,7 @@ pub(crate) fn named_in<'s>(
     named
 }
 
-/// The keys of a pool that leads to others.
+/// Returns the keys of a pool that leads to others.
 fn routed(pool: &NamedPool) -> Option<&Section> {
     match &pool.section {
         Some((kind, section)) if KINDS.contains(kind) => Some(section),
@@ -58,7 +58,7 @@ fn routed(pool: &NamedPool) -> Option<&Section> {
     }
 }
 
-/// The protocol of a pool's own servers, without the pools that it leads to.
+/// Returns the protocol of a pool's own servers, without the pools that it leads to.
 pub(crate) fn speaks_itself(pool: &NamedPool) -> Speaks {
     let kind = pool.section.as_ref().map(|(kind, _)| *kind);
     Speaks {
@@ -99,8 +99,8 @@ pub(crate) fn check(pools: &NamedPools<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Largest number of requests that one request for one key becomes: those to the pool's children,
-/// to the pools that these lead to, and to shadows.
+/// Returns the largest number of requests that one request for one key becomes: those to the pool's
+/// children, to the pools that these lead to, and to shadows.
 pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usize) -> u64) -> u64 {
     let Some((kind, section)) = &pool.section else { return 0 };
     if !KINDS.contains(kind) {
@@ -117,11 +117,11 @@ pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usi
     }
 }
 
-/// Largest number of circles reported among pools that all lead to each other. Further circles have
-/// the same pools, and each costs a walk over all of them.
+/// Most circles reported among pools that all lead to each other. Further circles have the same
+/// pools, and each costs a walk over all of them.
 const CIRCLES_TOLD_MAX: u32 = 8;
 
-/// Largest number of pools that an error shows of a circle.
+/// Most pools of a circle that an error shows.
 const WAY_SHOWN_MAX: usize = 12;
 
 fn check_child(
@@ -163,7 +163,7 @@ fn check_child(
     );
 }
 
-/// `a -> b -> a`. A long circle is shown with its start and its end.
+/// Returns `a -> b -> a`. A long circle is shown with its start and its end.
 fn shown_way(own: usize, way: &[usize], pools: &[NamedPool]) -> String {
     let whole: Vec<&str> =
         std::iter::once(&own).chain(way).map(|&index| pools[index].name.as_str()).collect();
@@ -175,7 +175,7 @@ fn shown_way(own: usize, way: &[usize], pools: &[NamedPool]) -> String {
     format!("{} -> … {} more … -> {}", first.join(" -> "), left_out.len(), last.join(" -> "))
 }
 
-/// A pool leads to servers of one language; told where two meet.
+/// Refuses a pool that leads to servers of both protocols. Reports it where the two meet.
 fn check_languages(
     section: &Section,
     named: &[Named<'_>],
@@ -204,7 +204,7 @@ fn check_languages(
     }
 }
 
-/// The pool of a section that was checked by [`check`].
+/// Makes the pool of a section that was checked by [`check`].
 pub(crate) fn resolve(
     kind: &str,
     section: &Section,
@@ -331,7 +331,7 @@ fn mirror(section: &Section, pools: &NamedPools<'_>, report: &mut Report<'_>) ->
     MirrorPool { children, read_from: read_from.unwrap_or(0), wait }
 }
 
-/// The positions of `children`; those that are not there were reported.
+/// Returns the positions of `children`. Missing ones were reported.
 fn children(
     section: &Section,
     pools: &NamedPools<'_>,

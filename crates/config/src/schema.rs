@@ -1,6 +1,5 @@
-//! Every key of the file, once: its type, range, default and meaning. The
-//! reader, the hints for unknown keys, `describe` and `docs/config.md` all
-//! come from here.
+//! Every key of the file, declared once: its type, range, default and meaning. The reader, the
+//! hints for unknown keys, `describe` and `docs/config.md` are all derived from here.
 
 mod circuit;
 mod cluster;
@@ -37,7 +36,7 @@ use Absent::{Is, Refused, Unset};
 use Kind::{List, Pools};
 use key::key;
 
-/// The file itself.
+/// The top level of the file.
 pub(crate) static ROOT: Table = Table {
     header: "the file",
     doc: "",

@@ -6,17 +6,17 @@ use crate::section::{Section, Value};
 use keyway_topology::Password;
 use std::path::Path;
 
-/// How a password file is read: its text, or why not.
+/// Reads a password file: returns its text, or the reason why it cannot be read.
 pub(crate) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 
-/// The text in place of a password where a configuration is shown. It tells that there is one.
+/// The text in place of a password when a configuration is shown. It shows that there is one.
 pub(crate) const MASK: &str = "********";
 
 /// The keys of most passwords.
 pub(crate) const PASSWORD: [&str; 3] = ["password", "password_file", "password_env"];
 
-/// A password that is in the file under the first key, in a file that the second names,
-/// or in the environment under the name that the third has. An empty first key is none.
+/// Reads a password. The first key holds it in the file, the second names a file, and the third
+/// names an environment variable. An empty first key means that there is no such key.
 pub(crate) fn password(
     section: &Section,
     [key, file_key, variable_key]: [&str; 3],
@@ -67,7 +67,7 @@ pub(crate) fn password(
 
 const PASSWORD_FILE_HINT: &str = "give a readable file with the password and nothing else in it";
 
-/// The password of a file: its only line.
+/// Returns the password of a file: its only line.
 fn one_line(text: &str) -> Result<Password, (String, &'static str)> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -80,8 +80,8 @@ fn one_line(text: &str) -> Result<Password, (String, &'static str)> {
     }
 }
 
-/// Reports a mask in place of a secret. Who does not serve with the file needs none of its secrets:
-/// then it is a warning.
+/// Reports a mask in place of a secret. It is only a warning if the process does not serve with
+/// this file, because it needs no secrets then.
 pub(crate) fn tell_of_mask(
     read_file: Option<ReadFile<'_>>,
     at: usize,
@@ -113,8 +113,7 @@ fn read_variable(
     checked.inspect_err(tell).ok()
 }
 
-/// Longest password Keyway takes: room for any token, and AUTH stays one small
-/// request.
+/// Longest password. There is room for any token, and AUTH stays one small request.
 pub(crate) const PASSWORD_LEN_MAX: usize = 4096;
 
 pub(crate) fn check_password(text: &str) -> Result<Password, String> {

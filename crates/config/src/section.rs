@@ -1,4 +1,4 @@
-//! The values of a file's tables, each right by itself.
+//! The values of a file's tables, each of them checked by itself.
 
 use crate::address::ListenAddr;
 use crate::model::Workers;
@@ -19,11 +19,11 @@ pub(crate) enum Value {
     Workers(Workers),
     Text(String),
     Listen(ListenAddr),
-    /// Each with its place in the file; wrong ones are left out.
+    /// Servers, each with its place in the file. Wrong ones are left out.
     Servers(Vec<(usize, Server)>),
     /// Names of pools, each with its place in the file.
     Names(Vec<(usize, String)>),
-    /// Numbers of users.
+    /// Numbers of users of the system.
     Uids(Vec<u32>),
     Networks(Vec<Network>),
     Rejoin(Rejoin),
@@ -39,61 +39,61 @@ pub(crate) enum Value {
     Pools(Vec<NamedPool>),
 }
 
-/// What stands in `password_hashes`.
+/// The value of `password_hashes`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HashedPasswords {
     pub(crate) digests: Vec<Digest>,
     pub(crate) slow: Vec<Arc<str>>,
-    /// Returns whether a text is the mask that a shown configuration has in place of a hash.
+    /// Whether one of them is the mask that a shown configuration has in place of a hash.
     pub(crate) has_mask: bool,
 }
 
-/// A `[pool.NAME]`.
+/// A table `[pool.NAME]`.
 pub(crate) struct NamedPool {
     pub(crate) name: String,
     pub(crate) at: usize,
-    /// Kind and keys; `None` when the kind is not one we can read.
+    /// Its kind and keys; `None` if the kind is not one of Keyway's.
     pub(crate) section: Option<(&'static str, Section)>,
 }
 
 /// The values of one table, defaults included.
 pub(crate) struct Section {
-    /// Where it begins in the file.
+    /// The position at which it begins in the file.
     pub(crate) at: usize,
-    /// How messages call it.
+    /// Its name in messages.
     pub(crate) header: String,
     pub(crate) table: &'static Table,
     pub(crate) entries: BTreeMap<&'static str, Entry>,
 }
 
-/// What one key has.
+/// The value of one key.
 pub(crate) struct Entry {
-    /// `None` when what is written is wrong: no default stands in for it, or
-    /// mistakes would be found that nobody made.
+    /// `None` if the written value is wrong. No default replaces it, because that would cause
+    /// errors about values that nobody wrote.
     pub(crate) value: Option<Value>,
-    /// Where it is written; `None` for a default.
+    /// The position at which it is written; `None` for a default.
     pub(crate) at: Option<usize>,
-    /// A wrong address as written, for what can be told from it.
+    /// A wrong address as written, for conclusions from its text.
     pub(crate) address: Option<String>,
 }
 
 impl Section {
-    /// Where the key is written; `None` when it is not.
+    /// Returns the position at which the key is written; `None` if it is not.
     pub(crate) fn given(&self, name: &str) -> Option<usize> {
         self.entries.get(name).and_then(|entry| entry.at)
     }
 
-    /// Where the key is written, or else where the table begins.
+    /// Returns the position at which the key is written, else that of the table.
     pub(crate) fn place(&self, name: &str) -> usize {
         self.given(name).unwrap_or(self.at)
     }
 
-    /// The text of an address that is wrong and already reported.
+    /// Returns the text of an address that is wrong and reported.
     pub(crate) fn wrong_address(&self, name: &str) -> Option<&str> {
         self.entries.get(name).and_then(|entry| entry.address.as_deref())
     }
 
-    /// The value; `None` when it is unset, or wrong and already reported.
+    /// Returns the value; `None` if it is unset, or is wrong and reported.
     pub(crate) fn value(&self, name: &str) -> Option<&Value> {
         debug_assert!(self.table.key(name).is_some(), "{name} is not in {}", self.header);
         self.entries.get(name).and_then(|entry| entry.value.as_ref())
@@ -110,8 +110,7 @@ impl Section {
         }
     }
 
-    /// A number that the schema keeps within 32 bits; 0 when wrong and
-    /// already reported.
+    /// Returns a number that the schema keeps within 32 bits; 0 if it is wrong and reported.
     pub(crate) fn number_u32(&self, name: &str) -> u32 {
         self.number(name).unwrap_or_default().try_into().unwrap_or(u32::MAX)
     }
@@ -137,12 +136,12 @@ impl Section {
         }
     }
 
-    /// The value of a key that only some tables have.
+    /// Returns the value of a key that only some tables have.
     pub(crate) fn of_its_table(&self, name: &str) -> Option<&Value> {
         self.table.key(name).and_then(|_| self.value(name))
     }
 
-    /// The tables of a list that only some tables have.
+    /// Returns the tables of a list that only some tables have.
     pub(crate) fn list_of(&self, name: &str) -> &[Section] {
         if self.table.key(name).is_some() { self.sections(name) } else { &[] }
     }

@@ -1,4 +1,4 @@
-//! The `[server]` table: what concerns the process as a whole.
+//! The `[server]` table: settings of the process as a whole.
 
 use crate::error::Report;
 use crate::model::{IoDriver, LogConfig, LogFormat, LogLevel, ServerConfig, Workers};
@@ -6,7 +6,7 @@ use crate::secret::ReadFile;
 use crate::section::{Section, Value};
 use std::time::Duration;
 
-/// What holds without a `[server]` table.
+/// Returns the settings without a `[server]` table.
 pub(crate) fn server_defaults() -> ServerConfig {
     ServerConfig {
         workers: Workers::Auto,
@@ -24,7 +24,7 @@ pub(crate) fn server_defaults() -> ServerConfig {
     }
 }
 
-/// The `[server]` table.
+/// Reads the `[server]` table.
 pub(crate) fn server(
     section: &Section,
     read_file: Option<ReadFile<'_>>,

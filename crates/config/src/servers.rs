@@ -1,4 +1,4 @@
-//! What pools of servers have in common: their servers, connections, ejection and placement.
+//! Settings that all pools of servers have: their servers, connections, ejection and placement.
 
 use crate::error::{Problem, Report, quoted};
 use crate::limits::{at_most_the_limit, clients_max};
@@ -21,7 +21,7 @@ pub(crate) fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server>
         let name = server.ring_name().into_owned();
         if by_name.insert(name.clone(), ()).is_some() {
             let what = format!("servers in {}: {} is there twice", section.header, quoted(&name));
-            // Where servers are found out they have neither names nor weights.
+            // Servers of pools with discovery have neither names nor weights.
             let hint = match section.text("kind") {
                 Some("cluster" | "replicated") => "list each once",
                 _ => "give every server a name or address of its own, or raise the weight of one",
@@ -32,7 +32,7 @@ pub(crate) fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server>
     placed.iter().map(|(_, server)| server.clone()).collect()
 }
 
-/// The settings of connections to the servers of a pool, of which `servers` are listed.
+/// Reads the settings of connections to the servers of a pool, of which `servers` are listed.
 pub(crate) fn server_options(
     section: &Section,
     servers: &[Server],
@@ -66,7 +66,7 @@ pub(crate) fn server_options(
     (options, ServersConfig { password_from, clients_max, tls })
 }
 
-/// The settings of ejection of listed servers.
+/// Reads the settings of ejection of listed servers.
 pub(crate) fn ejection(
     section: &Section,
     servers: &[Server],
@@ -106,7 +106,7 @@ fn reconnect(section: &Section, report: &mut Report<'_>) -> (Duration, Duration)
     (min, max)
 }
 
-/// A pool of servers that are placed here.
+/// Reads a pool that places keys on servers.
 pub(crate) fn placed(
     section: &Section,
     servers: Vec<Server>,
@@ -122,18 +122,18 @@ pub(crate) fn placed(
 
 pub(crate) const SLOW_LOG_LEN: &str = "slowlog_max_len";
 
-/// The settings of the slow log.
+/// Reads the settings of the slow log.
 pub(crate) fn slow_log(section: &Section, options: &mut ServerOptions) {
     options.slower_than = slower_than(section);
     options.slow_log_len_max = section.number_u32(SLOW_LOG_LEN);
 }
 
-/// The time from which a request is slow.
+/// Reads the time from which a request is slow.
 pub(crate) fn slower_than(section: &Section) -> Duration {
     section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX)
 }
 
-/// What only a pool of memcached servers has.
+/// Reads the settings that only a pool of memcached servers has.
 pub(crate) fn memcached(
     section: &Section,
     servers: ServerSet,
@@ -160,7 +160,7 @@ pub(crate) fn memcached(
     MemcachedPool { servers, dialect, user, warm_up }
 }
 
-/// Where a pool of memcached servers gets what it has not yet.
+/// Reads from where a pool of memcached servers gets items that it does not have yet.
 fn warm_up(section: &Section, named: &NamedPools<'_>, report: &mut Report<'_>) -> Option<WarmUp> {
     let Some(from) = section.text("warm_from") else {
         for stray in ["warm_ttl_max", "warm_for"] {

@@ -1,4 +1,4 @@
-//! Listeners where memory is shared: `shm://`.
+//! Listeners with shared memory: `shm://`.
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report};
@@ -10,12 +10,12 @@ use std::fmt::Write;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Largest ring unless told otherwise, in bytes.
+/// Default size of the largest ring, in bytes.
 const RING_MAX: u64 = 1 << 20;
 
 const UIDS_HINT: &str = "write numbers of users: [1000, 1001]";
 
-/// Users that a listener may name.
+/// Most users that a listener may name.
 const UIDS_MAX: usize = 1024;
 
 /// Reads `[1000, 1001]`.
@@ -30,14 +30,14 @@ pub(crate) fn read_uids(value: &DeValue<'_>) -> Result<Value, Problem> {
     }
     let uid = |item: &Spanned<DeValue<'_>>| {
         let text = item.get_ref().as_integer().map(|number| number.to_string());
-        // The last one is nobody's: it means that none is given.
+        // The last number stands for "no user".
         let uid = text.and_then(|text| text.parse().ok()).filter(|&uid: &u32| uid < u32::MAX);
         uid.ok_or_else(|| wrong("one of them is not the number of a user"))
     };
     list.iter().map(uid).collect::<Result<_, _>>().map(Value::Uids)
 }
 
-/// What a listener says of shared memory.
+/// Reads the settings of shared memory of a listener.
 pub(crate) fn of_listener(section: &Section, bind: &ListenAddr) -> Option<ShmConfig> {
     let ListenAddr::Shm(_) = bind else { return None };
     let allow_uids = match section.value("allow_uids") {
@@ -45,20 +45,20 @@ pub(crate) fn of_listener(section: &Section, bind: &ListenAddr) -> Option<ShmCon
         _ => Vec::new(),
     };
     let ring_max = section.number("ring_max").unwrap_or(RING_MAX);
-    // A ring's capacity is a power of two.
+    // The capacity of a ring is a power of two.
     Some(ShmConfig { allow_uids, ring_max: 1 << ring_max.ilog2() })
 }
 
-/// What holds where nothing is said.
+/// Returns the default settings.
 pub(crate) fn by_default(bind: &ListenAddr) -> Option<ShmConfig> {
     let ListenAddr::Shm(_) = bind else { return None };
     Some(ShmConfig { allow_uids: Vec::new(), ring_max: RING_MAX })
 }
 
-/// Both rings of a connection to a server: what is asked for at most, in bytes.
+/// Both rings of a connection to a server: the size that is asked for at most, in bytes.
 const LINK_RINGS: u64 = 2 << 20;
 
-/// Tells how much memory connections through shared memory may come to.
+/// Adds the memory that connections through shared memory may use.
 pub(crate) fn describe_memory(config: &Config, text: &mut String) {
     let rings = config.listeners.iter().filter_map(|listener| listener.shm.as_ref());
     if let Some(ring_max) = rings.map(|shm| shm.ring_max).max() {
@@ -75,7 +75,7 @@ pub(crate) fn describe_memory(config: &Config, text: &mut String) {
     }
 }
 
-/// Refuses what is for listeners of other kinds than one bound to what begins with `scheme`.
+/// Refuses keys that are for listeners of other schemes than `scheme`.
 pub(crate) fn refuse_stray_keys(section: &Section, scheme: &str, report: &mut Report<'_>) {
     const KEYS: [(&str, &[&str]); 6] = [
         ("tcp_keepalive", &["tcp"]),

@@ -7,7 +7,7 @@ use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
 use std::time::Duration;
 
-/// Stands for a pool that was refused, so that indices stay right.
+/// Stands for a pool that was refused, so that the indices of other pools stay right.
 pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     memory_max: None,
     eviction: Eviction::AllKeysS3Fifo,
@@ -23,7 +23,7 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     quotas: Vec::new(),
 };
 
-/// A pool of the embedded store.
+/// Reads a pool of the embedded store.
 pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
@@ -46,7 +46,7 @@ pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
     }
 }
 
-/// Most quotas of a store: as many as it takes.
+/// Most quotas of a store; the store takes no more.
 const QUOTAS_MAX: usize = 64;
 
 fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {

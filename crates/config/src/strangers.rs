@@ -1,5 +1,5 @@
-//! Files that are not Keyway's: another proxy's, or no TOML at all. One error then says more than
-//! an error for each line.
+//! Files that are not Keyway's: another proxy's, or not TOML at all. One error is then more helpful
+//! than an error for each line.
 
 use crate::error::ConfigError;
 use toml::de::{DeTable, DeValue};
@@ -53,7 +53,7 @@ enum Stranger {
 }
 
 impl Stranger {
-    /// The program whose file the text looks like.
+    /// Returns the program whose file the text looks like.
     fn of(text: &str) -> Option<Stranger> {
         let (document, syntax) = DeTable::parse_recoverable(text);
         match syntax.is_empty() {
@@ -67,7 +67,7 @@ impl Stranger {
         }
     }
 
-    /// Its name for `keyway import`.
+    /// Returns its name for `keyway import`; `None` if there is no importer.
     fn kind(self) -> Option<&'static str> {
         match self {
             Stranger::Overlord => Some("overlord"),
@@ -87,7 +87,7 @@ impl Stranger {
         }
     }
 
-    /// The advice for a user who has such a file.
+    /// Returns the advice for a user who has such a file.
     fn hint(self, path: &str) -> String {
         match (self, self.kind()) {
             (_, Some(kind)) => {
@@ -105,17 +105,17 @@ impl Stranger {
     }
 }
 
-/// The one error of a file that is another program's.
+/// Returns the only error of a file that is another program's.
 fn once(path: &str, line: usize, what: String, hint: String) -> Vec<ConfigError> {
     vec![ConfigError { path: path.to_owned(), line, column: 1, what, hint }]
 }
 
-/// Replaces the errors by a single one if the file is another program's or no TOML.
+/// Replaces the errors by a single one if the file is another program's or not TOML.
 pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<ConfigError> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let is_ours = |key: &str| OURS.contains(&key);
     if document.get_ref().keys().any(|key| is_ours(key.get_ref())) || has_our_header(text) {
-        // A page about Keyway has lines of its files, and many others.
+        // A page of documentation has lines of Keyway's files, and many others.
         let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
         let is_page = syntax.len() >= PAGE_ERRORS_MIN && syntax.len() > lines / 3;
         return if is_page { no_toml(path, &errors) } else { errors };
@@ -128,7 +128,8 @@ pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<C
     if !syntax.is_empty() && errors.len() > 1 { no_toml(path, &errors) } else { errors }
 }
 
-/// With as many lines that are no TOML, a file is not one of Keyway with mistakes in it.
+/// Fewest lines that are not TOML for which a file counts as something else than a file of Keyway
+/// with mistakes.
 const PAGE_ERRORS_MIN: usize = 10;
 
 fn no_toml(path: &str, errors: &[ConfigError]) -> Vec<ConfigError> {
@@ -174,7 +175,8 @@ fn is_overlord(document: &DeTable<'_>) -> bool {
     })
 }
 
-/// The first word of each line that is not empty or a comment, and whether the line is indented.
+/// Returns the first word of each line that is not empty or a comment, and whether the line is
+/// indented.
 fn first_words(text: &str) -> impl Iterator<Item = (bool, &str)> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.filter_map(|line| {
@@ -193,7 +195,7 @@ fn is_predixy(text: &str) -> bool {
     })
 }
 
-/// Two words of its own at least, with values behind them.
+/// Returns whether the text has at least two of Redis's own words with values behind them.
 fn is_redis(text: &str) -> bool {
     let is_known = |line: &&str| {
         let mut words = line.split_whitespace();
@@ -203,7 +205,8 @@ fn is_redis(text: &str) -> bool {
     text.lines().filter(is_known).count() > 1
 }
 
-/// JSON, behind comments perhaps, with the members that all of its files have.
+/// Returns whether the text is JSON, perhaps after comments, with the members that every file of
+/// mcrouter has.
 fn is_mcrouter(text: &str) -> bool {
     let has = |name: &str| text.contains(&format!("\"{name}\""));
     let mut lines = text.lines().map(str::trim_start);

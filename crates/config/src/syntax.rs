@@ -1,4 +1,4 @@
-//! Says in the reader's words why a text is not TOML.
+//! Explains syntax errors of TOML in plain words.
 
 use crate::error::{Problem, Report};
 use toml::de::Error;
@@ -21,7 +21,7 @@ pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) 
             if header == Some(line_start) {
                 repeated_headers.push(line_start);
             } else if header.is_some_and(|header| repeated_headers.contains(&header)) {
-                // The table is there twice, so of course are its keys.
+                // The table is there twice, so its keys are too.
                 continue;
             }
         }
@@ -33,7 +33,7 @@ pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) 
     }
 }
 
-/// Where the last line at or above `at` starts that begins with `[`.
+/// Returns the start of the last line at or above `at` that begins with `[`.
 fn header_above(text: &str, at: usize) -> Option<usize> {
     let line_end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
     let mut line_start = 0;
@@ -47,7 +47,8 @@ fn header_above(text: &str, at: usize) -> Option<usize> {
     header
 }
 
-/// `found` is the text the parser points at, `line` the line it stands in.
+/// Explains an error. `found` is the text at which the parser points, `line` the line that holds
+/// it.
 fn explain(message: &str, found: &str, line: &str) -> Problem {
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let trimmed = line.trim();
@@ -102,8 +103,8 @@ fn explain(message: &str, found: &str, line: &str) -> Problem {
     }
 }
 
-/// The mistake that the line alone shows, whatever the parser stumbles over first; `rest` is the line from
-/// there on.
+/// Returns the mistake that the line shows by itself, whatever the parser reports first. `rest` is
+/// the line from the error on.
 fn of_line(line: &str, rest: &str, found: &str) -> Option<Problem> {
     const MARKS: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];
     const CURLY: [char; 4] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{201f}'];
@@ -144,7 +145,7 @@ fn of_line(line: &str, rest: &str, found: &str) -> Option<Problem> {
     None
 }
 
-/// The name between the brackets of a header, if it has a blank and no quotes.
+/// Returns the name between the brackets of a header, if it has a blank and no quotes.
 fn name_with_blank(line: &str) -> Option<String> {
     let inner = line.strip_prefix('[')?.split(']').next()?.trim_start_matches('[').trim();
     let is_plain = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
@@ -157,7 +158,7 @@ fn shown_header(line: &str) -> String {
     line.chars().take(60).collect()
 }
 
-/// A value that TOML would take as a string if it had quotes.
+/// Explains a value that would be a string if it had quotes.
 fn unquoted(found: &str, key: &str) -> Problem {
     if found.is_empty() {
         return Problem::new("a key stands without a value", "write KEY = VALUE");

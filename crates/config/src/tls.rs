@@ -11,7 +11,7 @@ use keyway_tls::{
 use keyway_topology::{Endpoint, Server};
 use std::path::PathBuf;
 
-/// `tls` of a pool with these servers.
+/// Reads `tls` of a pool with these servers.
 pub(crate) fn of_pool(
     pool: &Section,
     servers: &[Server],
@@ -23,7 +23,7 @@ pub(crate) fn of_pool(
     Some(resolve(section, read_file, report))
 }
 
-/// That of its sentinels: their own, or the pool's.
+/// Returns the TLS settings of a pool's sentinels: their own, or the pool's.
 pub(crate) fn of_sentinels(
     pool: &Section,
     of_pool: Option<&TlsConfig>,
@@ -94,7 +94,7 @@ fn load(
 ) -> Option<ClientTls> {
     let place = |fault: FileFault| {
         let name = match fault.setting {
-            // Of servers nothing is revoked.
+            // There is no revocation list for servers.
             Setting::CaFile | Setting::CrlFile => "ca_file",
             Setting::CertFile => "cert_file",
             Setting::KeyFile => "key_file",
@@ -118,7 +118,8 @@ fn load(
     }
 }
 
-/// An empty path stands for one that is missing, and was told of.
+/// Reads which certificates are trusted. An empty path stands for a missing path, which is
+/// reported.
 fn trust(section: &Section, report: &mut Report<'_>) -> Trust {
     let any = "dangerously_accept_any_certificate";
     let accepts_any = section.bool(any);
@@ -172,7 +173,7 @@ fn identity(section: &Section, report: &mut Report<'_>) -> Option<Identity> {
     Some(Identity { cert_file: path("cert_file")?, key_file: path("key_file")? })
 }
 
-/// The settings as they are written in the file.
+/// Returns the settings as they are written in the file.
 pub(crate) fn text(settings: &ClientSettings) -> String {
     let path = |path: &PathBuf| string(&path.to_string_lossy());
     let mut parts = vec![match &settings.trust {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A TOML basic string that reads back as `text`.
+/// Returns a TOML basic string that reads back as `text`.
 pub(crate) fn string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -22,7 +22,7 @@ pub(crate) fn string(text: &str) -> String {
     quoted
 }
 
-/// A key, in quotes where TOML wants them.
+/// Returns a key, in quotes where TOML wants them.
 pub(crate) fn key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { string(name) }

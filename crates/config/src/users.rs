@@ -1,4 +1,4 @@
-//! `[[user]]`: who may do what, and at which listeners.
+//! `[[user]]`: the rights of users, and the listeners at which they log in.
 
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, nearest, quoted};
@@ -16,14 +16,14 @@ use toml::de::DeValue;
 const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
      begins with $argon2id$, each in double quotes";
 
-/// The beginning of the masks of hashes, which no hash has: numbers stand in its place.
+/// The beginning of the masks of hashes. No real hash begins so. A number stands in place of the
+/// rest.
 const MASK_OF_HASH: &str = "#00000000000000000000000000000000000000000000000000000000";
 
-/// Hashes of one user that take long: all of them are worked out for each login.
+/// Most slow hashes of one user. All of them are computed for each login.
 const SLOW_MAX: usize = 4;
 
-/// Hashed passwords. None is ever quoted: what is wrong with it may be that it is not
-/// hashed.
+/// Reads hashed passwords. None is ever quoted: the mistake may be that it is a plain password.
 pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
     let wrong = |what: String| Problem::new(what, HASH_HINT);
     let items = value.as_array().ok_or_else(|| wrong("the value is no list".to_owned()))?;
@@ -45,7 +45,7 @@ pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
     Ok(Value::Hashes(hashes))
 }
 
-/// Rules, which are kept as they are written.
+/// Reads rules, and keeps them as they are written.
 pub(crate) fn read_rules(text: &str) -> Result<Value, Problem> {
     let faults = User::faults(text);
     if faults.is_empty() {
@@ -59,18 +59,18 @@ pub(crate) fn read_rules(text: &str) -> Result<Value, Problem> {
     ))
 }
 
-/// The name of a variable of the environment.
+/// Reads the name of an environment variable.
 pub(crate) fn read_variable(text: &str) -> Result<Value, Problem> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if text.is_empty() || text.len() > 256 || !text.bytes().all(fits) {
-        // Somebody may have written the password itself.
+        // The value may be the password itself.
         let what = "the value (not shown) cannot be the name of a variable";
         return Err(Problem::new(what, "write its name: letters, digits and _"));
     }
     Ok(Value::Text(text.to_owned()))
 }
 
-/// Every user of the file that can be read, in its order.
+/// Reads every user of the file that is valid, in the file's order.
 pub(crate) fn resolve(
     sections: &[Section],
     named: &NamedPools<'_>,
@@ -96,7 +96,8 @@ pub(crate) fn resolve(
     users
 }
 
-/// Which servers a user's reads go to, where it says so: its own pool must have replicas.
+/// Reads from which servers a user reads, if the user sets that. The user's own pool must have
+/// replicas.
 fn read_from(
     section: &Section,
     pool: Option<&NamedPool>,
@@ -154,7 +155,7 @@ fn user(
     if let Some(password) = &password {
         user = user.with_digest(Digest::of(password.expose().as_bytes()));
     }
-    // A wrong value has an error of its own already.
+    // A wrong value is reported already.
     let is_wrong = |key: &str| section.given(key).is_some() && section.value(key).is_none();
     let has_wrong = PASSWORD.iter().chain(&["password_hashes"]).any(|key| is_wrong(key));
     if user.is_on() && !user.has_password() && password_from.is_none() && !has_wrong {
@@ -167,7 +168,7 @@ fn user(
     Some(UserConfig { user, password, password_from, pool_index, read_from })
 }
 
-/// Which users may log in at a listener, by their positions.
+/// Returns the users that may log in at a listener, by their positions.
 pub(crate) fn of_listener(
     section: &Section,
     sections: &[Section],
@@ -224,7 +225,7 @@ pub(crate) fn of_listener(
     };
     let has_default = chosen.iter().any(|&at| **users[at].user.name() == *"default");
     let own = PASSWORD.iter().find_map(|key| section.given(key));
-    // It may be the client_password of the pool.
+    // The password may be the client_password of the pool.
     if has_default && has_password {
         let at = own.unwrap_or(section.at);
         let line = sections
@@ -239,7 +240,7 @@ pub(crate) fn of_listener(
     chosen
 }
 
-/// Whether a pool answers clients that speak so.
+/// Returns whether a pool answers clients of this protocol.
 fn answers(pool: &str, speaks_memcached: bool, named: &NamedPools<'_>) -> bool {
     let kind = named.section(pool).map(|(kind, _)| *kind);
     let spoken = named.speaks(pool);

@@ -1,4 +1,4 @@
-//! Durations and sizes: text with a unit in, exact text out.
+//! Durations and sizes: reads text with a unit, and writes exact text.
 
 use crate::error::{Problem, any_of, quoted};
 use std::time::Duration;
@@ -28,9 +28,9 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 struct Measure {
     units: &'static [(&'static str, u64)],
     unit_names: &'static str,
-    /// The three units most often meant.
+    /// The three most usual units.
     common: [&'static str; 3],
-    /// The shortest exact text of a value.
+    /// Returns the shortest exact text of a value.
     format: fn(u64) -> String,
 }
 
@@ -48,15 +48,15 @@ const SIZE: Measure = Measure {
     format: format_size,
 };
 
-/// `"400ms"`: a whole number and us, ms, s, m, h or d, nothing between. What
-/// an error suggests is within `range`; whether the value is, is for the caller.
+/// Reads a duration such as `"400ms"`: a whole number directly followed by us, ms, s, m, h or d.
+/// Errors suggest values within `range`; the caller checks whether the value is within it.
 pub(crate) fn parse_duration(text: &str, range: (Duration, Duration)) -> Result<Duration, Problem> {
     let micros = |bound: Duration| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX);
     DURATION.parse(text, (micros(range.0), micros(range.1))).map(Duration::from_micros)
 }
 
-/// `"64MiB"`: a whole number and B, KB, KiB … TB, TiB, nothing between. `range`
-/// is as in [`parse_duration`].
+/// Reads a size such as `"64MiB"`: a whole number directly followed by B, KB, KiB … TB, TiB.
+/// `range` is as in [`parse_duration`].
 pub(crate) fn parse_size(text: &str, range: (u64, u64)) -> Result<u64, Problem> {
     SIZE.parse(text, range)
 }
@@ -90,7 +90,7 @@ impl Measure {
         format!("write \"{}\" to \"{}\"", (self.format)(min), (self.format)(max))
     }
 
-    /// `number` with those of `units` that keep it within `range`.
+    /// Returns `number` with those of `units` that keep it within `range`.
     fn suggest(&self, number: &str, units: &[&str], range: (u64, u64)) -> String {
         let fits = |factor: u64| {
             let value = number.parse::<u64>().ok().and_then(|count| count.checked_mul(factor));
@@ -105,7 +105,7 @@ impl Measure {
         }
     }
 
-    /// What to write for `number.rest`, `rest` being more digits and a unit.
+    /// Returns a suggestion for `number.rest`, where `rest` is more digits and a unit.
     fn whole(&self, number: &str, rest: &str, range: (u64, u64)) -> String {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (fraction, unit) = rest.split_at(digits);
@@ -136,19 +136,19 @@ impl Measure {
     }
 }
 
-/// The shortest exact text that [`parse_duration`] reads back.
+/// Returns the shortest exact text that [`parse_duration`] reads back.
 pub(crate) fn format_duration(duration: Duration) -> String {
     let micros = duration.as_micros() as u64;
     let (unit, factor) = largest_exact(micros, DURATION_UNITS.iter().rev(), "ms");
     format!("{}{unit}", micros / factor)
 }
 
-/// `bytes` as a file would have it, such as `64MiB`: the shortest exact text.
+/// Returns `bytes` as in a file, such as `64MiB`: the shortest exact text.
 pub fn size_text(bytes: u64) -> String {
     format_size(bytes)
 }
 
-/// The shortest exact text that [`parse_size`] reads back.
+/// Returns the shortest exact text that [`parse_size`] reads back.
 pub(crate) fn format_size(bytes: u64) -> String {
     let binary = SIZE_UNITS.iter().rev().filter(|(unit, _)| unit.contains('i'));
     let decimal = SIZE_UNITS.iter().rev().filter(|(unit, _)| !unit.contains('i'));

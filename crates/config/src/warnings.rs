@@ -1,4 +1,5 @@
-//! What is allowed and seldom meant: said by `keyway check`, and at the start.
+//! Warnings about settings that are allowed but seldom meant. They are printed by `keyway check`,
+//! and at the start.
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
@@ -9,11 +10,10 @@ use crate::value::size_text;
 use keyway_topology::{Endpoint, Rejoin, Server};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Replies Keyway asks servers for on its own account, such as their INFO, fit
-/// into this, in bytes.
+/// Size that is enough for replies to requests of Keyway's own, such as INFO, in bytes.
 const OWN_REPLY_LEN: u64 = 64 << 10;
 
-/// Tells of everything suspicious in the file.
+/// Warns of everything suspicious in the file.
 pub(crate) fn warn(
     root: &Section,
     pools: &NamedPools<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn warn(
     }
 }
 
-/// Quotas that the store is full before.
+/// Warns of quotas that cannot be reached before the store is full.
 fn warn_of_large_quotas(pool: &Section, report: &mut Report<'_>) {
     let Some(memory_max) = pool.number("memory_max") else { return };
     let quotas = pool.sections("quotas");
@@ -72,7 +72,7 @@ fn warn_of_large_quotas(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
-/// Whether other machines may reach it.
+/// Returns whether other machines may reach it.
 pub(crate) fn is_open(addr: &ListenAddr) -> bool {
     match addr {
         ListenAddr::Tcp(addr) => !addr.ip().to_canonical().is_loopback(),
@@ -80,7 +80,7 @@ pub(crate) fn is_open(addr: &ListenAddr) -> bool {
     }
 }
 
-/// What is said of a listener that [`is_open`] and asks for no password.
+/// Returns the warning about a listener that [`is_open`] and asks for no password.
 pub(crate) fn open_listener(bind: &ListenAddr) -> Problem {
     Problem::new(
         format!("{bind} can be reached from other machines and asks for no password"),
@@ -134,7 +134,7 @@ fn warn_of_open_listener(
     let name = listener.text("pool");
     let of_pool = name.and_then(|name| pools.section(name));
     let of_pool = of_pool.filter(|(kind, _)| matches!(*kind, "sharded" | "memcached"));
-    // Who shows a certificate of our own authority is no stranger.
+    // A client with a certificate of the operator's own authority is not a stranger.
     let tls = listener.section("tls");
     let is_known = tls.is_some_and(|tls| {
         tls.value("ca_file").is_some() && tls.text("client_certificates") != Some("optional")
@@ -193,7 +193,7 @@ fn warn_of_server_twice(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
-/// The pool empties a server that comes back.
+/// Returns whether the pool empties a server that comes back.
 fn flushes(pool: &Section) -> bool {
     let rejoin = pool.section("ejection").and_then(|ejection| ejection.value("rejoin"));
     matches!(rejoin, Some(Value::Rejoin(Rejoin::Flush)))
@@ -220,17 +220,17 @@ fn warn_of_flush_all(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
-/// One of them is what the other warms up from: a server of both that comes
-/// back is meant to be emptied of all that it held.
+/// Returns whether the new pool warms up from the old one. A server of both that comes back is
+/// meant to be emptied of all its data.
 fn warms_up((old, _): (&str, &Section), (_, new): (&str, &Section)) -> bool {
     new.of_its_table("warm_from")
         .is_some_and(|from| matches!(from, Value::Text(from) if from == old))
 }
 
-/// Largest number of other pools of the same servers in the warning about a pool that flushes.
+/// Most other pools of the same servers that the warning about a pool that flushes names.
 const SHARED_TOLD_MAX: usize = 16;
 
-/// A pool that flushes, over a server whose data is another pool's as well.
+/// Warns of a pool that flushes a server which another pool uses as well.
 fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
     let sharded: Vec<(&str, &Section)> = sharded(pools).collect();
     let mut by_server: BTreeMap<&Endpoint, Vec<usize>> = BTreeMap::new();

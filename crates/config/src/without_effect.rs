@@ -1,4 +1,4 @@
-//! Keys of pools that find their servers out which do nothing beside others.
+//! Warnings about keys of pools with discovery that have no effect beside other keys.
 
 use crate::address::ListenAddr;
 use crate::cluster::parse_read_from;
@@ -8,7 +8,7 @@ use keyway_command::{Class, lookup};
 use keyway_topology::{Endpoint, ReadFrom};
 use std::collections::BTreeMap;
 
-/// Tells of all of them.
+/// Warns of all of them.
 pub(crate) fn warn(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
     let mut by_pool: BTreeMap<&str, Vec<&Section>> = BTreeMap::new();
     for listener in listeners {
@@ -33,10 +33,10 @@ fn reads_from(section: &Section) -> Option<ReadFrom> {
     parse_read_from(section.text("read_from")?).ok()
 }
 
-/// Who may be read, by the pool and by its listeners.
+/// Warns of keys about reads, by the servers that the pool and its listeners may read.
 fn warn_of_reads(pool: &Section, listeners: &[&Section], report: &mut Report<'_>) {
     let mut from: Vec<ReadFrom> = reads_from(pool).into_iter().collect();
-    // One that is wrong is told of elsewhere.
+    // A wrong value is reported elsewhere.
     if from.is_empty() {
         return;
     }
@@ -71,7 +71,7 @@ fn warn_of_reads(pool: &Section, listeners: &[&Section], report: &mut Report<'_>
     }
 }
 
-/// Zones that nobody tells of.
+/// Warns of zones that no server tells.
 fn warn_of_zones(kind: &str, pool: &Section, listeners: &[&Section], report: &mut Report<'_>) {
     let tells = kind == "cluster" && pool.text("discovery") == Some("shards");
     if tells {
@@ -94,7 +94,7 @@ fn warn_of_zones(kind: &str, pool: &Section, listeners: &[&Section], report: &mu
     }
 }
 
-/// Commands that go to primaries anyway.
+/// Warns of listed commands that go to primaries anyway.
 fn warn_of_writes(pool: &Section, report: &mut Report<'_>) {
     let Some(Value::Names(names)) = pool.value("read_from_primary") else { return };
     for (at, name) in names {
@@ -110,7 +110,7 @@ fn warn_of_writes(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
-/// What is about sentinels, or about several primaries.
+/// Warns of keys that concern sentinels or several primaries.
 fn warn_of_one_primary(pool: &Section, report: &mut Report<'_>) {
     let secrets = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
     for key in ["hash", "distribution"].into_iter().chain(secrets) {
@@ -124,7 +124,8 @@ fn warn_of_one_primary(pool: &Section, report: &mut Report<'_>) {
     }
 }
 
-/// A set of Keyways without this one: its clients are told that it is another.
+/// Warns of a set of Keyways that does not include this listener: its clients would take it for
+/// another node.
 fn warn_of_announced(listener: &Section, report: &mut Report<'_>) {
     let Some(Value::Listen(ListenAddr::Tcp(bind))) = listener.value("bind") else { return };
     let Some(Value::Servers(announced)) = listener.value("cluster_announce") else { return };

@@ -1,5 +1,5 @@
-//! Files and what Keyway says about them. After a wanted change of messages,
-//! run with `BLESS=1` to write the expected files anew, and read the diff.
+//! Files, and the output of Keyway for each of them. After a wanted change of messages, run with
+//! `BLESS=1` to write the expected files anew, and read the diff.
 
 use keyway_config::{Config, ConfigError, describe, import, reference};
 use std::fs;
@@ -22,7 +22,7 @@ fn files(name: &str, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// What differs from the expected file, if anything.
+/// Returns the difference from the expected file, if there is any.
 fn difference(expected_path: &Path, actual: &str) -> Option<String> {
     if blessing() {
         fs::write(expected_path, actual).unwrap();
@@ -105,7 +105,7 @@ fn every_mistake_in_a_twemproxy_file_is_told_with_its_line() {
     assert_none_differ(differences.collect());
 }
 
-/// Reads a file of another proxy: the text, and what it is called.
+/// Reads a file of another proxy: takes its path and its shown name.
 type Importer = fn(&Path, &str) -> Result<import::Import, Vec<ConfigError>>;
 
 /// Each importer besides twemproxy's, with its folder and its files' extension.
@@ -175,15 +175,14 @@ fn the_example_file_is_valid_and_draws_no_warning() {
     assert_eq!(config.warnings, []);
 }
 
-/// The values a hint says to write: those in quotes that stand for themselves.
+/// Returns the values that a hint suggests: those in quotes that do not contain placeholders.
 fn suggestions(hint: &str) -> Vec<&str> {
     let quoted = hint.split('"').skip(1).step_by(2);
     let stands_for_other = ["HOST", "PATH", "NAME", "PORT", "…"];
     quoted.filter(|text| !stands_for_other.iter().any(|word| text.contains(word))).collect()
 }
 
-/// `line` with the value of `key` replaced; for a list, with its only element
-/// replaced.
+/// Returns `line` with the value of `key` replaced. Of a list, its only element is replaced.
 fn with_value(line: &str, key: &str, value: &str) -> Option<String> {
     if ["servers", "cluster_announce", "proxy_from", "allow", "deny"].contains(&key) {
         let (before, rest) = line.split_once('"')?;

@@ -1,10 +1,10 @@
-//! Reading real files: the configuration and the passwords it names.
+//! Reads real files: the configuration and the passwords that it names.
 
 use keyway_config::{Config, ConfigError, PoolKindConfig, SecretSource, import};
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder of its own, removed at the end.
+/// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -158,7 +158,7 @@ fn files_are_named_from_the_folder_of_the_configuration() {
     assert_eq!(wrong.len(), 1, "nothing is said of a missing password: {wrong:?}");
 }
 
-/// Large enough to show quadratic time, and to overflow a stack by recursion.
+/// A number that is large enough to show quadratic time, and to overflow a stack by recursion.
 const MANY: usize = 20_000;
 
 #[test]

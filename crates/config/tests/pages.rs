@@ -1,4 +1,5 @@
-//! Examples in the pages: they name no address of other machines, and whole files are valid.
+//! Checks the examples in the pages: they name no address of other machines, and whole files are
+//! valid.
 
 use keyway_config::Config;
 use std::fs;
@@ -21,7 +22,7 @@ fn collect(path: PathBuf, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every page with its text.
+/// Returns every page with its text.
 fn pages() -> Vec<(PathBuf, String)> {
     let mut paths = Vec::new();
     READ.into_iter().for_each(|name| collect(top().join(name), &mut paths));
@@ -34,37 +35,38 @@ fn pages() -> Vec<(PathBuf, String)> {
     texts.collect()
 }
 
-/// The IPv4 addresses of a line.
+/// Returns the IPv4 addresses of a line.
 fn addresses(line: &str) -> impl Iterator<Item = Ipv4Addr> {
     let words = line.split(|c: char| !(c.is_ascii_digit() || c == '.'));
     words.filter_map(|word| word.trim_matches('.').parse().ok())
 }
 
-/// Words of a line that may be an address or a host with a port. A character that is in none of
-/// these ends a word, as `/` and `"` do.
+/// Returns the words of a line that may be an address or a host with a port. A character that is in
+/// none of these ends a word, as `/` and `"` do.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
     line.split(move |c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', ':', '-']))
 }
 
-/// The IPv6 addresses of a line, apart from those that stand for IPv4 addresses.
+/// Returns the IPv6 addresses of a line, apart from those that stand for IPv4 addresses.
 fn ipv6_addresses(line: &str) -> impl Iterator<Item = Ipv6Addr> {
     let addresses = words(line).filter_map(|word| word.parse::<Ipv6Addr>().ok());
     addresses.filter(|address| address.to_ipv4_mapped().is_none())
 }
 
-/// Loopback, every address, or the range that RFC 3849 keeps for documentation.
+/// Returns whether an address is loopback, "every address", or in the range that RFC 3849 keeps for
+/// documentation.
 fn is_harmless(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     address.is_loopback() || address.is_unspecified() || (first, second) == (0x2001, 0xdb8)
 }
 
-/// Endings of files, whose names have a line behind them and no port.
+/// Extensions of files whose names have a line number behind them, not a port.
 const SOURCES: [&str; 8] = ["c", "cc", "cpp", "go", "md", "py", "rs", "toml"];
 
-/// The host names of a line that have a port. What looks like a key (`user:42`), a time, a path or
-/// a line of a file is no such name: a name without a dot has a port from 1024, or stands where an
-/// URL has its host.
+/// Returns the host names of a line that have a port. A text that looks like a key (`user:42`), a
+/// time, a path or a line of a file does not count. A name without a dot counts if its port is 1024
+/// or above, or if it is where a URL has its host.
 fn hosts(line: &str) -> impl Iterator<Item = &str> {
     let bare = |word| {
         let (host, port) = str::rsplit_once(word, ':')?;
@@ -84,7 +86,8 @@ fn hosts(line: &str) -> impl Iterator<Item = &str> {
     words(line).filter_map(bare)
 }
 
-/// This machine, or a name that RFC 2606 keeps for examples and tests.
+/// Returns whether a host is this machine, or has a name that RFC 2606 keeps for examples and
+/// tests.
 fn is_nobodys(host: &str) -> bool {
     let kept = ["localhost", "example", "invalid", "test"];
     kept.contains(&host.rsplit('.').next().unwrap_or(host))
@@ -117,14 +120,15 @@ fn hosts_are_told_from_keys_times_and_lines_of_files() {
     assert_eq!(foreign("[::1]:6379 [::]:80 2001:db8::1/48 ::ffff:192.0.2.1 a::Case 04:52:10"), 0);
 }
 
-/// Examples reach this machine or none. Addresses are loopback, every address, or of the ranges
-/// that RFC 5737 and RFC 3849 keep for documentation. Names are `localhost` or of RFC 2606.
+/// Examples reach this machine or none. Their addresses are loopback, "every address", or of the
+/// ranges that RFC 5737 and RFC 3849 keep for documentation. Their names are `localhost` or of RFC
+/// 2606.
 #[test]
 fn pages_name_no_address_of_somebody_elses_machine() {
     let (mut seen, mut seen_hosts) = (0, 0);
     let mut strangers = Vec::new();
     for (path, text) in pages() {
-        // The labels of series in tests of alerts: no program connects to them.
+        // These are labels of series in tests of alerts: no program connects to them.
         let has_hosts = !path.ends_with("prometheus/keyway.test.yml");
         for (number, line) in text.lines().enumerate() {
             let mut note = |what: &dyn std::fmt::Display| {
@@ -151,7 +155,7 @@ fn pages_name_no_address_of_somebody_elses_machine() {
     assert!(strangers.is_empty(), "{}", strangers.join("\n"));
 }
 
-/// The blocks of a page that are whole configurations, with a listener and a pool.
+/// Returns the blocks of a page that are whole configurations, with a listener and a pool.
 fn configurations(text: &str) -> impl Iterator<Item = &str> {
     let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks.filter(|block| block.contains("[[listener]]") && block.contains("[pool."))

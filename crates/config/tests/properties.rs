@@ -1,5 +1,5 @@
-//! Laws over many files: what is described reads back, nothing brings the
-//! reader down, an import moves no key.
+//! Tests over many generated files: a described configuration reads back, no text crashes the
+//! reader, and an import moves no key.
 
 use keyway_config::{Config, describe, import};
 use keyway_topology::{Distribution, Hash, HashTag, Password, Server, ServerSet};
@@ -17,7 +17,8 @@ fn folder_texts(folder: &str, extension: &str) -> Vec<String> {
     paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
-/// What `describe` does to secrets, and without warnings, whose lines differ.
+/// Returns the configuration as `describe` leaves it: with masked secrets, and without warnings,
+/// whose lines differ.
 fn masked(mut config: Config) -> Config {
     let mask = |password: &mut Option<Password>| {
         *password = password.as_ref().map(|_| Password::new("********"));
@@ -90,7 +91,7 @@ fn limits_table() -> impl Strategy<Value = String> {
     .prop_map(|keys| format!("[limits]\n{keys}"))
 }
 
-/// Those that go with every hash and every weight.
+/// The distributions that accept every hash and every weight.
 const DISTRIBUTIONS: [&str; 8] = [
     "ketama",
     "modula",
@@ -168,7 +169,7 @@ fn listener_keys() -> impl Strategy<Value = String> {
     ])
 }
 
-/// A valid file: every listener has a pool of its own.
+/// Generates a valid file in which every listener has a pool of its own.
 fn valid_file() -> impl Strategy<Value = String> {
     let pair = (listener_keys(), pool_keys());
     (server_table(), limits_table(), prop::collection::vec(pair, 1..4)).prop_map(
@@ -293,8 +294,7 @@ fn apply(text: &str, edits: &[Edit]) -> String {
     chars.into_iter().collect()
 }
 
-/// Any text is either taken, or refused with a place and a remedy for each
-/// mistake.
+/// Checks that a text is either accepted, or refused with a place and a remedy for each mistake.
 fn assert_taken_or_explained(text: &str) {
     match Config::from_str(text, "f") {
         Ok(config) => {

@@ -1,10 +1,9 @@
-//! Who may ask what of the admin listener.
+//! Access rules of the admin listener.
 //!
-//! Without a token whoever connects may read, and change what a header asks for that no
-//! page in a browser can send to another origin. A page can name any host, though, and have
-//! that name lead to this machine later (DNS rebinding): so requests that are answered for
-//! who is here must name an address, or `localhost`, and none that says that a page is
-//! behind it changes anything.
+//! Without a token, any client that can connect may read. It may also make changes if it sends a
+//! header that no page in a browser can send to another origin. But a page can name any host, and
+//! make that name resolve to this machine later (DNS rebinding). So requests without a token must
+//! name an address, or `localhost`, and a request with signs of a page changes nothing.
 
 use crate::problem::Problem;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
@@ -14,14 +13,14 @@ use parking_lot::RwLock;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The header that a change has, with the value 1: no form and no page of another origin can
+/// The header that a change must have, with the value 1. No form and no page of another origin can
 /// send it.
 pub const CHANGE_HEADER: &str = "keyway-change";
 
-/// Longest token that is looked at, in bytes: hashing a longer one costs its sender nothing.
+/// Longest token that is checked, in bytes. Hashing a longer one would cost its sender nothing.
 const TOKEN_LEN_MAX: usize = 4 << 10;
 
-/// Who may ask. Those that are cloned of one another ask for the same token.
+/// The access rules. Clones of one another use the same token.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     token: Arc<RwLock<Option<Digest>>>,
@@ -29,31 +28,32 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whoever knows `token` (of which a digest is kept), or anybody without one.
+    /// Creates rules that admit clients that know `token` (of which a digest is kept), or any
+    /// client without a token.
     pub fn new(token: Option<&str>) -> Self {
         let access = Self::default();
         access.set_token(token);
         access
     }
 
-    /// Asks for `token` from the next request on, or for none.
+    /// Requires `token` from the next request on, or no token.
     pub fn set_token(&self, token: Option<&str>) {
         *self.token.write() = token.map(|token| Digest::of(token.as_bytes()));
     }
 
-    /// The same, where each client has shown a certificate.
+    /// Returns the rules for a listener where each client has shown a certificate.
     #[must_use]
     pub fn with_certificates(mut self) -> Self {
         self.has_certificates = true;
         self
     }
 
-    /// Whether there is a token that requests have to show.
+    /// Returns whether requests must have a token.
     pub fn has_token(&self) -> bool {
         self.token.read().is_some()
     }
 
-    /// Whether a request may be answered at all.
+    /// Checks whether a request may be answered at all.
     pub(crate) fn check(&self, kind: Kind, asked: &RequestParts<'_>) -> Result<(), Problem> {
         if kind == Kind::Probe {
             return Ok(());
@@ -75,22 +75,22 @@ impl Access {
     }
 }
 
-/// What a request is about.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Whether the process serves: those who ask seldom have secrets.
+    /// A question whether the process serves. Probes seldom have secrets.
     Probe,
-    /// A page that is for reading, outside the API.
+    /// A page to read, outside the API.
     Read,
     /// A change, outside the API.
     Change,
-    /// Reading by the API.
+    /// A read by the API.
     ApiRead,
     /// A change by the API.
     ApiChange,
 }
 
-/// What of a request tells who asks.
+/// The parts of a request that tell about its sender.
 pub(crate) struct RequestParts<'r> {
     pub(crate) headers: &'r HeaderMap,
     pub(crate) uri: &'r Uri,
@@ -110,7 +110,7 @@ fn check_token(digest: &Digest, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The token of `Bearer TOKEN`.
+/// Returns the token of `Bearer TOKEN`.
 fn token_of(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
@@ -130,7 +130,7 @@ fn check_host(asked: &RequestParts<'_>) -> Result<(), Problem> {
     }
 }
 
-/// Whether `host` or `host:port` is an address or `localhost`.
+/// Returns whether `host` or `host:port` is an address or `localhost`.
 fn is_here(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((inside, _)) => inside,

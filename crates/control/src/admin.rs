@@ -24,35 +24,35 @@ use crate::secured::secure;
 use crate::state::AdminState;
 use keyway_tls::ServerTls;
 
-/// How the admin listener serves.
+/// The options of the admin listener.
 #[derive(Clone, Default)]
 pub struct AdminOptions {
-    /// What it grants to those who connect.
+    /// The limits for its clients.
     pub limits: AdminLimits,
-    /// Who may ask.
+    /// The access rules.
     pub access: Access,
-    /// With what connections are secured; they are not without.
+    /// The TLS settings; `None`: connections have no TLS.
     pub tls: Option<ServerTls>,
 }
 
-/// Longest head of a request, in bytes. Ours are under 200; 8 KiB is the
-/// smallest that the HTTP library takes.
+/// Longest head of a request, in bytes. Usual ones are under 200. 8 KiB is the least that the HTTP
+/// library accepts.
 const HEAD_LEN_MAX: usize = 8 << 10;
 /// Most header lines of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
-/// Reloads that are waited for at once; more wait for those.
+/// Most reloads that run at once; more wait for those.
 const SLOW_MAX: usize = 2;
-/// Pause after a failed accept. Only a lack of resources makes accept fail,
-/// and without a pause the thread would spin until that is over.
+/// Pause after a failed accept. Accepting fails only for lack of resources. Without a pause the
+/// thread would spin until that is over.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the admin listener did not start.
+/// The reason why the admin listener did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The address cannot be listened on.
+    /// The system refuses to listen on the address.
     #[error("admin listener: cannot listen on {address}: {reason}; {hint}", hint = bind_hint(reason))]
     Bind {
-        /// As given by the caller.
+        /// The address as the caller gave it.
         address: String,
         /// The system's reason.
         #[source]
@@ -82,19 +82,19 @@ fn bind_hint(reason: &io::Error) -> &'static str {
 pub struct Admin;
 
 impl Admin {
-    /// Listens on `address` (host:port, port 0 for any) and answers from
-    /// `state` on a thread of its own until the handle is stopped or dropped.
+    /// Listens on `address` (host:port, port 0 for any) and answers from `state`, on a thread of
+    /// its own, until the handle is stopped or dropped.
     ///
     /// # Errors
-    /// When the address cannot be listened on or the thread cannot start.
+    /// Returns an error if the address cannot be listened on or the thread cannot start.
     pub fn start(address: &str, state: Arc<dyn AdminState>) -> Result<AdminHandle, AdminError> {
         Self::start_with(AdminOptions::default(), address, state)
     }
 
-    /// As [`Admin::start`], with `options`.
+    /// Starts like [`Admin::start`], with `options`.
     ///
     /// # Errors
-    /// As [`Admin::start`].
+    /// Returns an error as [`Admin::start`] does.
     pub fn start_with(
         options: AdminOptions,
         address: &str,
@@ -105,11 +105,11 @@ impl Admin {
         Ok(handle)
     }
 
-    /// As [`Admin::start_with`], but answers nobody before [`AdminHandle::begin`], and listens by
-    /// `socket` if there is one, which another process has listened by.
+    /// Prepares a listener like [`Admin::start_with`], but answers no request before
+    /// [`AdminHandle::begin`]. Uses `socket`, if given, on which another process has listened.
     ///
     /// # Errors
-    /// As [`Admin::start`].
+    /// Returns an error as [`Admin::start`] does.
     pub fn prepare(
         options: AdminOptions,
         address: &str,
@@ -150,11 +150,10 @@ impl Admin {
     }
 }
 
-/// A running admin listener. Dropping it stops it as [`AdminHandle::stop`]
-/// does.
+/// A running admin listener. Dropping it stops it as [`AdminHandle::stop`] does.
 pub struct AdminHandle {
     local_addr: SocketAddr,
-    /// The listening socket once more, to be handed to another process.
+    /// A duplicate of the listening socket, to be handed to another process.
     socket: Option<std::net::TcpListener>,
     begin: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
@@ -162,29 +161,29 @@ pub struct AdminHandle {
 }
 
 impl AdminHandle {
-    /// Where it listens, with the port that was found for port 0.
+    /// Returns its address, with the port that was found for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Another descriptor of the socket that listens.
+    /// Returns another descriptor of the listening socket.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
         self.socket.as_ref().map(|socket| Ok(socket.try_clone()?.into())).transpose()
     }
 
-    /// Answers from here on, after [`Admin::prepare`].
+    /// Answers from now on, after [`Admin::prepare`].
     pub fn begin(&mut self) {
         if let Some(begin) = self.begin.take() {
-            // Nobody hears it when the thread has ended.
+            // The message is lost if the thread has ended.
             let _ = begin.send(());
         }
     }
 
-    /// Stops listening, lets requests being answered end within
-    /// [`AdminLimits::stop_time`], and returns when the thread has ended.
+    /// Stops listening, lets requests being answered finish within [`AdminLimits::stop_time`], and
+    /// returns when the thread has ended.
     pub fn stop(self) {
         drop(self);
     }
@@ -192,7 +191,7 @@ impl AdminHandle {
 
 impl Drop for AdminHandle {
     fn drop(&mut self) {
-        // Or clients would still come to a socket that nobody accepts from.
+        // Otherwise clients would still connect to a socket from which nothing accepts.
         self.socket = None;
         // Dropping the sender is the signal.
         self.stop = None;
@@ -209,7 +208,7 @@ impl fmt::Debug for AdminHandle {
     }
 }
 
-/// The thread's life.
+/// Runs the thread.
 fn serve(
     runtime: &Runtime,
     options: AdminOptions,
@@ -223,17 +222,17 @@ fn serve(
         let serving = async {
             match begun.await {
                 Ok(()) => accept_all(options, &listener, &state, &open).await,
-                // Who holds both senders has gone: it is stopped.
+                // The handle, which holds both senders, is gone: the listener is stopped.
                 Err(_) => std::future::pending().await,
             }
         };
         tokio::select! {
-            // Both a value and the sender's end mean stop.
+            // Both a value and the end of the sender mean stop.
             _ = stopped => {}
             never = serving => match never {},
         }
         drop(listener);
-        // Whoever is not done by then is cut off with the runtime.
+        // Connections that are not done by then are cut off with the runtime.
         let _ = timeout(limits.stop_time, open.shutdown()).await;
     });
 }
@@ -248,8 +247,8 @@ async fn accept_all(
     let answering = Answering { state: Arc::clone(state), access: Arc::new(access), slow: slow() };
     let places = Places::new(limits);
     let mut http = http1::Builder::new();
-    // One request per connection: an idle client holds no place, and a
-    // connection's time is a request's.
+    // There is one request per connection: an idle client holds no place, and a connection's time
+    // is a request's.
     http.keep_alive(false)
         .half_close(true)
         .max_buf_size(HEAD_LEN_MAX)
@@ -275,7 +274,7 @@ async fn accept_all(
     }
 }
 
-/// A connection that has been accepted.
+/// An accepted connection.
 struct Connection {
     stream: TcpStream,
     place: Arc<Place>,
@@ -294,8 +293,8 @@ fn spawn_connection(
     let service = service_fn(move |request| respond(answering.clone(), Arc::clone(&own), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
-        // A client that breaks HTTP, leaves or exceeds its time harms itself
-        // alone, and there is nobody left to tell.
+        // A client that violates HTTP, leaves or exceeds its time harms only itself, and there is
+        // no one left to tell.
         tokio::select! {
             _ = timeout(time, connection) => {}
             _ = displaced => {}
@@ -304,7 +303,7 @@ fn spawn_connection(
     });
 }
 
-/// The same, of a connection that is TLS.
+/// Serves a connection with TLS.
 fn spawn_secured(
     http: &http1::Builder,
     connection: Connection,

@@ -1,5 +1,5 @@
-//! The API for programs: JSON in and out, under `/v1`. `docs/openapi.json` describes it and
-//! a test holds the two against each other; docs/admin.md is for people.
+//! The API for programs: JSON in and out, under `/v1`. `docs/openapi.json` describes it, and a test
+//! compares the two. docs/admin.md is for people.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -17,15 +17,15 @@ use crate::process::{AfterDrain, Api, LogLevel, SlowRequest, UpgradeState};
 use crate::query::parameters;
 use crate::state::{AdminState, Readiness, ScriptKill};
 
-/// The description of the API that is served.
+/// The served description of the API.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
-/// Longest name of a pool or server in a request, in characters. Names come from a
-/// configuration file, where they are shorter.
+/// Longest name of a pool or server in a request, in characters. Names come from a configuration
+/// file, where they are shorter.
 const NAME_LEN_MAX: usize = 512;
 
-/// Most clients, or slow requests of 32 arguments of 128 bytes, in one reply: about 300 KiB
-/// or 5 MiB.
+/// Most clients, or slow requests of 32 arguments of 128 bytes, in one reply: about 300 KiB or 5
+/// MiB.
 const LIMIT_MAX: usize = 1000;
 
 const LIMIT_DEFAULT: usize = 100;
@@ -52,7 +52,7 @@ enum Resource {
     Description,
 }
 
-/// Every resource: method, path, and what it is.
+/// Every resource, with its method and path.
 const ROUTES: [(Method, &str, Resource); 18] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
@@ -76,35 +76,35 @@ const ROUTES: [(Method, &str, Resource); 18] = [
 
 type Reply = Response<Full<Bytes>>;
 
-/// Every method and path of the API.
+/// Returns every method and path of the API.
 pub(crate) fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
     ROUTES.iter().map(|(method, path, _)| (method.as_str(), *path))
 }
 
-/// Whether a path is one of the API's.
+/// Returns whether a path is one of the API's.
 pub(crate) fn is_ours(path: &str) -> bool {
     path == "/v1" || path.starts_with("/v1/")
 }
 
-/// What a request of the API is about, for who may ask.
+/// Returns the kind of an API request, for the access rules.
 pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     let asked = if method == Method::HEAD { &Method::GET } else { method };
     let is_there = ROUTES.iter().any(|(known, there, _)| known == asked && *there == path);
     match (asked == Method::GET, path) {
         (true, "/v1/health" | "/v1/ready") => Kind::Probe,
         (false, _) if is_there => Kind::ApiChange,
-        // Where there is no such change, that is told.
+        // If there is no such change, the reply says so.
         _ => Kind::ApiRead,
     }
 }
 
-/// Whether an answer may take seconds: a reload waits for every worker, and an upgrade for a reload
-/// that is before it.
+/// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
+/// a reload before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
     method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade")
 }
 
-/// One request, after its body.
+/// One request, with its body.
 pub(crate) struct Call<'r> {
     pub(crate) method: &'r Method,
     pub(crate) path: &'r str,
@@ -113,13 +113,13 @@ pub(crate) struct Call<'r> {
     pub(crate) body: &'r [u8],
 }
 
-/// Answers a request whose sender may ask it.
+/// Answers a request whose sender has access.
 pub(crate) fn respond(state: &dyn AdminState, call: &Call<'_>) -> Reply {
     let outcome = find(call).and_then(|resource| answer(state, resource, call));
     outcome.unwrap_or_else(|problem| refuse(&problem))
 }
 
-/// The reply to what is refused.
+/// Returns the reply for a refusal.
 pub(crate) fn refuse(problem: &Problem) -> Reply {
     let mut reply = finished(problem.reply());
     if reply.status() == StatusCode::UNAUTHORIZED {
@@ -130,7 +130,7 @@ pub(crate) fn refuse(problem: &Problem) -> Reply {
 }
 
 fn find(call: &Call<'_>) -> Result<Resource, Problem> {
-    // The HTTP library sends a HEAD's reply without its body.
+    // The HTTP library sends the reply to a HEAD without its body.
     let asked = if call.method == Method::HEAD { &Method::GET } else { call.method };
     let there = || ROUTES.iter().filter(|(_, path, _)| *path == call.path);
     if let Some((.., resource)) = there().find(|(method, ..)| method == asked) {
@@ -276,10 +276,10 @@ struct PoolName {
     pool: String,
 }
 
-/// What became of a wish.
+/// The result of an order.
 #[derive(Serialize)]
 struct Outcome {
-    /// Whether anything is different now.
+    /// Whether anything has changed.
     changed: bool,
     /// The same in words.
     message: String,
@@ -325,7 +325,7 @@ fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     Ok(json(&ServerList { servers: servers.collect() }))
 }
 
-/// The pool and the limit of a query.
+/// Returns the pool and the limit of a query.
 fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
     let [pool, limit] = queried(query, ["pool", "limit"])?;
     let limit = limit.map_or(Some(LIMIT_DEFAULT), |text| {
@@ -453,7 +453,8 @@ fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem
     }
 }
 
-/// The body of a request, which must be JSON and say so: a page of another origin cannot.
+/// Returns the body of a request. It must be JSON and declared as such, which a page of another
+/// origin cannot do.
 fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
     let kind = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
@@ -474,7 +475,7 @@ fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::BAD_REQUEST, what))
 }
 
-/// The parameters of a query, each of them given once at most and not empty.
+/// Returns the parameters of a query. Each may be given at most once, and must not be empty.
 fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
     let values =
         parameters(query, names).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, what))?;
@@ -487,7 +488,7 @@ fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<Stri
 }
 
 fn json(value: &impl Serialize) -> Reply {
-    // Texts, numbers and lists of them: nothing that could not be written.
+    // These are texts, numbers and lists of them, all of which can be written.
     let text = serde_json::to_string(value).unwrap_or_default() + "\n";
     let mut reply = Response::new(Full::new(text.into()));
     let kind = HeaderValue::from_static("application/json");
@@ -495,7 +496,7 @@ fn json(value: &impl Serialize) -> Reply {
     finished(reply)
 }
 
-/// What every reply has: it is of this moment, and what it says it is.
+/// Adds the headers of every reply: it must not be cached, and its type must not be guessed.
 fn finished(mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -15,49 +15,49 @@ pub struct PoolStatus {
     pub backends: Vec<BackendStatus>,
 }
 
-/// The state of a server that an operator has ejected and that has left since: it is ejected when
-/// it comes back.
+/// The state of a server that an operator has ejected and that has left since. It will be ejected
+/// when it comes back.
 pub const AWAY: &str = "away";
 
 /// A backend as `GET /backends` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStatus {
-    /// Its name, or its address when it has none.
+    /// Its name, or its address if it has none.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// `unknown`, `up`, `failing`, `ejected`, `rejoining` or `quarantined`; of one in use also
-    /// `circuit-open`, `circuit-half-open` or `outlier`. [`AWAY`] if it is not there.
+    /// `unknown`, `up`, `failing`, `ejected`, `rejoining` or `quarantined`. A server in use may
+    /// also be `circuit-open`, `circuit-half-open` or `outlier`. [`AWAY`] if it is not there.
     pub state: &'static str,
     /// Its latest failure since it was last up.
     pub reason: Option<&'static str>,
-    /// Since when it has been in that state, in seconds since the Unix epoch; in that of a
-    /// server found later, since then at the earliest.
+    /// Start of that state, in seconds since the Unix epoch. For a server that was discovered
+    /// later, it is not before its discovery.
     #[serde(rename = "since", serialize_with = "as_utc")]
     pub since_unix_seconds: u64,
-    /// Whether an operator has ejected it: then it stays so until one restores it.
+    /// Whether an operator has ejected it. Then it stays so until one restores it.
     pub by_hand: bool,
     /// Connections to it that take requests.
     pub links: u64,
-    /// Requests that wait for its reply.
+    /// Requests that wait for its replies.
     pub in_flight: u64,
-    /// What it does, where that is found out.
+    /// Its role, if its pool discovers servers.
     #[serde(flatten)]
     pub standing: Option<BackendStanding>,
 }
 
-/// What a server does in a cluster, or beside Sentinel.
+/// The role of a server in a cluster, or with Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStanding {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
-    /// The primary it copies, by its address, or what Sentinel calls its primary.
+    /// The address of the primary that it copies, or the name of its primary for Sentinel.
     pub of: Option<String>,
-    /// Slots it has, in a cluster.
+    /// Number of its slots, in a cluster.
     pub slots: Option<u16>,
-    /// Its availability zone, if that is told.
+    /// Its availability zone, if it is known.
     pub zone: Option<String>,
-    /// How far it is behind its primary, in milliseconds, if that is asked.
+    /// Its lag behind its primary, in milliseconds, if it is measured.
     #[serde(rename = "lag_ms")]
     pub lag_millis: Option<u64>,
 }
@@ -67,8 +67,8 @@ pub(crate) fn as_utc<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Er
     to.serialize_str(&utc(*seconds))
 }
 
-/// A server as replies to people name it: the name that metrics have as a label, and its address
-/// where the two differ. A server is asked for by either.
+/// Returns a server's name for people: its name in metrics, and its address if that differs. A
+/// request may use either.
 pub(crate) fn shown(pools: &[PoolStatus], pool: &str, server: &str) -> String {
     let of_pool = || pools.iter().filter(|one| one.name == pool).flat_map(|one| &one.backends);
     let named = of_pool().find(|one| one.name == server);
@@ -79,7 +79,7 @@ pub(crate) fn shown(pools: &[PoolStatus], pool: &str, server: &str) -> String {
     }
 }
 
-/// An object with the array `pools`, a line for each backend.
+/// Returns an object with the array `pools`, with a line for each backend.
 pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
     let mut text = "{\"pools\":[".to_owned();
     for (index, pool) in pools.iter().enumerate() {
@@ -122,14 +122,14 @@ fn write_standing(standing: &BackendStanding, text: &mut String) {
     );
 }
 
-/// The columns of the table; those from `role` on are there where a pool has them.
+/// The columns of the table. Those from `role` on are shown if a pool has them.
 const COLUMNS: [&str; 12] = [
     "pool", "kind", "backend", "address", "state", "reason", "since", "role", "of", "slots",
     "zone", "lag_ms",
 ];
 const ROLE_COLUMN: usize = 7;
 
-/// A line for each backend, its fields in columns.
+/// Returns a line for each backend, with its fields in columns.
 pub(crate) fn as_text(pools: &[PoolStatus]) -> String {
     let none = || "-".to_owned();
     let mut rows = vec![COLUMNS.map(str::to_owned)];
@@ -188,10 +188,10 @@ fn json_string(text: &str) -> String {
     quoted
 }
 
-/// `2026-01-31T23:59:59Z`, as RFC 3339 writes it.
+/// Returns a time such as `2026-01-31T23:59:59Z`, in the form of RFC 3339.
 pub(crate) fn utc(unix_seconds: u64) -> String {
     let (days, of_day) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years that begin in March end with the day that leap years add.
+    // Years are counted from March, so that they end with the leap day.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,11 +1,9 @@
-//! The control plane. For now its admin listener: metrics, health, readiness and
-//! the list of backends for people and scrapers, and the API for programs
-//! under `/v1` ([`Api`]), over HTTP.
+//! The control plane, which is its admin listener: metrics, health, readiness and the list of
+//! backends for people and scrapers, and the API for programs under `/v1` ([`Api`]), over HTTP.
 //!
-//! The only crate with an async runtime, on a thread of its own. It never
-//! reaches into the data plane: everything it knows and may do is behind
-//! [`AdminState`]. Whoever connects to it, however slow, silent or wild, costs
-//! no more than [`AdminLimits`] says and never disturbs a worker.
+//! It is the only crate with an async runtime, on a thread of its own. It never reaches into the
+//! data plane: everything it knows and may do is behind [`AdminState`]. A client, however slow,
+//! silent or wild, costs no more than [`AdminLimits`] says and never disturbs a worker.
 //!
 //! Read first: [`AdminState`], [`Admin::start`] and [`AdminHandle`].
 

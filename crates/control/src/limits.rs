@@ -1,26 +1,26 @@
-//! What the admin listener grants to those who connect.
+//! The limits of the admin listener for its clients.
 
 use std::time::Duration;
 
-/// What the admin listener grants to those who connect.
+/// The limits of the admin listener for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminLimits {
-    /// Connections served at once. When there are more, the oldest whose request is not
-    /// complete makes room for a new one. Larger costs about 20 KiB of buffers for each;
-    /// smaller cuts off clients behind slow lines sooner when many connect.
+    /// Most connections served at once. With more, the oldest whose request is incomplete makes
+    /// room for a new one. A larger number costs about 20 KiB of buffers for each. A smaller one
+    /// cuts off clients behind slow lines sooner when many connect.
     pub connections_max: usize,
-    /// Time to send the head of a request, from the moment of connecting.
+    /// Time for the head of a request, from the moment of connecting.
     pub header_time: Duration,
-    /// Time for a connection as a whole; each serves one request. Smaller
-    /// cuts off scrapes over slow lines.
+    /// Time for a connection as a whole; each serves one request. A shorter time cuts off scrapes
+    /// over slow lines.
     pub connection_time: Duration,
-    /// Time that a request has to arrive, with its handshake and body, before its connection
-    /// may make room for another. Larger lets clients that send nothing delay the others for
-    /// longer; smaller cuts off clients far away while many connect.
+    /// Time for a request to arrive, with its handshake and body, before its connection may make
+    /// room for another. A longer time lets silent clients delay the others for longer. A shorter
+    /// one cuts off distant clients while many connect.
     pub asking_time: Duration,
-    /// Time that a client has to read its reply before its connection may make room.
+    /// Time for a client to read its reply before its connection may make room.
     pub reading_time: Duration,
-    /// Time that stopping grants to requests being answered.
+    /// Time for requests being answered when the listener is stopped.
     pub stop_time: Duration,
 }
 

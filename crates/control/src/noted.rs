@@ -1,39 +1,39 @@
-//! Keys that stand out, as the API tells of them. Names come as [`AdminState`] writes them: with
-//! everything that is no printable character escaped.
+//! Hot keys and big keys, for the API. Names are written by [`AdminState`], with everything that is
+//! not printable escaped.
 //!
 //! [`AdminState`]: crate::AdminState
 
 use crate::backends::as_utc;
 use serde::{Serialize, Serializer};
 
-/// The keys that stand out.
+/// The hot and big keys of all pools.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NotedKeyList {
-    /// One request in so many is looked at for hot keys; 0 when none is.
+    /// One request in this many is counted for hot keys; 0: none.
     pub hot_keys_every: u32,
-    /// Bytes from which a value is large; 0 when none is looked for.
+    /// Length in bytes from which a value is large; 0: none is noted.
     pub big_values_from: u32,
-    /// Those of each pool.
+    /// The keys of each pool.
     pub pools: Vec<NotedKeysOfPool>,
 }
 
-/// The keys of a pool that stand out.
+/// The hot and big keys of a pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct NotedKeysOfPool {
     /// The pool.
     pub pool: String,
-    /// Those read most.
+    /// The keys that are read most.
     pub reads: HotKeyList,
-    /// Those written most.
+    /// The keys that are written most.
     pub writes: HotKeyList,
-    /// Those with the largest values, the largest first.
+    /// The keys with the largest values, the largest first.
     pub big: Vec<BigKeyStatus>,
 }
 
 /// The keys that are accessed most, the hottest first.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HotKeyList {
-    /// How often any key of the pool is accessed like that in a second.
+    /// Accesses per second of all keys of the pool.
     #[serde(serialize_with = "to_thousandths")]
     pub rate: f64,
     /// The keys.
@@ -45,13 +45,13 @@ pub struct HotKeyList {
 pub struct HotKeyStatus {
     /// Its name.
     pub key: String,
-    /// Its part of all such accesses, from 0 to 1.
+    /// Its share of all such accesses, from 0 to 1.
     #[serde(serialize_with = "to_millionths")]
     pub share: f64,
-    /// How far that may be off, either way.
+    /// The error of the share, in either direction.
     #[serde(serialize_with = "to_millionths")]
     pub share_error: f64,
-    /// How often it is accessed in a second.
+    /// Accesses per second.
     #[serde(serialize_with = "to_thousandths")]
     pub rate: f64,
 }
@@ -61,13 +61,13 @@ pub struct HotKeyStatus {
 pub struct BigKeyStatus {
     /// Its name.
     pub key: String,
-    /// Bytes that went by.
+    /// Length of the value, in bytes.
     pub bytes: u64,
-    /// The command that had them.
+    /// The command that carried it.
     pub command: &'static str,
-    /// `request` where they were written, `reply` where they were read.
+    /// `request` if it was written, `reply` if it was read.
     pub direction: &'static str,
-    /// When, in seconds since the Unix epoch.
+    /// The time, in seconds since the Unix epoch.
     #[serde(rename = "at", serialize_with = "as_utc")]
     pub at_unix_seconds: u64,
 }

@@ -1,10 +1,9 @@
 //! The places that connections have, and which connection makes room for a new one.
 //!
-//! A connection holds a place from its accept to its end. When all places are taken, a new
-//! connection displaces another one. Connections whose request is not complete go first, the
-//! oldest of them before the others; after them connections that do not read their reply. A
-//! request that is being worked on is never displaced: `routes.rs` bounds how many of those
-//! take long.
+//! A connection holds a place from its accept to its end. If all places are taken, a new connection
+//! displaces another one. Connections whose request is incomplete go first, the oldest of them
+//! before the others. After them go connections that do not read their reply. A request that is
+//! being executed is never displaced: `routes.rs` bounds how many of those take long.
 
 use crate::limits::AdminLimits;
 use parking_lot::Mutex;
@@ -19,9 +18,9 @@ use tokio::time::{Instant, sleep};
 pub(crate) enum Stage {
     /// Its handshake, or the head or body of its request, is not complete.
     Asking,
-    /// Its reply goes out.
+    /// Its reply is being sent.
     Replying,
-    /// Its request is being worked on.
+    /// Its request is being executed.
     Working,
 }
 
@@ -41,7 +40,7 @@ struct Held {
 
 struct Connection {
     stage: Stage,
-    /// When that stage began.
+    /// Start of that stage.
     since: Instant,
     /// Dropped to end the connection.
     _keep: oneshot::Sender<()>,
@@ -77,7 +76,7 @@ impl Places {
         }
     }
 
-    /// A place, or how long to wait before another try.
+    /// Returns a place, or the time to wait before another try.
     fn try_take(self: &Arc<Self>) -> Result<(Arc<Place>, Displaced), Duration> {
         let mut held = self.held.lock();
         if held.connections.len() >= self.limits.connections_max.max(1) {
@@ -92,7 +91,7 @@ impl Places {
         Ok((Arc::new(Place { places: Arc::clone(self), number }), displaced))
     }
 
-    /// The connection to displace, or the time until there may be one.
+    /// Returns the connection to displace, or the time until there may be one.
     fn displaced(&self, held: &Held, now: Instant) -> Result<u64, Duration> {
         let room = |(number, connection): (&u64, &Connection)| {
             let granted = match connection.stage {

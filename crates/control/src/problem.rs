@@ -1,4 +1,4 @@
-//! What a program is told that asked for what cannot be done: RFC 9457.
+//! The error replies for programs: RFC 9457.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -6,38 +6,38 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// Why a request was not done, as `application/problem+json`.
+/// The reason why a request was not executed, as `application/problem+json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
-    /// No page of ours tells more of a kind of problem than its status does.
+    /// No page tells more about a kind of problem than its status does.
     r#type: &'static str,
     title: &'static str,
     status: u16,
     detail: String,
-    /// Every single thing that is wrong, where there may be several.
+    /// Every single mistake, if there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
-    /// What is told of servers, where the process is not ready.
+    /// Facts about servers, if the process is not ready.
     #[serde(flatten)]
     servers: Option<Box<Servers>>,
-    /// The methods that the path takes, where another was used.
+    /// The methods of the path, if another was used.
     #[serde(skip)]
     allow: Option<Box<str>>,
 }
 
-/// Servers that are told of beside the reasons why a process is not ready.
+/// Servers that are listed besides the reasons why a process is not ready.
 #[derive(Debug, Serialize)]
 struct Servers {
-    /// Those that fail, in pools that are no reason.
+    /// Servers that fail, in pools that are not a reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failing: Vec<String>,
-    /// Those that have neither answered nor failed yet.
+    /// Servers that have neither answered nor failed yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
 }
 
 impl Problem {
-    /// A problem of this status; `detail` says what to do about it.
+    /// Creates a problem with this status. `detail` says what to do about it.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Problem");
         let detail = detail.into();
@@ -52,27 +52,27 @@ impl Problem {
         }
     }
 
-    /// The same, of several things that are wrong.
+    /// Adds several mistakes.
     pub(crate) fn with_errors(mut self, errors: Vec<String>) -> Self {
         self.errors = errors;
         self
     }
 
-    /// The same, with what is told of servers beside the reasons.
+    /// Adds facts about servers.
     pub(crate) fn with_servers(mut self, failing: Vec<String>, unknown: Vec<String>) -> Self {
         self.servers = Some(Box::new(Servers { failing, unknown }));
         self
     }
 
-    /// The same, with the methods that would do.
+    /// Adds the methods that the path accepts.
     pub(crate) fn with_allow(mut self, methods: &str) -> Self {
         self.allow = Some(methods.into());
         self
     }
 
-    /// The reply that says so.
+    /// Returns the reply with this problem.
     pub(crate) fn reply(&self) -> Response<Full<Bytes>> {
-        // Texts and numbers: nothing that could not be written.
+        // These are texts and numbers, all of which can be written.
         let text = serde_json::to_string(self).unwrap_or_default() + "\n";
         let mut reply = Response::new(Full::new(text.into()));
         *reply.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();

@@ -4,118 +4,118 @@ use crate::backends::as_utc;
 use crate::noted::NotedKeyList;
 use serde::{Deserialize, Serialize};
 
-/// What the API shows and may change beyond [`AdminState`](crate::AdminState). Called on the listener's
+/// The parts of the API beyond [`AdminState`](crate::AdminState). It is called on the listener's
 /// thread, one call at a time, so a call should take milliseconds at most.
 pub trait Api: Send + Sync {
-    /// The process as a whole.
+    /// Returns the status of the process.
     fn status(&self) -> ProcessStatus;
 
-    /// Clients, those that came first before the others, at most `limit` of them; of one pool
-    /// only if one is named.
+    /// Returns clients, the oldest first, at most `limit` of them. If a pool is named, only its
+    /// clients.
     ///
     /// # Errors
-    /// When there is no such pool: a text with the names there are.
+    /// Returns a text with the names of all pools if there is no such pool.
     fn connections(&self, pool: Option<&str>, limit: usize) -> Result<Connections, String>;
 
-    /// Requests that servers took long for, the latest first, at most `limit` of them; of one
-    /// pool only if one is named.
+    /// Returns slow requests, the latest first, at most `limit` of them. If a pool is named, only
+    /// its requests.
     ///
     /// # Errors
-    /// When there is no such pool: a text with the names there are.
+    /// Returns a text with the names of all pools if there is no such pool.
     fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String>;
 
-    /// The keys that stand out, at most `limit` of each pool in each respect; of one pool only
-    /// if one is named.
+    /// Returns hot and big keys, at most `limit` of each pool and kind. If a pool is named, only
+    /// its keys.
     ///
     /// # Errors
-    /// When there is no such pool: a text with the names there are.
+    /// Returns a text with the names of all pools if there is no such pool.
     fn noted_keys(&self, pool: Option<&str>, limit: usize) -> Result<NotedKeyList, String>;
 
-    /// Takes a server out of use until it is restored. False when it was so already.
+    /// Takes a server out of use until it is restored. Returns false if it was out of use already.
     ///
     /// # Errors
-    /// When there is no such pool or server: a text with the names there are.
+    /// Returns a text with the existing names if there is no such pool or server.
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String>;
 
-    /// The settings in force, without secrets.
+    /// Returns the settings in force, without secrets.
     fn config(&self) -> EffectiveConfig;
 
-    /// The least important messages that are logged.
+    /// Returns the least important level that is logged.
     fn log_level(&self) -> LogLevel;
 
-    /// Changes that, until the process ends.
+    /// Changes the log level, until the process ends.
     fn set_log_level(&self, level: LogLevel);
 
-    /// Has the process take no more clients and answer what is in flight. Does not wait for
-    /// it. Asked for again, `Exit` ends a process that was to wait.
+    /// Makes the process accept no more clients and answer requests in flight. Does not wait for
+    /// that. A second call with `Exit` ends a process that was to wait.
     fn drain(&self, then: AfterDrain);
 
-    /// Reads again what may change while the process runs.
+    /// Reads the settings again that may change while the process runs.
     ///
     /// # Errors
-    /// Everything that is wrong: then nothing has changed.
+    /// Returns everything that is wrong. Then nothing has changed.
     fn reload(&self) -> Result<Reloaded, Vec<String>>;
 
     /// Starts a process that is to take this one's place. Does not wait for it:
-    /// [`ProcessStatus::upgrade`] tells what comes of it. What the process's own stores hold is
-    /// lost with it, which has to be said to be right.
+    /// [`ProcessStatus::upgrade`] has its outcome. The data of the process's own stores is lost,
+    /// which must be confirmed by `discard_store`.
     ///
     /// # Errors
-    /// Why none is started.
+    /// Returns the reasons why none is started.
     fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>>;
 }
 
-/// The process as a whole.
+/// The status of the process.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessStatus {
     /// Its version.
     pub version: String,
-    /// Its id at the system.
+    /// Its process id.
     pub pid: u32,
-    /// When it began to serve, in seconds since the Unix epoch.
+    /// Time at which it began to serve, in seconds since the Unix epoch.
     #[serde(rename = "started", serialize_with = "as_utc")]
     pub started_unix_seconds: u64,
-    /// For how long it has served.
+    /// Time for which it has served, in seconds.
     pub uptime_seconds: u64,
-    /// Whether it takes no more clients.
+    /// Whether it accepts no more clients.
     pub draining: bool,
-    /// Threads that serve clients.
+    /// Number of threads that serve clients.
     pub workers: u64,
-    /// Clients connected.
+    /// Number of connected clients.
     pub clients: u64,
-    /// What has come of the latest upgrade, if there was one.
+    /// The status of the latest upgrade, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeStatus>,
 }
 
-/// What comes of an upgrade, as the process tells whose place is to be taken.
+/// The status of an upgrade, as the process that is to be replaced sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UpgradeStatus {
-    /// How far it is.
+    /// Its state.
     pub state: UpgradeState,
-    /// Why it has failed.
+    /// The reasons of a failure.
     pub reasons: Vec<String>,
 }
 
-/// How far an upgrade is.
+/// The state of an upgrade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpgradeState {
-    /// The next process comes up.
+    /// The next process is starting.
     #[default]
     Starting,
-    /// It has not come up, and this one serves on.
+    /// It did not start, and this one goes on serving.
     Failed,
-    /// It serves, and this one only the clients it had.
+    /// It serves, and this one serves only the clients it had.
     Done,
 }
 
-/// Who is connected.
+/// The connected clients.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Connections {
-    /// How many there are, those left out counted.
+    /// Number of clients, with those that are left out.
     pub total: u64,
-    /// The first of them.
+    /// The first clients.
     pub clients: Vec<ClientStatus>,
 }
 
@@ -124,95 +124,95 @@ pub struct Connections {
 pub struct ClientStatus {
     /// Its id, as in CLIENT LIST.
     pub id: u64,
-    /// Where it connects from.
+    /// Its address.
     pub address: String,
-    /// Where it connected to.
+    /// The address to which it connected.
     pub listener: String,
-    /// The pool that it talks to.
+    /// Its pool.
     pub pool: String,
     /// Its user.
     pub user: String,
-    /// What it calls itself; empty if it does not.
+    /// Its name; empty if it has set none.
     pub name: String,
-    /// When it connected, in seconds since the Unix epoch.
+    /// Time of its connection, in seconds since the Unix epoch.
     #[serde(rename = "since", serialize_with = "as_utc")]
     pub since_unix_seconds: u64,
-    /// Which worker serves it.
+    /// The number of its worker.
     pub worker: u16,
 }
 
-/// A request that a server took long for.
+/// A slow request.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlowRequest {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub trace: String,
-    /// When its reply was there, in seconds since the Unix epoch.
+    /// Time at which its reply was complete, in seconds since the Unix epoch.
     #[serde(rename = "at", serialize_with = "as_utc")]
     pub at_unix_seconds: u64,
-    /// The pool it was for.
+    /// Its pool.
     pub pool: String,
-    /// The server that was asked.
+    /// Its server.
     pub server: String,
-    /// How long it waited for its turn on the connection to the server, in microseconds.
+    /// Time that it waited for its turn on the connection to the server, in microseconds.
     pub queue_us: u64,
-    /// How long the server took to the first bytes of the reply, in microseconds.
+    /// Time until the first bytes of the reply, in microseconds.
     pub server_us: u64,
-    /// How long the rest of the reply took to arrive, in microseconds.
+    /// Time until the rest of the reply had arrived, in microseconds.
     pub receive_us: u64,
-    /// How long it took from there until the system had taken the reply for the client, in
-    /// microseconds; none while it has not, or where that is not seen.
+    /// Time from then until the system had accepted the reply for the client, in microseconds.
+    /// `None` while it has not, or if that is not measured.
     pub write_us: Option<u64>,
-    /// All of these together.
+    /// The sum of these times, in microseconds.
     pub total_us: u64,
-    /// Address of the client; empty when it is gone.
+    /// Address of the client; empty if it is gone.
     pub client: String,
-    /// What the client calls itself; empty if it does not.
+    /// Name of the client; empty if it has set none.
     pub name: String,
     /// The command and its arguments, cut as SLOWLOG cuts them.
     pub arguments: Vec<String>,
 }
 
-/// The settings that a process runs with.
+/// The settings of a running process.
 #[derive(Clone, Debug, Serialize)]
 pub struct EffectiveConfig {
     /// The configuration file, if there is one.
     pub file: Option<String>,
-    /// Every setting with its value in force, as a configuration file has it; passwords and
+    /// Every setting with its value in force, in the form of a configuration file. Passwords and
     /// tokens are masked.
     pub toml: String,
 }
 
-/// The least important messages that are logged.
+/// The least important level that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What failed and needs somebody.
+    /// Failures that need attention.
     Error,
-    /// What may need somebody.
+    /// Events that may need attention.
     Warn,
-    /// What changed.
+    /// State changes.
     Info,
-    /// More, for who looks for a fault.
+    /// More details, for a search for faults.
     Debug,
-    /// Everything there is.
+    /// Everything.
     Trace,
 }
 
-/// What a process does that has answered everything.
+/// What a process does after it has answered everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterDrain {
     /// It ends.
     Exit,
-    /// It waits until it is told to end, and tells of itself meanwhile.
+    /// It waits until it is told to end, and answers questions meanwhile.
     Wait,
 }
 
-/// What was read again.
+/// The result of a reload.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Reloaded {
-    /// What is different now, a line for each.
+    /// The changes, a line for each.
     pub changed: Vec<String>,
-    /// What is suspicious about it.
+    /// Warnings about the file.
     pub warnings: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! The parameters of a query.
 
-/// The parameters of a query that are asked for, each of them given once and not
-/// empty, percent-decoded.
+/// Returns the wanted parameters of a query, percent-decoded. Each must be given once and must not
+/// be empty.
 pub(crate) fn required<const N: usize>(
     query: &str,
     names: [&str; N],
@@ -13,7 +13,7 @@ pub(crate) fn required<const N: usize>(
     }
 }
 
-/// Those that are given, each of them once.
+/// Returns the parameters that are given, each at most once.
 pub(crate) fn parameters<const N: usize>(
     query: &str,
     names: [&str; N],

@@ -22,7 +22,7 @@ use crate::state::{AdminState, Readiness, ScriptKill};
 const GET: &str = "GET";
 const POST: &str = "POST";
 
-/// Every resource: method, path, and what it is for.
+/// Every resource: method, path, and purpose.
 const ROUTES: [(&str, &str, &str); 9] = [
     (GET, "/", "this list"),
     (GET, "/metrics", "all metrics in the Prometheus text format"),
@@ -35,19 +35,19 @@ const ROUTES: [(&str, &str, &str); 9] = [
     (POST, "/scripts/kill", "?pool=NAME: end the script or function that runs on a store"),
 ];
 
-/// Longest body of a request, in bytes: two names of 512 characters, of which JSON may take
-/// twelve bytes for each. Where no resource takes one it is read to its end all the same, so
-/// that its sender sees the reply and not a reset.
+/// Longest body of a request, in bytes: two names of 512 characters, for each of which JSON may
+/// take twelve bytes. A body that no resource wants is read to its end all the same, so that its
+/// sender sees the reply and not a reset.
 const BODY_LEN_MAX: usize = 16 << 10;
 
-/// How long a body may take to come.
+/// Time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
-/// The same of a request that is refused: it is read so that its sender sees why.
+/// Time for the body of a refused request: it is read so that its sender sees the reason.
 const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 
-/// Largest number of reloads and upgrades at a time, running or waiting. More are refused: each
-/// keeps its place as long as it takes, and too few would be left for other requests.
+/// Most reloads and upgrades at a time, running or waiting. More are refused: each keeps its place
+/// as long as it takes, and too few would be left for other requests.
 const SLOW_WAITING_MAX: usize = 8;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -64,12 +64,12 @@ pub(crate) struct Answering {
     pub(crate) slow: Arc<Semaphore>,
 }
 
-/// A permit for each of [`SLOW_WAITING_MAX`] requests that take long.
+/// Returns a permit for each of the [`SLOW_WAITING_MAX`] requests that take long.
 pub(crate) fn slow() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(SLOW_WAITING_MAX))
 }
 
-/// Answers one request. Never fails: what cannot be done is a status.
+/// Answers one request. Never fails: a request that cannot be executed gets a status.
 pub(crate) async fn respond(
     answering: Answering,
     place: Arc<Place>,
@@ -84,7 +84,8 @@ async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming
     let Answering { state, access, slow } = answering;
     let (head, body) = request.into_parts();
     let is_api = api::is_ours(head.uri.path());
-    // Before the body: who may not ask is not listened to much longer than that.
+    // Access is checked before the body is read: a sender without access is not read for much
+    // longer than that.
     let asked = RequestParts { headers: &head.headers, uri: &head.uri };
     let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
     let refusal = access.check(kind, &asked).err();
@@ -117,8 +118,8 @@ async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming
     route(&*state, &head.method, &target)
 }
 
-/// Answers a request of the API; what takes long on a thread of its own, so that others are
-/// answered meanwhile.
+/// Answers a request of the API. A request that takes long gets a thread of its own, so that others
+/// are answered meanwhile.
 async fn respond_api(
     state: Arc<dyn AdminState>,
     slow: &Semaphore,
@@ -148,7 +149,7 @@ async fn respond_api(
     })
 }
 
-/// What a request outside the API is about, for who may ask.
+/// Returns the kind of a request outside the API, for the access rules.
 fn kind(head: &Parts) -> Kind {
     match (head.method == Method::GET || head.method == Method::HEAD, head.uri.path()) {
         (true, "/healthz" | "/readyz") => Kind::Probe,
@@ -157,7 +158,7 @@ fn kind(head: &Parts) -> Kind {
     }
 }
 
-/// What a request asks for.
+/// The target of a request.
 struct Target<'r> {
     path: &'r str,
     query: &'r str,
@@ -170,7 +171,7 @@ fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply 
         let text = format!("there is no {path} here; there are:\n{}", listing(state));
         return reply(StatusCode::NOT_FOUND, text);
     };
-    // The HTTP library sends a HEAD's reply without its body.
+    // The HTTP library sends the reply to a HEAD without its body.
     let asked = if method == Method::HEAD { GET } else { method.as_str() };
     if asked != *allowed {
         let text = format!("{path} takes {allowed} only\n");
@@ -197,7 +198,7 @@ fn reply(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// A line for each page and each path of the API.
+/// Returns a line for each page and each path of the API.
 fn listing(state: &dyn AdminState) -> String {
     let mut text = String::new();
     for (method, path, what) in ROUTES {
@@ -261,7 +262,7 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
     reply
 }
 
-/// Puts a server back into use. The path says whether its parameter is called `server`.
+/// Puts a server back into use. The path decides whether its parameter is called `server`.
 fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Reply {
     let [pool, backend] = match required(target.query, ["pool", parameter]) {
         Ok(names) => names,

@@ -1,21 +1,21 @@
-//! HTTP behind TLS: what the HTTP library reads and writes goes through a channel without a
-//! socket, of which this side carries the records.
+//! HTTP over TLS. The HTTP library reads and writes an in-memory channel, and this side carries the
+//! records.
 
 use keyway_tls::{Channel, ServerTls};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
-/// Plain bytes under way to or from the HTTP library, for each connection.
+/// Plain bytes on their way to or from the HTTP library, for each connection.
 const PLAIN_LEN: usize = 16 << 10;
 
-/// The plain side of a connection, and what carries it until either side ends: to be
-/// polled beside it. Nothing of a client without the right certificate gets through.
+/// Returns the plain side of a connection, and a future that carries its bytes until either side
+/// ends. Poll the future beside it. No bytes of a client without the right certificate get through.
 pub(crate) fn secure(
     socket: TcpStream,
     tls: &ServerTls,
 ) -> Option<(DuplexStream, impl Future<Output = io::Result<()>> + use<>)> {
-    // Refused only where the settings contradict each other, which loading has found.
+    // This fails only if the settings contradict each other, which loading has checked.
     let channel = tls.accept().ok()?;
     let (near, far) = tokio::io::duplex(PLAIN_LEN);
     Some((near, carry(socket, channel, far)))
@@ -34,12 +34,12 @@ async fn carry(
             len = socket.read(&mut arrived), if !is_read_out => {
                 let len = len?;
                 let outcome = channel.handle_input(&arrived[..len], &mut decrypted);
-                // Also of a failure the other side is told why.
+                // The other side is told of a failure, too.
                 send(&mut channel, &mut socket, &mut records).await?;
                 if outcome.is_err() {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
-                // Who has said enough is not read any more: its reply is still to be carried.
+                // A client that has sent enough is not read any more; its reply is still carried.
                 let is_refused = plain.write_all(&decrypted).await.is_err();
                 decrypted.clear();
                 is_read_out = is_refused || len == 0 || channel.has_ended();
@@ -50,7 +50,7 @@ async fn carry(
             len = plain.read(&mut said) => {
                 let len = len?;
                 if channel.is_handshaking() {
-                    // It has waited for a request as long as it does.
+                    // It has waited for a request for as long as it does.
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 if len == 0 {

@@ -1,4 +1,4 @@
-//! Laws of the admin listener, over real sockets.
+//! Tests of the admin listener, over real sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -110,7 +110,7 @@ fn connect(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything up to the end of the stream; a reset counts as the end.
+/// Reads everything up to the end of the stream. A reset counts as the end.
 fn read_to_end(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     if let Err(error) = stream.read_to_end(&mut bytes) {
@@ -125,7 +125,7 @@ fn exchange(addr: SocketAddr, request: &[u8]) -> String {
     read_to_end(&mut stream)
 }
 
-/// Status, head and body of the reply to a request.
+/// Sends a request, and returns the status, head and body of the reply.
 fn ask(addr: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
     let request = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     let reply = exchange(addr, request.as_bytes());
@@ -300,7 +300,7 @@ fn garbage_harms_its_sender_alone() {
     ];
     for input in inputs {
         let mut stream = connect(addr);
-        // The listener may close before it has read all of it.
+        // The listener may close before it has read everything.
         let _ = stream.write_all(input);
         let _ = stream.shutdown(Shutdown::Write);
         let reply = read_to_end(&mut stream);
@@ -400,7 +400,7 @@ fn a_client_that_does_not_read_its_reply_is_cut_off() {
         connection_time: Duration::from_millis(200),
         ..AdminLimits::default()
     };
-    // Far more than the socket buffers of both sides hold.
+    // This is far more than the socket buffers of both sides hold.
     let (admin, _) = start(limits, State { padding: 64 << 20, ..State::default() });
     let mut reader = connect(admin.local_addr());
     reader.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").expect("the listener reads");
@@ -421,8 +421,8 @@ fn many_clients_at_once_are_all_served() {
             });
         }
     });
-    // More than there are places, and as many as the kernel's queue of 128
-    // surely holds beside them.
+    // There are more connections than places, and as many as the kernel's queue of 128 surely holds
+    // besides.
     let mut open: Vec<TcpStream> = (0..150).map(|_| connect(addr)).collect();
     for stream in &mut open {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").expect("the kernel takes it");

@@ -1,4 +1,4 @@
-//! What the admin listener asks of the process.
+//! The process, as the admin listener uses it.
 
 mod noted;
 mod readiness;
@@ -28,12 +28,13 @@ use std::time::Duration;
 
 /// The process, as the admin listener sees it.
 pub struct Process {
-    /// Exchanged when the settings change.
+    /// The settings in force. They are exchanged when the settings change.
     current: RwLock<Current>,
     draining: AtomicBool,
-    /// The state of each backend when last looked at, and since when.
+    /// The state of each backend at the latest look, and since when it has that state.
     seen: Mutex<Vec<Seen>>,
-    /// The servers that are held out of use and are not there, by pool and address, and since when.
+    /// Servers that an operator holds out of use and that are not in their pool, by pool and
+    /// address, and since when.
     away: Mutex<BTreeMap<(String, String), u64>>,
     started_unix_seconds: u64,
     controls: AdminControls,
@@ -56,7 +57,7 @@ impl Settings {
         Settings { file, options, config: Mutex::new(config.clone()) }
     }
 
-    /// The settings in force, with the log level `level`.
+    /// Returns the settings in force, with the log level `level`.
     fn effective(&self, level: LogLevel) -> EffectiveConfig {
         let mut config = self.config.lock().clone();
         let (io, format) = self.options;
@@ -78,36 +79,37 @@ impl Settings {
     }
 }
 
-/// What an operator may do to the process as a whole.
+/// The controls of the process that an operator may use.
 pub struct AdminControls {
-    /// Which log lines are written.
+    /// The filter of log lines.
     pub log: Filter,
-    /// Where the main thread is told to drain.
+    /// The main thread, which is told to drain.
     pub wake: Sender<Wake>,
-    /// Has the configuration read again.
+    /// Reads the configuration again.
     pub reload: Reload,
-    /// What has come of upgrades.
+    /// The status of upgrades.
     pub upgraded: upgrade::Told,
 }
 
-/// The settings in force, and what is counted by them.
+/// The settings in force, and the counts kept by them.
 #[derive(Clone)]
 pub struct Current {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
 }
 
-/// A backend's state and its begin.
+/// A backend's state, and when the state began.
 #[derive(Clone, Copy)]
 pub struct Seen {
     state: &'static str,
-    /// Which of the servers that had its place one after the other it is.
+    /// The number of the server that has the backend's place, of all servers that had it one after
+    /// the other.
     tenure: Option<u64>,
     since_unix_seconds: u64,
 }
 
 impl Process {
-    /// A process that serves.
+    /// Creates the state for a process that serves.
     pub fn new(
         plan: Arc<Plan>,
         registry: Arc<Registry>,
@@ -139,11 +141,10 @@ impl Process {
         self.settings.config.lock().clone_from(config);
     }
 
-    /// Tells of other settings from here on. Backends of pools that are the same go on as
-    /// they were seen.
+    /// Changes to other settings. Backends of pools that are the same keep their noted states.
     ///
-    /// What an operator has said of servers since `plan` was made is said there as well, of
-    /// pools that take the place of others as `heir_of` tells.
+    /// What an operator has ordered for servers since `plan` was made is repeated there, also for
+    /// pools that replace others as `heir_of` says.
     pub fn follow(
         &self,
         plan: &Arc<Plan>,
@@ -173,9 +174,9 @@ impl Process {
         self.current.read().clone()
     }
 
-    /// Notes which backends changed state, and returns the state of each by its id, with the
-    /// settings that the ids belong to. A change that begins and ends between two calls is not seen
-    /// here; the log has it.
+    /// Notes which backends have changed their state. Returns the state of each by its id, with the
+    /// settings that the ids belong to. A change that begins and ends between two calls is not
+    /// noted here; the log has it.
     pub fn observe(&self) -> (Current, Vec<Seen>) {
         let mut seen = self.seen.lock();
         let current = self.current();
@@ -198,7 +199,8 @@ impl Process {
         (current, seen)
     }
 
-    /// The servers of a pool that are held out of use and are not there.
+    /// Returns the servers of a pool that an operator holds out of use and that are not in the
+    /// pool.
     fn away(&self, pool: &str) -> Vec<BackendStatus> {
         let away = self.away.lock();
         let of_pool = away.iter().filter(|((of, _), _)| of == pool);
@@ -216,20 +218,20 @@ impl Process {
         of_pool.map(status).collect()
     }
 
-    /// Notes what is told of the last seconds; about twice a second.
+    /// Notes figures of the last seconds. Called about twice a second.
     pub fn note_streamed_reply(&self, elapsed: Duration) {
         self.observe();
         self.current().plan.facts.observe(elapsed);
     }
 
-    /// Notes that the process is going down.
+    /// Notes that the process is draining.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 }
 
 impl Current {
-    /// Positions of the pools that no reload has removed or replaced.
+    /// Returns the positions of the pools that no reload has removed or replaced.
     fn live_pools(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.plan.pools.len()).filter(|&pool| self.plan.retired(pool as u16).is_none())
     }
@@ -244,19 +246,20 @@ impl Current {
         names.join(", ")
     }
 
-    /// How a backend is, and why: of several states the one that keeps most requests away.
+    /// Returns the state of a backend and its reason. If several states apply, it is the one that
+    /// keeps most requests away.
     fn state(&self, id: BackendId) -> (&'static str, Option<&'static str>) {
         backend_state(&self.plan, id)
     }
 
-    /// What a backend does, where that is found out.
+    /// Returns the role of a backend, if its pool discovers its servers.
     fn standing(&self, id: BackendId) -> Option<ServerStatus> {
         let backend = self.plan.topology.backend(id)?;
         let cluster = self.plan.pools[backend.pool_index].kind.cluster()?;
         cluster.standing(backend.server_index)
     }
 
-    /// The label of a backend, and its address where the two differ.
+    /// Returns the label of a backend, and its address where the two differ.
     fn named(&self, id: BackendId) -> (String, Option<String>) {
         let Some(backend) = self.plan.topology.backend(id) else { return Default::default() };
         let kind = &self.plan.pools[backend.pool_index].kind;
@@ -297,17 +300,16 @@ impl Current {
         }
     }
 
-    /// Whether requests for a backend fail at once: it is out of use, or it
-    /// failed and no link leads to it. Failing alone is not enough, as the next
-    /// request may succeed; nor is one connection closed, which servers do to
-    /// those at rest.
+    /// Returns whether requests for a backend fail at once: it is out of use, or it failed and no
+    /// link leads to it. A failing state alone is not enough, because the next request may succeed.
+    /// Nor is one closed connection, because servers close idle connections.
     fn is_down(&self, backend: BackendId, links_ready: u64) -> bool {
         let health = &self.plan.health;
         let is_closed_once =
             health.reason(backend) == Some(FailureReason::Closed) && health.failures(backend) == 1;
         match health.state(backend) {
             HealthState::Up | HealthState::Unknown => false,
-            // A server that wants a password keeps connections and refuses every request.
+            // A server that wants another password accepts connections and refuses every request.
             HealthState::Failing if health.reason(backend) == Some(FailureReason::Handshake) => {
                 true
             }
@@ -316,7 +318,7 @@ impl Current {
         }
     }
 
-    /// Backends of a pool with their names.
+    /// Returns the backends of a pool with their names.
     fn backends(&self, pool: usize) -> Vec<(String, BackendId)> {
         let kind = &self.plan.pools[pool].kind;
         let numbered = self.plan.topology.backend_ids(pool).enumerate();
@@ -396,11 +398,11 @@ impl AdminState for Process {
     }
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
-        // Held, so that what follows a reload knows of it.
+        // The lock is held, so that a reload that follows knows of the change.
         let current = self.current.read();
         let id = match current.find(pool, backend) {
             Ok(id) => id,
-            // A server that has left its cluster has no place, and may be held all the same.
+            // A server that has left its cluster has no place, but may be held all the same.
             Err(why) => {
                 let index = current.find_pool(pool)?;
                 if !current.plan.restore_absent(index, backend) {
@@ -432,13 +434,13 @@ impl AdminState for Process {
 }
 
 impl Current {
-    /// The position of a pool.
+    /// Returns the position of a pool.
     fn find_pool(&self, pool: &str) -> Result<usize, String> {
         self.pool_index(pool)
             .ok_or_else(|| format!("no pool {pool:?}; there are: {}", self.names()))
     }
 
-    /// The backend of that name, or else at that address.
+    /// Returns the backend with this name, else the one at this address.
     fn find(&self, pool: &str, backend: &str) -> Result<BackendId, String> {
         let index = self.find_pool(pool)?;
         let kind = &self.plan.pools[index].kind;
@@ -499,8 +501,8 @@ impl Api for Process {
                 connections.clients.push(ClientStatus {
                     id,
                     address: entry.addr.to_string(),
-                    listener: entry.laddr.clone(),
-                    // Workers may be at a version already that is not told of here yet.
+                    listener: entry.laddr.to_string(),
+                    // Workers may already use a version that is not noted here yet.
                     pool: current
                         .plan
                         .pools
@@ -508,7 +510,7 @@ impl Api for Process {
                         .map(|pool| pool.name.clone())
                         .unwrap_or_default(),
                     user: entry.user.to_string(),
-                    name: entry.name.clone(),
+                    name: entry.name().to_owned(),
                     since_unix_seconds: entry.connected_unix,
                     worker: entry.worker,
                 });
@@ -580,7 +582,7 @@ impl Api for Process {
         if from == level {
             return;
         }
-        // Told at the level that is the more talkative of the two.
+        // The line is logged at the more verbose of the two levels.
         if from < level {
             self.controls.log.set_level(level);
         }
@@ -590,7 +592,7 @@ impl Api for Process {
 
     fn drain(&self, then: AfterDrain) {
         self.set_draining();
-        // It is gone when the process ends anyway.
+        // The channel is gone only when the process ends anyway.
         let _ = self.controls.wake.send(Wake::Drain(then));
     }
 

@@ -1,4 +1,4 @@
-//! Where a process is asked that runs with a configuration file.
+//! Finds the admin address of a process from its configuration file.
 
 use anyhow::{Result, anyhow, bail};
 use keyway_config::{BusConfig, Config, ConfigError, ListenAddr};
@@ -7,15 +7,15 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// An admin listener, as its own machine reaches it. Written out it is an address for people and
-/// options: `127.0.0.1:9380`, `https://127.0.0.1:9380`.
+/// An admin listener, as a process on the same machine reaches it. Its text is an address for
+/// people and options: `127.0.0.1:9380`, `https://127.0.0.1:9380`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminOf {
-    /// Where it is reached.
+    /// Its address.
     pub address: SocketAddr,
     /// Whether it speaks HTTPS.
     pub is_secured: bool,
-    /// Whether only who shows a certificate gets through.
+    /// Whether it accepts only clients with a certificate.
     pub wants_certificates: bool,
 }
 
@@ -26,11 +26,11 @@ impl fmt::Display for AdminOf {
     }
 }
 
-/// Where the process that runs with this file has its admin listener; `None` if it has none. No
-/// secret that the file names is read.
+/// Returns the admin listener of the process that runs with this file; `None` if it has none.
+/// Secrets that the file names are not read.
 ///
 /// # Errors
-/// What is wrong with the file, or that it leaves the port to the system.
+/// Returns what is wrong with the file, or that the system chooses the port.
 pub fn admin_of(file: &Path) -> Result<Option<AdminOf>> {
     let (address, tls) = if BusConfig::is_one(file) {
         let config = BusConfig::load(file).map_err(|errors| anyhow!("{}", joined(&errors)))?;
@@ -56,7 +56,7 @@ pub fn admin_of(file: &Path) -> Result<Option<AdminOf>> {
     }))
 }
 
-/// Where a listener is reached from its own machine.
+/// Returns the address by which a process on the same machine reaches a listener.
 fn reached_at(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,12 +1,12 @@
-//! Certificates: read again on SIGHUP, and told of in metrics.
+//! Certificates: read again on SIGHUP, and shown in metrics.
 
 use keyway_config::{Config, ListenerTlsConfig};
 use keyway_tls::{ClientTls, Dated, ServerTls};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Has what stays of the configuration in force use the certificates that were read with
-/// another: connections from now on are made with them, those that stand go on. Returns the files
-/// in which there are others now.
+/// Makes the remaining parts of the configuration in force use the certificates that were read with
+/// `new`. New connections use them; open ones go on. Returns the files whose certificates have
+/// changed.
 pub fn replace(config: &Config, before: &Config, new: &Config) -> Vec<String> {
     let mut changed = BTreeSet::new();
     let mut note = |old: &[Dated], new: &[Dated]| {
@@ -48,8 +48,8 @@ pub fn replace(config: &Config, before: &Config, new: &Config) -> Vec<String> {
     changed.into_iter().collect()
 }
 
-/// Has listeners, and that of admin, whose settings of TLS are the same share what they were read
-/// into, so that clients who are coming in meet what is there then.
+/// Makes listeners, and the admin listener, keep their loaded TLS state if their TLS settings are
+/// the same. So clients whose handshake is under way get certificates that are replaced later.
 pub fn keep_listeners(old: &Config, new: &mut Config) {
     if let (Some(old), Some(new)) = (&old.server.admin_tls, &mut new.server.admin_tls)
         && old.settings == new.settings
@@ -67,8 +67,8 @@ pub fn keep_listeners(old: &Config, new: &mut Config) {
     }
 }
 
-/// Every file with certificates that is in use, and when the first of them expires: of the
-/// listeners and the pools of those positions, and of the admin listener.
+/// Returns every file with certificates in use, and when the first of them expires: of the
+/// listeners and the pools at those positions, and of the admin listener.
 pub fn expiries(
     config: &Config,
     is_listener: impl Fn(usize) -> bool,

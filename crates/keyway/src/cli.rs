@@ -1,4 +1,4 @@
-//! What can be typed after `keyway`.
+//! The command line of `keyway`.
 
 use crate::driver::Wanted;
 use crate::locate::{Question, locate};
@@ -147,7 +147,7 @@ enum Foreign {
     Overlord,
 }
 
-/// Reads the arguments that were typed. A mistake, or a question for help, ends the process.
+/// Parses the command line. A mistake or a request for help ends the process.
 pub fn typed() -> Cli {
     let error = match Cli::try_parse() {
         Ok(cli) => return cli,
@@ -169,13 +169,14 @@ pub fn typed() -> Cli {
     std::process::exit(error.exit_code())
 }
 
-/// A message without control characters, which a name of a file may have; its own line ends stay.
+/// Returns a message in which control characters, which a file name may have, are escaped. Its own
+/// line ends stay.
 pub fn escaped(message: &str) -> String {
     let lines = message.split('\n').map(|line| keyway_base::printable(line.as_bytes()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Does what was typed.
+/// Runs the command that was typed.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
@@ -218,7 +219,7 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
     served
 }
 
-/// Reads a file, and holds it against the machine it is to be used on.
+/// Reads a file, and checks it against the memory of this machine.
 fn load(file: &Path) -> Result<Config, Vec<ConfigError>> {
     let mut config = Config::load(file)?;
     let path = file.display().to_string();
@@ -284,7 +285,8 @@ fn import(from: Foreign, file: &Path) -> Result<ExitCode> {
     }
 }
 
-/// Prints to standard output; whether somebody still reads it. That nobody does is no error, a disk that is full is.
+/// Prints to standard output. Returns whether its reader is still there. A reader that closed it is
+/// not an error; a full disk is.
 pub fn print(bytes: &[u8]) -> Result<bool> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -302,7 +304,7 @@ fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// `1 error`, `2 errors`.
+/// Returns `1 error` or `2 errors`.
 pub fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")

@@ -1,4 +1,4 @@
-//! Which of the two drivers of sockets the workers have: epoll, or io_uring where it can be had.
+//! Chooses the driver of the workers' sockets: epoll, or io_uring if the system offers it.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -8,21 +8,21 @@ use rustix::io::Errno;
 use std::io;
 use std::sync::OnceLock;
 
-/// That of this process.
+/// The driver of this process.
 static CHOSEN: OnceLock<Driver> = OnceLock::new();
 
-/// What workers can be driven by.
+/// The drivers of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// By readiness.
+    /// Readiness (epoll).
     Epoll,
-    /// By completion.
+    /// Completion (io_uring).
     IoUring,
-    /// By completion; a worker that the system refuses it goes by readiness.
+    /// Completion. A worker to which the system refuses it uses readiness.
     IoUringOrEpoll,
 }
 
-/// Makes what the system may refuse a worker; tests have it refused.
+/// Creates a worker's ring, which the system may refuse. Tests replace it.
 pub type MakeRing = fn() -> io::Result<Ring>;
 
 /// `--io`.
@@ -47,10 +47,10 @@ impl From<Wanted> for IoDriver {
     }
 }
 
-/// Looks what the system lets us have, once for the process.
+/// Finds out which driver the system offers, once for the process.
 ///
 /// # Errors
-/// When io_uring is asked for and not to be had.
+/// Returns an error if io_uring is wanted and the system does not offer it.
 pub fn choose(wanted: IoDriver) -> Result<Driver> {
     let driver = match wanted {
         IoDriver::Epoll => Driver::Epoll,
@@ -73,7 +73,7 @@ pub fn choose(wanted: IoDriver) -> Result<Driver> {
     Ok(*CHOSEN.get_or_init(|| driver))
 }
 
-/// What the system means by refusing.
+/// Returns the error of the system with an explanation.
 fn explained(error: io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -97,7 +97,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// The name of what the process has, as INFO tells it.
+/// Returns the name of the process's driver, as INFO shows it.
 pub fn name() -> &'static str {
     match CHOSEN.get() {
         None | Some(Driver::Epoll) => "epoll",
@@ -105,11 +105,12 @@ pub fn name() -> &'static str {
     }
 }
 
-/// The sockets of one worker, made in its thread, which listen at these positions: as the last step,
-/// so that no client is sent to a worker that does not come to be.
+/// Creates the sockets of one worker. Called in the worker's thread. They listen last of all, so
+/// that no client is sent to a worker that fails to start.
 ///
 /// # Errors
-/// When the system has no descriptors or memory left, or refuses the ring that is asked for.
+/// Returns an error if the system has no descriptors or memory left, or refuses the ring that is
+/// wanted.
 pub fn sockets<M>(
     (driver, make_ring): (Driver, MakeRing),
     listeners: Vec<(u16, Listener)>,

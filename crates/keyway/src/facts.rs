@@ -1,11 +1,10 @@
-//! What the process knows about itself: INFO and CONFIG GET.
+//! Facts about the process itself, for INFO and CONFIG GET.
 //!
-//! Fields have Redis's names where they mean what Redis means by them, since
-//! exporters and client libraries look for these; the rest is in the section
-//! `Keyway`. On a sharded pool the worker puts the servers' numbers in the place
-//! of those about data. Counts are those of the asking client's pool; memory in RAM, CPU
-//! and uptime are the process's. What Keyway does not measure is left out,
-//! never shown as zero.
+//! A field has Redis's name if it has Redis's meaning, because exporters and client libraries look
+//! for these names. All other fields are in the section `Keyway`. On a sharded pool the worker
+//! replaces the fields about data by the servers' numbers. Counts are those of the asking client's
+//! pool. Memory in RAM, CPU and uptime are the process's. Values that Keyway does not measure are
+//! left out, never shown as zero.
 
 mod latencies;
 mod rate;
@@ -32,10 +31,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a pool is listened for, and how.
+/// The listeners of a pool.
 #[derive(Clone, Debug, Default)]
 struct Listening {
-    /// TCP addresses, with the ports that were really taken.
+    /// TCP addresses, with the ports that are in use.
     tcp: Vec<SocketAddr>,
     /// Unix sockets.
     unix: Vec<PathBuf>,
@@ -49,7 +48,7 @@ impl Listening {
     }
 }
 
-/// An embedded store, as far as INFO is concerned.
+/// The facts about an embedded store.
 struct StoreFacts {
     policy: &'static str,
     notify: String,
@@ -61,7 +60,7 @@ struct StoreFacts {
 struct PoolFacts {
     name: String,
     kind: &'static str,
-    /// Absent where servers hold the keys.
+    /// `None` if servers hold the keys.
     store: Option<StoreFacts>,
     databases: u32,
     clients_max: u32,
@@ -71,13 +70,13 @@ struct PoolFacts {
     tracking_keys_max: u32,
     listening: Listening,
     past: Arc<Past>,
-    /// Absent where there are no servers.
+    /// `None` if there are no servers.
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
     noted: Arc<NotedKeys>,
 }
 
-/// What is remembered of a pool's figures, also when its settings change.
+/// Earlier figures of a pool, which survive a change of settings.
 #[derive(Default)]
 struct Past {
     rates: Rates,
@@ -88,7 +87,7 @@ struct Past {
 /// Shared state of all workers, for INFO.
 type Shared<'a> = (&'a Arc<ClientRegistry>, &'a Arc<Channels>, &'a Arc<Invalidations>);
 
-/// The process, as INFO and CONFIG GET tell of it.
+/// The facts about the process that INFO and CONFIG GET show.
 pub struct ProcessFacts {
     start_unix_micros: u64,
     /// 40 hexadecimal digits that no other run has.
@@ -102,7 +101,7 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// Facts about a process that starts now.
+    /// Creates the facts of a process that starts now.
     pub fn new(
         config: &Config,
         pools: &[Arc<PoolPlan>],
@@ -148,8 +147,8 @@ impl ProcessFacts {
         }
     }
 
-    /// The same process with other settings: goes on with what it remembers of each pool
-    /// that is, or replaces, the one at the position that `heir_of` says.
+    /// Returns the facts with other settings. Each pool keeps the earlier figures of the pool that
+    /// it replaces, or is the same as, whose position `heir_of` returns.
     #[must_use]
     pub fn following(
         mut self,
@@ -167,7 +166,7 @@ impl ProcessFacts {
     }
 }
 
-/// Where clients of the pool at `pool_index` connect.
+/// Returns the listeners of the pool at `pool_index`.
 fn listening(config: &Config, addresses: &[Option<SocketAddr>], pool_index: usize) -> Listening {
     let mut listening = Listening::default();
     let pairs = config.listeners.iter().zip(addresses);
@@ -179,19 +178,19 @@ fn listening(config: &Config, addresses: &[Option<SocketAddr>], pool_index: usiz
             ListenAddr::Unix(path) | ListenAddr::Shm(path) => listening.unix.push(path.clone()),
         }
         listening.backlog = settings.backlog;
-        // A unix socket has none, and says nothing of those beside it.
+        // A unix socket has no keep-alive, and does not change that of other listeners.
         listening.keepalive = settings.tcp_keepalive.or(listening.keepalive);
     }
     listening
 }
 
-/// 160 bits from the process's random seeds.
+/// Returns 160 bits from the process's random seeds.
 fn run_id(start: Clock) -> String {
     let part = || RandomState::new().hash_one(start.unix_micros);
     format!("{:016x}{:016x}{:08x}", part(), part(), part() as u32)
 }
 
-/// The sections there are, in Redis's order.
+/// The sections, in Redis's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Server,
@@ -230,7 +229,7 @@ impl Section {
         (Section::Keyway, "Keyway"),
     ];
 
-    /// Whether any of the words asks for this section, called `name`.
+    /// Returns whether any of the words asks for this section, whose name is `name`.
     fn is_asked_for(self, name: &str, words: &[&str]) -> bool {
         words.iter().any(|word| {
             word.eq_ignore_ascii_case(name)
@@ -307,7 +306,7 @@ impl Facts for ProcessFacts {
     }
 }
 
-/// Lines of `name:value`.
+/// Writes lines of `name:value`.
 struct Fields<'a>(&'a mut String);
 
 impl Fields<'_> {
@@ -316,20 +315,21 @@ impl Fields<'_> {
         self
     }
 
-    /// A size in bytes, and the same for people under `name_human`.
+    /// Writes a size in bytes, and the same in words under `name_human`.
     fn put_size(&mut self, name: &str, bytes: u64) -> &mut Self {
         self.put(name, bytes).put(&format!("{name}_human"), Human(bytes))
     }
 }
 
-/// One INFO being written.
+/// An INFO reply that is being written.
 struct Report<'a> {
     process: &'a ProcessFacts,
     index: usize,
     is_cluster: bool,
     pool: &'a PoolFacts,
     unix_micros: u64,
-    /// Read at most once, since that locks every shard of the store in turn.
+    /// The store's figures. They are read at most once, because that locks every shard of the store
+    /// in turn.
     store: OnceCell<Option<StoreStats>>,
 }
 
@@ -402,8 +402,8 @@ impl Report<'_> {
             .put("tracking_clients", tracking);
     }
 
-    /// `used_memory` is what `maxmemory` bounds: what the store's data take, and
-    /// what is idle in its pages. Without a store it is the memory of the process.
+    /// Writes the section Memory. `used_memory` is what `maxmemory` bounds: the memory of the
+    /// store's data, and idle memory in its pages. Without a store it is the memory of the process.
     fn memory(&self, fields: &mut Fields) {
         let resident = memory::resident();
         let used = self.store().map_or(resident, |stats| stats.memory_used + stats.memory_idle);
@@ -474,8 +474,8 @@ impl Report<'_> {
         fields.put("latest_fork_usec", 0);
     }
 
-    /// Nothing is written to disk, so nothing is ever loading or failing, and no change is
-    /// ever saved.
+    /// Writes the section Persistence. Nothing is written to disk, so nothing is ever loading or
+    /// failing, and no change is ever saved.
     fn persistence(&self, fields: &mut Fields) {
         fields
             .put("loading", 0)
@@ -504,9 +504,9 @@ impl Report<'_> {
             .put("repl_backlog_histlen", 0);
     }
 
-    /// Refused calls have no command, so there is no `rejected_calls`. On a store the time is that of
-    /// the turns, divided evenly over their requests; where servers hold the keys, it is the whole
-    /// time from request to reply.
+    /// Writes the section Commandstats. Refused calls have no command, so there is no
+    /// `rejected_calls`. On a store the time is that of the turns, divided evenly among their
+    /// requests. If servers hold the keys, it is the whole time from request to reply.
     fn command_stats(&self, fields: &mut Fields) {
         for (command, totals) in self.command_totals() {
             if totals.calls == 0 {
@@ -526,7 +526,7 @@ impl Report<'_> {
         }
     }
 
-    /// Error replies to clients of the pool, by the word they begin with.
+    /// Writes the error replies to clients of the pool, counted by their first word.
     fn error_stats(&self, fields: &mut Fields) {
         for (word, count) in self.pool.errors.counts() {
             fields.put(&format!("errorstat_{word}"), format_args!("count={count}"));
@@ -541,7 +541,7 @@ impl Report<'_> {
         }
     }
 
-    /// A line for each quota. The prefix comes last: it may have any bytes but
+    /// Writes a line for each quota. The prefix comes last, because it may contain any bytes except
     /// those that would end the line.
     fn quotas(&self, fields: &mut Fields) {
         let quotas = self.store().map_or(&[][..], |stats| &stats.quotas);

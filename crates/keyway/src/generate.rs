@@ -1,5 +1,5 @@
-//! `keyway generate`: manual pages and shell completions, made of the command line itself, so
-//! that they are never older than the program that wrote them.
+//! `keyway generate`: manual pages and shell completions. They are made from the command line
+//! itself, so that they always match the program that wrote them.
 
 use crate::cli::Cli;
 use anyhow::{Context, Result};
@@ -40,7 +40,7 @@ enum KnownShell {
     Fish,
 }
 
-/// Does what was typed.
+/// Runs the command that was typed.
 pub fn generate(wanted: &Generate) -> Result<ExitCode> {
     match wanted {
         Generate::Man(man) => write_pages(&man.directory)?,
@@ -58,7 +58,7 @@ pub fn generate(wanted: &Generate) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command line with all that clap adds to it.
+/// Returns the command line with everything that clap adds to it.
 fn shown() -> Command {
     let mut command = Cli::command();
     command.build();
@@ -75,7 +75,7 @@ fn write_pages(directory: &Path) -> Result<()> {
     write_page(&shown(), "keyway", directory).with_context(place)
 }
 
-/// The page of a command, then those of the commands below it.
+/// Writes the page of a command, then those of its subcommands.
 fn write_page(command: &Command, name: &str, directory: &Path) -> Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).title(name).manual("Keyway").render(&mut page)?;

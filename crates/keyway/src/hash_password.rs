@@ -1,4 +1,4 @@
-//! `keyway hash-password`: from a password that is typed to what stands for it in a file.
+//! `keyway hash-password`: makes the hash for a configuration file from a typed password.
 
 use anyhow::{Context, Result, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
@@ -7,10 +7,10 @@ use signal_hook::iterator::Signals;
 use std::io::{BufRead, Read, Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 
-/// Longest password, as of those in a configuration.
+/// Longest password, as in a configuration.
 const LEN_MAX: usize = 4096;
 
-/// Asks for a password, unseen, and prints its hash.
+/// Reads a password without showing it, and prints its hash.
 pub fn run(is_slow: bool) -> Result<ExitCode> {
     let password = if isatty(stdin()) { typed()? } else { line()? };
     if password.is_empty() {
@@ -33,7 +33,7 @@ fn slow_text(password: &[u8]) -> Result<String> {
     keyway_users::slow_text(password, &salt).context("this password cannot be hashed")
 }
 
-/// Twice, so that a slip of the finger does not lock anyone out.
+/// Reads the password twice, so that a typing error does not lock anyone out.
 fn typed() -> Result<String> {
     let before = tcgetattr(stdin())?;
     restore_on_signal(before.clone())?;
@@ -53,13 +53,13 @@ fn typed() -> Result<String> {
     }
 }
 
-/// Shows again what is typed when a signal ends the process, and then lets it end the process.
+/// Restores the terminal's echo when a signal ends the process, and then lets the signal end it.
 fn restore_on_signal(before: Termios) -> Result<()> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let watch = move || {
         for signal in signals.forever() {
-            // A terminal that is gone has nothing to restore.
+            // A terminal that is gone needs no restoring.
             let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
             let _ = writeln!(stderr());
             let _ = signal_hook::low_level::emulate_default_handler(signal);

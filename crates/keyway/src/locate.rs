@@ -1,8 +1,8 @@
-//! `keyway locate`: which server of each pool a key goes to.
+//! `keyway locate`: prints the server of each pool to which a key goes.
 //!
-//! It asks the same rings that serve, with every server in use: while one is
-//! ejected its keys are elsewhere. Of a pool that leads to others it names every
-//! server a request for the key may go to, with the way.
+//! It uses the same rings as the data plane, with every server in use; while a server is ejected,
+//! its keys are elsewhere. For a pool that leads to others it prints every server to which a
+//! request for the key may go, with the way.
 
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
@@ -13,14 +13,14 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufWriter, Write};
 
-/// Stands for the keys on standard input.
+/// The argument that stands for the keys on standard input.
 const FROM_STANDARD_INPUT: &[u8] = b"-";
 
-/// What is asked.
+/// The question.
 pub struct Question<'a> {
     /// The file, for messages.
     pub path: &'a str,
-    /// The one pool that is meant, or all of them.
+    /// The only pool to ask; `None`: all of them.
     pub pool: Option<&'a str>,
     /// Keys; `-` stands for the lines of standard input.
     pub keys: &'a [Vec<u8>],
@@ -28,10 +28,10 @@ pub struct Question<'a> {
     pub is_json: bool,
 }
 
-/// Prints a line for every key and pool. A reader that went away is no error.
+/// Prints a line for every key and pool. A reader that closed the output is not an error.
 ///
 /// # Errors
-/// That there is no such pool, or that standard input cannot be read.
+/// Returns an error if there is no such pool, or standard input cannot be read.
 pub fn locate(config: &Config, question: &Question<'_>) -> Result<()> {
     let pools = pools(config, question)?;
     for note in pools.notes() {
@@ -52,7 +52,7 @@ fn unwritten(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Nobody reads what is printed, so there is no point in going on.
+/// The reader of the output has closed it, so there is no point in going on.
 #[derive(Debug)]
 struct ReaderGone;
 
@@ -64,7 +64,7 @@ impl std::fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// A pool, ready to be asked.
+/// A pool that is ready to be asked.
 struct Places<'a> {
     pool: &'a str,
     kind: Kind<'a>,
@@ -72,48 +72,48 @@ struct Places<'a> {
 
 enum Kind<'a> {
     Store,
-    /// Several servers, by chance.
+    /// Several servers, chosen at random.
     Random,
     Servers(&'a ServerSet, Ring),
     /// A cluster, of which these servers are known.
     Slots(&'a [Endpoint]),
-    /// Primaries that are found by these names, and the ring over them.
+    /// Primaries that are found by these names, and the ring over the names.
     Primaries(&'a ServerSet, &'a [String], Ring),
-    /// One of these servers is the primary.
+    /// Servers of which one is the primary.
     OnePrimary(&'a [Endpoint]),
     Routed(&'a RoutedPool),
 }
 
-/// Where a key goes.
+/// The destination of a key.
 enum Place<'a> {
     Store,
     Any,
     Server(&'a Server),
-    /// Which server is that primary is for sentinels to say.
+    /// The server that is this primary; sentinels tell which it is.
     Primary(&'a str),
-    /// Which of the servers listed is the primary is for them to say.
+    /// The primary among the listed servers; the servers tell which it is.
     OnePrimary,
-    /// Of a cluster, which server has it is for the cluster to say.
+    /// The server of this slot; the cluster tells which it is.
     Slot(u16),
-    /// No pool is chosen by it.
+    /// There is none: the pool leads the key to no other pool.
     Nowhere,
 }
 
-/// A place, and the pools on the way there: of each what it is to the one before, and
+/// A destination, and the pools on the way to it. For each pool, its role in the one before, and
 /// its name.
 struct Found<'a> {
     way: Vec<(String, &'a str)>,
     place: Place<'a>,
 }
 
-/// All pools, and the positions of those that are asked about.
+/// All pools, and the positions of those that are asked.
 struct Pools<'a> {
     all: Vec<Places<'a>>,
     wanted: Vec<usize>,
 }
 
 fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Pools<'a>> {
-    // Sentinels have no keys, and the file no pool of that name.
+    // Sentinels have no keys, and no pool of the file has their name.
     let has_keys = |pool: &PoolConfig| !matches!(pool.kind, PoolKindConfig::Sentinels(..));
     let is_wanted =
         |pool: &PoolConfig| has_keys(pool) && question.pool.is_none_or(|name| pool.name == name);
@@ -133,15 +133,15 @@ fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Pools<'a>> {
 }
 
 impl<'a> Pools<'a> {
-    /// Everywhere that requests for a key go from a pool.
+    /// Returns every destination of requests for a key from a pool.
     fn find(&self, pool: usize, key: &[u8]) -> Vec<Found<'_>> {
         let mut found = Vec::new();
         self.follow(pool, key, Vec::new(), &mut found);
         found
     }
 
-    /// Of pools whose servers are found out while they are served, how to learn who has a key now.
-    /// They go to standard error, so that what is located can be read by programs.
+    /// Returns advice on how to learn the current server of a key, for pools that discover their
+    /// servers. It goes to standard error, so that programs can read the output.
     fn notes(&self) -> Vec<String> {
         let of_pool = |&index: &usize| {
             let pool = &self.all[index];
@@ -165,7 +165,7 @@ impl<'a> Pools<'a> {
         self.reached().iter().filter_map(of_pool).collect()
     }
 
-    /// The pools that are asked about, and those that they lead to.
+    /// Returns the pools that are asked, and those that they lead to.
     fn reached(&self) -> Vec<usize> {
         let mut reached = self.wanted.clone();
         let mut next = 0;
@@ -205,7 +205,7 @@ impl<'a> Pools<'a> {
     }
 }
 
-/// How an endpoint is asked something by hand.
+/// Returns a command with which a person can ask an endpoint.
 fn ask(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Tcp { host, port } => format!("redis-cli -h {host} -p {port}"),
@@ -213,7 +213,7 @@ fn ask(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The children that requests for a key may go to, and as what.
+/// Returns the children to which requests for a key may go, each with its role.
 fn steps(routed: &RoutedPool, key: &[u8]) -> Vec<(String, u16)> {
     let numbered = |children: &[u16]| -> Vec<(String, u16)> {
         let numbers = 1..=children.len();
@@ -344,8 +344,8 @@ fn answer(
     out.flush().map_err(unwritten)
 }
 
-/// Pool, key, server and, if it has one, its name, with tabs between; of a pool that
-/// leads to others the way as well, behind a name that may be empty.
+/// Writes pool, key, server and, if it has one, its name, with tabs between. For a pool that leads
+/// to others the way is added, after a name that may be empty.
 fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
     let _ = write!(line, "{pool}\t{}\t", shown(key));
     let mut name = None;
@@ -370,9 +370,10 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
     line.push('\n');
 }
 
-/// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with its `address` and, if
-/// it has one, `name`; `slot` of a cluster; `primary`, with its name where sentinels know it by one;
-/// `store`; `any`; or `none`. `way` has the pools on the way of one that leads to others.
+/// Returns `pool`, `key` (`key_hex` if it is not UTF-8) and the destination. The destination is
+/// `server`, with its `address` and, if it has one, `name`; `slot` of a cluster; `primary`, with
+/// its name if sentinels know it by one; `store`; `any`; or `none`. `way` has the pools on the way
+/// through a pool that leads to others.
 fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     let mut object = json!({ "pool": pool });
     match std::str::from_utf8(key) {
@@ -410,8 +411,8 @@ fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     object
 }
 
-/// A key as one word of text: what is no printable character, and the
-/// backslash, as an escape of C.
+/// Returns a key as one word of text. Characters that are not printable, and the backslash, are
+/// written as escapes of C.
 fn shown(key: &[u8]) -> String {
     let mut text = String::new();
     for chunk in key.utf8_chunks() {

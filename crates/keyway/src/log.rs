@@ -1,4 +1,4 @@
-//! Log lines: one per change of state, on standard error.
+//! Log lines: one for each change of state, on standard error.
 
 use crate::cli::LogFormat;
 use keyway_config::{LogConfig, LogLevel};
@@ -8,18 +8,18 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-/// What the process logs by, once it does.
+/// The filter of the process, once it logs.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
-/// What decides which lines are written; it may change while the process runs.
+/// The filter of log lines. It may be changed while the process runs.
 #[derive(Clone)]
 pub struct Filter(reload::Handle<LevelFilter, Registry>);
 
 impl Filter {
-    /// The least important lines that are written.
+    /// Returns the least important level that is written.
     pub fn level(&self) -> keyway_control::LogLevel {
         use keyway_control::LogLevel;
-        // Gone only with the subscriber, which stays.
+        // The filter is gone only if the subscriber is, which stays.
         match self.0.clone_current().unwrap_or(LevelFilter::INFO) {
             LevelFilter::OFF | LevelFilter::ERROR => LogLevel::Error,
             LevelFilter::WARN => LogLevel::Warn,
@@ -29,7 +29,7 @@ impl Filter {
         }
     }
 
-    /// Changes it.
+    /// Changes the level.
     pub fn set_level(&self, level: keyway_control::LogLevel) {
         use keyway_control::LogLevel;
         let filter = match level {
@@ -43,7 +43,7 @@ impl Filter {
     }
 }
 
-/// Starts logging; once per process.
+/// Starts logging. Called once per process.
 pub fn start(config: &LogConfig, format: Option<LogFormat>) -> Filter {
     let json = match format {
         Some(format) => format == LogFormat::Json,
@@ -60,10 +60,10 @@ pub fn start(config: &LogConfig, format: Option<LogFormat>) -> Filter {
     FILTER.get_or_init(|| Filter(handle)).clone()
 }
 
-/// Writes messages of this level and the more important ones from here on.
+/// Writes messages of this level and of more important ones from now on.
 pub fn set_level(level: LogLevel) {
     if let Some(filter) = FILTER.get() {
-        // Fails only when logging has ended.
+        // This fails only after logging has ended.
         let _ = filter.0.reload(filter_of(level));
     }
 }

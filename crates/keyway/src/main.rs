@@ -1,9 +1,8 @@
 //! Keyway: every key finds its slot.
 //!
-//! The binary is wiring: it reads the configuration, builds what the workers
-//! share, starts them and the admin listener, and waits for signals. Read
-//! first: `cli` (what can be typed), `serve` (how a process comes up and goes
-//! down) and `workers` (threads, added while busy).
+//! The binary is wiring: it reads the configuration, builds what the workers share, starts them and
+//! the admin listener, and waits for signals. Read first: `cli` (the command line), `serve` (the
+//! start and end of a process) and `workers` (threads, added while busy).
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! How much memory there is.
+//! Memory of the machine and of this process.
 
 use keyway_config::{Config, ConfigError, PoolKindConfig};
 use std::fs;
 use std::path::{Component, Path};
 
-/// Memory this process may use, in bytes: the machine's, or the control
-/// group's bound if that is lower.
+/// Returns the memory that this process may use, in bytes: the machine's, or the control group's
+/// bound if that is lower.
 pub fn available() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let group = group_bound(Path::new("/"));
@@ -15,8 +15,8 @@ pub fn available() -> u64 {
     }
 }
 
-/// The lowest memory bound of this process's control group and those above it,
-/// in bytes; `root` is where the file systems begin.
+/// Returns the lowest memory bound of this process's control group and those above it, in bytes.
+/// `root` is the root of the file system.
 fn group_bound(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let own = |is_memory: fn(&str) -> bool| {
@@ -39,9 +39,9 @@ fn group_bound(root: &Path) -> Option<u64> {
     bounds.min()
 }
 
-/// The lowest number in the files called `file` from the directory `group`
-/// below `mount` up to `mount` itself. Inside a container the group may be
-/// named as the host knows it, and then only the mount's own file is there.
+/// Returns the lowest number in the files called `file`, from the directory `group` below `mount`
+/// up to `mount` itself. Inside a container the group may have its name on the host; then only the
+/// mount's own file exists.
 fn lowest(mount: &Path, group: &str, file: &str) -> Option<u64> {
     let names = Path::new(group).components().filter_map(|part| match part {
         Component::Normal(name) => Some(name),
@@ -60,7 +60,7 @@ fn lowest(mount: &Path, group: &str, file: &str) -> Option<u64> {
     bound
 }
 
-/// Memory this process holds, in bytes.
+/// Returns the memory that this process holds, in bytes.
 pub fn resident() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm")
         .ok()
@@ -68,33 +68,33 @@ pub fn resident() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// The most memory this process has held so far, in bytes; 0 where the kernel
-/// does not say.
+/// Returns the most memory that this process has held so far, in bytes; 0 if the kernel does not
+/// tell.
 pub fn resident_peak() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     kilobytes(&text, "VmHWM:").unwrap_or(0)
 }
 
-/// Processor time of this process: in user code, and in the kernel for it.
+/// Returns the processor time of this process in seconds: in user code, and in the kernel.
 pub fn cpu_seconds() -> (f64, f64) {
     let ticks = rustix::param::clock_ticks_per_second() as f64;
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields behind the name, which may itself hold blanks and brackets.
+    // These are the fields after the name, which may itself contain blanks and brackets.
     let after = text.rsplit_once(')').map_or("", |(_, after)| after);
     let mut fields = after.split_whitespace().skip(11).filter_map(|field| field.parse().ok());
     let mut next = || fields.next().map_or(0.0, |value: u64| value as f64 / ticks);
     (next(), next())
 }
 
-/// What each of `stores` stores takes that are not told: together half of what
-/// there is, so that the kernel's buffers, connections and a neighbour have
-/// room.
+/// Returns the default size of each of `stores` stores, in bytes. Together they get half of the
+/// available memory, so that there is room for the kernel's buffers, connections and other
+/// processes.
 pub fn default_store_bytes(stores: usize) -> u64 {
     available() / 2 / stores.max(1) as u64
 }
 
-/// Tells of stores that may grow beyond `available` bytes; `path` is the file
-/// they are configured in.
+/// Warns of stores that may grow beyond `available` bytes. `path` is the file in which they are
+/// configured.
 pub fn warnings(config: &Config, path: &str, available: u64) -> Vec<ConfigError> {
     let bounds = config.pools.iter().filter_map(|pool| match &pool.kind {
         PoolKindConfig::Store(store) => Some((pool.name.as_str(), store.memory_max?)),
@@ -129,14 +129,14 @@ fn mem_total(text: &str) -> Option<u64> {
     kilobytes(text, "MemTotal:")
 }
 
-/// The bytes of a line `name  123 kB`.
+/// Returns the bytes of a line `name  123 kB`.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
 
-/// `bytes` for people, in binary units.
+/// Returns `bytes` in words, in binary units.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -185,7 +185,7 @@ mod tests {
         assert!(all.len() == 1 && all[0].contains("all stores together is 5.0 GiB"), "{all:?}");
     }
 
-    /// A made-up root of file systems with these files.
+    /// Creates a root directory with these files.
     fn root_with(files: &[(&str, &str)]) -> keyway_testkit::TempDir {
         let root = keyway_testkit::TempDir::new();
         for (name, text) in files {
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(of(&[unified, own]), Some(1000));
         assert_eq!(of(&[unified, own, above]), Some(500));
         assert_eq!(of(&[unified, own, none]), Some(1000));
-        // In a container the host's name of the group leads nowhere.
+        // In a container the group's name on the host leads nowhere.
         let inside = ("sys/fs/cgroup/memory.max", "700\n");
         assert_eq!(of(&[("proc/self/cgroup", "0::/../../elsewhere\n"), inside]), Some(700));
         assert_eq!(of(&[inside]), Some(700));

@@ -1,4 +1,4 @@
-//! The thread that works out hashes of passwords that take long, where users have some.
+//! The thread that computes slow password hashes, if users have some.
 
 use keyway_users::Verifier;
 use keyway_worker::Plan;
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Who looks at them, from the first version of the settings on that has some.
+/// The verifier of slow hashes. Its thread starts with the first settings that have some.
 #[derive(Default)]
 pub struct Passwords {
     verifier: Arc<Verifier>,
@@ -14,15 +14,15 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Who all users' logins are to be shown to.
+    /// Returns the verifier for the logins of all users.
     pub fn verifier(&self) -> &Arc<Verifier> {
         &self.verifier
     }
 
-    /// Starts the thread, unless there is nothing to do or it is there.
+    /// Starts the thread, unless there are no slow hashes or it runs already.
     ///
     /// # Errors
-    /// When the system has no thread for it.
+    /// Returns an error if the system cannot start a thread.
     pub fn start_for(&mut self, plan: &Plan) -> io::Result<()> {
         if self.is_started || !plan.listeners.iter().any(|listener| listener.users.are_slow()) {
             return Ok(());
@@ -44,7 +44,7 @@ fn look_at(verifier: &Verifier) {
             let began = Instant::now();
             (job.work(), began.elapsed())
         };
-        // Who only tries has half of one processor at most.
+        // An attacker who tries passwords can so use at most half of one processor.
         if let (false, took) = was_right {
             std::thread::sleep(took);
         }

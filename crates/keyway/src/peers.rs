@@ -1,8 +1,8 @@
-//! Whether the other Keyways are there that clients of a cluster are told of.
+//! Checks whether the other Keyways that clients of a cluster are told of are up.
 //!
-//! Each is asked for a PING now and then, on a connection that is kept. What it
-//! answers does not matter, and who is right neither where two Keyways differ:
-//! any of them answers for every slot.
+//! Each of them gets a PING now and then, on a connection that stays open. The content of the
+//! answer does not matter. If two Keyways disagree, neither is wrong: any of them answers for every
+//! slot.
 
 use keyway_proxy::local::EmulatedCluster;
 use keyway_worker::Plan;
@@ -11,21 +11,20 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Between two questions. Clients that look for a node that is gone have looked
-/// around for longer.
+/// Time between two checks. Clients that look for a node that is gone search for longer.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// How long an answer may take.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// It says and hears a few bytes.
+/// Stack of a thread that sends and receives a few bytes.
 const STACK_LEN: usize = 128 << 10;
 
-/// Looks after the others from here on, but for those that are looked after since `before`; each
-/// on a thread that ends when its listener has none of them any more.
+/// Checks the other Keyways from now on, except those that have been checked since `before`. Each
+/// has a thread, which ends when no listener names it any more.
 ///
 /// # Errors
-/// That a thread cannot be started.
+/// Returns an error if a thread cannot be started.
 pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
     let known = |cluster: &Arc<EmulatedCluster>| {
         let mut all = before.iter().flat_map(|plan| &plan.listeners);
@@ -39,7 +38,7 @@ pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
         let others = (0..).map_while(|place| cluster.address(place).map(|it| (place, it)));
         for (place, (host, port)) in others {
             let address = format!("{host}:{port}");
-            if address == listener.name || cluster.address(1).is_none() {
+            if address == *listener.name || cluster.address(1).is_none() {
                 continue;
             }
             let peer = Peer { host: host.to_owned(), port, connection: None };
@@ -81,7 +80,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Whether it answers, on a new connection where the old one is gone.
+    /// Returns whether it answers, on a new connection if the old one is gone.
     fn answers(&mut self) -> bool {
         if let Some(connection) = &mut self.connection
             && answers(connection)
@@ -102,7 +101,7 @@ impl Peer {
     }
 }
 
-/// Whether anything comes back.
+/// Returns whether anything comes back.
 fn answers(mut connection: impl Read + Write) -> bool {
     let mut heard = [0; 512];
     connection.write_all(b"*1\r\n$4\r\nPING\r\n").is_ok()

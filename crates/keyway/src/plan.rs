@@ -1,17 +1,19 @@
-//! From the configuration to what the workers share.
+//! Builds what the workers share from the configuration.
+
+mod sockets;
 
 use crate::facts::ProcessFacts;
 use crate::memory;
 use crate::reload::{Merge, ReloadTally};
-use crate::upgrade::TakeOver;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
-use keyway_config::EntranceConfig;
-use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
+use keyway_config::{
+    Config, EntranceConfig, ListenerConfig, PoolKindConfig, Protocol, StoreConfig,
+};
 use keyway_metrics::{
     FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
 };
-use keyway_net::{AcceptFilter, Address, Door, Ipv4Amiss, Listener, ListenerOptions};
+use keyway_net::AcceptFilter;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
@@ -21,136 +23,17 @@ use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+pub use sockets::{NewSocketFiles, bind, options, unusable_path};
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Listens on every address of the configuration, or tells every one that
-/// cannot be listened on.
-pub fn bind(
-    config: &Config,
-    before: &mut TakeOver,
-) -> Result<(Vec<Vec<Listener>>, NewSocketFiles), Vec<String>> {
-    let mut listeners = Vec::new();
-    let mut files = NewSocketFiles::default();
-    let mut errors = Vec::new();
-    for listener in &config.listeners {
-        let options = options(listener, config);
-        let handed = before.sockets(&listener.bind);
-        let is_new = handed.is_empty();
-        let sockets = match is_new {
-            true => Listener::bind(&options).map(|listener| vec![listener]),
-            false => handed.into_iter().map(|it| Listener::taken(it, &options)).collect(),
-        };
-        match sockets {
-            Ok(sockets) => {
-                // All sockets of one listener were bound alike.
-                if let Some(amiss) = sockets.first().and_then(Listener::ipv4_amiss) {
-                    warn_of_ipv4(&listener.bind, amiss);
-                }
-                listeners.push(sockets);
-                if let (ListenAddr::Unix(path) | ListenAddr::Shm(path), true) =
-                    (&listener.bind, is_new)
-                {
-                    files.0.push(path.clone());
-                }
-            }
-            Err(error) => errors.push(match unusable_path(&listener.bind) {
-                Some(why) => format!("cannot listen on {}: {why}", listener.bind),
-                None => error.to_string(),
-            }),
-        }
-    }
-    if errors.is_empty() { Ok((listeners, files)) } else { Err(errors) }
-}
-
-/// The files of the unix sockets that this process has made. They are removed when this is dropped,
-/// unless the process serves: a start that fails leaves none.
-#[derive(Debug, Default)]
-pub struct NewSocketFiles(Vec<PathBuf>);
-
-impl NewSocketFiles {
-    /// Leaves the files there: clients are served from here on.
-    pub fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for NewSocketFiles {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Tells that a socket of the previous process does not do with clients of IPv4 what the settings
-/// say. It stays so: a second socket for them could not be opened before the first one is closed.
-fn warn_of_ipv4(bind: &ListenAddr, amiss: Ipv4Amiss) {
-    let bind = bind.to_string();
-    match amiss {
-        Ipv4Amiss::Refused => tracing::warn!(
-            bind,
-            "upgrade: this listener refuses IPv4 clients, as its socket did in the previous process; \
-             restart Keyway to have it accept them"
-        ),
-        Ipv4Amiss::Accepted => tracing::warn!(
-            bind,
-            "upgrade: this listener accepts IPv4 clients, as its socket did in the previous process; \
-             restart Keyway to leave them to the other listener of this port"
-        ),
-    }
-}
-
-/// Why no socket can be made at that path, where the system's own words would
-/// mislead: it calls any file in the way an address in use.
-pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
-    let (ListenAddr::Unix(path) | ListenAddr::Shm(path)) = bind else { return None };
-    let directory = path.parent()?;
-    if !directory.is_dir() {
-        let directory = directory.display();
-        return Some(format!("there is no directory {directory}; create it, or change `bind`"));
-    }
-    let found = std::fs::symlink_metadata(path).ok()?;
-    if found.is_dir() {
-        return Some("that is a directory; name a file in it with `bind`".to_owned());
-    }
-    (!found.file_type().is_socket()).then(|| {
-        "a file that is no socket is there; remove it, or choose another path for `bind`".to_owned()
-    })
-}
-
-/// The options of a listener in `config`.
-pub fn options(listener: &ListenerConfig, config: &Config) -> ListenerOptions {
-    let address = match &listener.bind {
-        ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },
-        ListenAddr::Unix(path) => Address::Unix(path.clone()),
-        ListenAddr::Shm(path) => Address::Shm(path.clone()),
-    };
-    let door = listener
-        .shm
-        .as_ref()
-        .map(|shm| Door { allow_uids: shm.allow_uids.clone(), ring_max: shm.ring_max as usize });
-    ListenerOptions {
-        address,
-        backlog: listener.backlog,
-        unix_mode: listener.mode,
-        unix_owner: listener.owner,
-        tcp_keepalive: listener.tcp_keepalive,
-        door,
-        only_v6: config.only_v6(&listener.bind),
-    }
-}
-
-/// The metrics of a process with this topology.
+/// Returns the metrics of a process with this topology.
 pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Registry> {
     Registry::new(layout(topology, &[], workers_max, clock))
 }
 
-/// What is counted with this topology, of which some pools are retired.
+/// Returns the layout of metrics for this topology, in which some pools are retired.
 fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: Clock) -> Layout {
     const CLASSES: [&str; Class::ALL.len()] = {
         let mut labels = [""; Class::ALL.len()];
@@ -176,42 +59,42 @@ fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: C
     }
 }
 
-/// Whether a server does not serve, as far as is known here. One connection closed is not
-/// enough: servers do that to those at rest.
+/// Returns whether a server does not serve, as far as this process knows. One closed connection is
+/// not enough, because servers close idle connections.
 fn is_failing(health: &HealthBoard, id: BackendId) -> bool {
     let is_closed_once =
         health.reason(id) == Some(FailureReason::Closed) && health.failures(id) == 1;
     !health.state(id).is_sound() && !is_closed_once
 }
 
-/// What a plan is made of.
+/// The inputs of a plan.
 pub struct Sources<'s> {
-    /// Every pool and listener at its position.
+    /// The configuration, with every pool and listener at its position.
     pub config: &'s Config,
-    /// Where each listener really listens, if on TCP.
+    /// The address at which each listener listens, if by TCP.
     pub addresses: &'s [Option<SocketAddr>],
-    /// When the process has started.
+    /// The clock at the start of the process.
     pub clock: Clock,
-    /// What an attacker cannot guess.
+    /// A random number that an attacker cannot guess.
     pub seed: u64,
     /// Counts of reloads.
     pub reloads: &'s Arc<ReloadTally>,
-    /// Who looks at passwords that take long.
+    /// The verifier of slow password hashes.
     pub verifier: &'s Arc<Verifier>,
 }
 
-/// One version of the settings, and what counts by it.
+/// One version of the settings, and its counts.
 #[derive(Clone)]
 pub struct Version {
     /// What all workers share.
     pub plan: Arc<Plan>,
     /// Its metrics.
     pub registry: Arc<Registry>,
-    /// What the process tells of itself.
+    /// The facts that the process shows about itself.
     pub facts: Arc<ProcessFacts>,
 }
 
-/// The first version, that of the start.
+/// Builds the first version, at the start.
 pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
     let config = sources.config;
     let topology = Arc::new(config.topology(Epoch(1)));
@@ -258,7 +141,7 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
     Version { plan, registry: Arc::clone(registry), facts }
 }
 
-/// The version that follows `old`, with what `merge` has found to be the same.
+/// Builds the version that succeeds `old`. `merge` tells what is the same.
 pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let Sources { config, clock, seed, .. } = *sources;
     let Version { plan: before, registry, facts } = old;
@@ -331,7 +214,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     Version { plan, registry, facts }
 }
 
-/// What a pool goes on with of the one that it replaces.
+/// Gives a pool the lasting state of the pool that it replaces.
 fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.errors = Arc::clone(&old.errors);
     pool.noted = Arc::clone(&old.noted);
@@ -342,7 +225,7 @@ fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.kind.inherit(&old.kind);
 }
 
-/// Pools that read for others run their scripts, also among those that are new.
+/// Makes a pool that reads for others share their scripts, if both are new.
 fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
     let place = |position: u16| new.iter().position(|&other| other == usize::from(position));
     let split = |pool: &PoolPlan| match &pool.kind {
@@ -371,7 +254,7 @@ fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
     }
 }
 
-/// A listener, which goes on with what it had before.
+/// Builds a listener. It keeps the state it had before.
 fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)>) -> ListenerPlan {
     let (settings, address) = (&sources.config.listeners[index], sources.addresses[index]);
     let is_opened = |merge: &Merge| merge.opened.contains(&index);
@@ -394,7 +277,7 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         && let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
         && has_same_members(new, before)
     {
-        // Who watches the other members goes on to tell it.
+        // The thread that watches the other members goes on to update it.
         cluster = Some(Arc::clone(before));
     }
     let has_gate = old.is_some_and(|(old, _)| old.entrance.gate.is_some());
@@ -408,7 +291,7 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
             Some((old, _)) if is_ended => old.pool,
             _ => settings.pool_index as u16,
         },
-        name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
+        name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()).into(),
         users,
         cluster,
         entrance,
@@ -420,8 +303,8 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
     }
 }
 
-/// Has metrics tell what the pools and listeners of a plan do; of stores that `before` has as well
-/// what they told there, so that nobody waits here for a script.
+/// Makes metrics show the pools and listeners of a plan. For stores that `before` has too, the
+/// figures noted there are the first ones, so that nothing waits for a script here.
 fn watch(
     sources: &Sources,
     plan: &Arc<Plan>,
@@ -455,7 +338,7 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
     if let PoolKind::Store(store) = &pool.kind {
         let store = Arc::clone(store);
         let scripts = Arc::clone(&pool.scripts);
-        // What is told while a script runs that all of it would wait for.
+        // These figures are shown while a script runs for which reading all of them would wait.
         let last = Mutex::new(store.stats());
         registry.watch_store(index, move || {
             let mut last = last.lock();
@@ -483,11 +366,11 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
     }
 }
 
-/// How clients of a listener come in.
+/// Builds the access settings of a listener's clients.
 fn entrance(settings: &EntranceConfig, had_gate: bool) -> ListenerAccess {
     // The configuration was loaded with its files.
     let tls = settings.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
-    // Where there was one there are perhaps clients who are coming in by it.
+    // If the listener had TLS or the like before, clients may still be in a handshake.
     let has_gate = had_gate
         || tls.is_some()
         || settings.proxies.is_some()
@@ -509,7 +392,7 @@ fn entrance(settings: &EntranceConfig, had_gate: bool) -> ListenerAccess {
     }
 }
 
-/// Has metrics tell how clients come in.
+/// Makes metrics show connections of clients and their handshakes.
 fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], registry: &Registry) {
     let is_retired = |pool: usize| plan.retired.iter().any(|it| usize::from(it.pool) == pool);
     let expiries = crate::certificates::expiries(
@@ -517,8 +400,9 @@ fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], regist
         |listener| !plan.listeners[listener].is_ended,
         |pool| !is_retired(pool),
     );
-    let of =
-        |listener: &&ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
+    let of = |listener: &&ListenerPlan| {
+        (listener.name.to_string(), Arc::clone(&listener.entrance.tally))
+    };
     let tallies: Vec<_> = listeners.iter().map(of).collect();
     registry.watch_front(move || FrontFigures {
         listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
@@ -526,10 +410,10 @@ fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], regist
     });
 }
 
-/// Has the logins that fail counted by listener.
+/// Makes metrics count failed logins by listener.
 fn watch_logins(registry: &Registry, listeners: &[&ListenerPlan]) {
     let all: Vec<_> =
-        listeners.iter().map(|one| (one.name.clone(), Arc::clone(&one.users))).collect();
+        listeners.iter().map(|one| (one.name.to_string(), Arc::clone(&one.users))).collect();
     registry.watch_logins(move || {
         let figures = all.iter().map(|(name, users)| LoginFigures {
             listener: name.clone(),
@@ -543,7 +427,7 @@ fn watch_logins(registry: &Registry, listeners: &[&ListenerPlan]) {
     });
 }
 
-/// The cluster that clients of a listener are told of, if any.
+/// Returns the cluster as which a listener poses to its clients, if it does.
 fn emulated(settings: &ListenerConfig, bound: Option<SocketAddr>) -> Option<Arc<EmulatedCluster>> {
     let cluster = settings.cluster.as_ref()?;
     let own = own_place(&cluster.announce, bound);
@@ -558,9 +442,9 @@ fn has_same_members(one: &EmulatedCluster, other: &EmulatedCluster) -> bool {
     addresses(one) == addresses(other)
 }
 
-/// Which of the Keyways at these addresses is the one that listens at `bound`, as
-/// far as can be told: the one with this address, else with this machine's name and
-/// this port, else the first with this port.
+/// Returns the index of the address at which this Keyway listens (`bound`), as far as can be told:
+/// the same address, else this machine's name with the same port, else the first with the same
+/// port.
 fn own_place(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
     let system = rustix::system::uname();
     let machine = system.nodename().to_string_lossy().into_owned();
@@ -576,7 +460,7 @@ fn own_place(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
     find(&is_bound).or_else(|| find(&is_named)).or_else(|| find(&|_| true)).unwrap_or(0)
 }
 
-/// The pool at a position, the same in `config` and `topology`.
+/// Builds the pool at a position, which is the same in `config` and `topology`.
 fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> PoolPlan {
     let pool = &config.pools[index];
     let of_store = match &pool.kind {
@@ -587,7 +471,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
     let (databases, clients_max) = match (&pool.kind, of_servers) {
         (_, Some((set, servers))) => (set.options.databases_allowed, servers.clients_max),
         (PoolKindConfig::Routed(routed), None) => (1, routed.clients_max),
-        // Clients of a store are bounded by the limits alone, which may change.
+        // Clients of a store are bounded by `[limits]` alone, which may change.
         (_, None) => (of_store.map_or(1, |store| store.databases), 0),
     };
     let tls = of_servers.and_then(|(_, servers)| servers.tls.as_ref());
@@ -629,7 +513,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
     }
 }
 
-/// The time that scripts and slow requests are measured by.
+/// Returns the time by which scripts and slow requests are measured.
 pub fn monotonic() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
@@ -700,31 +584,5 @@ fn quota_figures(stats: &QuotaStats) -> keyway_metrics::QuotaFigures {
         items: stats.items,
         evictions: stats.evicted,
         refusals: stats.refused,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(path: &std::path::Path) -> String {
-        let path = path.display();
-        let config = Config::default_store_at(&format!("unix://{path}")).unwrap();
-        bind(&config, &mut TakeOver::default()).unwrap_err().remove(0)
-    }
-
-    #[test]
-    fn what_is_in_the_way_of_a_socket_is_told_for_what_it_is() {
-        let folder = keyway_testkit::TempDir::new();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "kept").unwrap();
-        assert!(refused(&file).contains("a file that is no socket is there; remove it"));
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
-        let lost = refused(&folder.path().join("run/keyway.sock"));
-        let directory = folder.path().join("run");
-        assert!(lost.contains(&format!("no directory {}; create it", directory.display())));
-        let socket = folder.path().join("socket");
-        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(refused(&socket).contains("another process has it"));
     }
 }

@@ -1,7 +1,8 @@
-//! The configuration is read again while Keyway serves.
+//! Reloads: the configuration is read again while Keyway serves.
 //!
-//! Whoever wants it asks [`Reload::request`]: the thread that waits for signals, or the admin
-//! listener. The main thread does it, one at a time, as it alone starts and stops workers.
+//! A reload is asked for by [`Reload::request`], from the thread that waits for signals or from the
+//! admin listener. The main thread carries reloads out, one at a time, because it alone starts and
+//! stops workers.
 
 mod diff;
 mod live;
@@ -20,72 +21,72 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How long who asks waits for the answer. Reading files and telling the workers takes
-/// milliseconds; only a process that stops meanwhile answers never.
+/// Longest wait for the outcome of a reload. Reading files and telling the workers takes
+/// milliseconds. Only a process that stops meanwhile never answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What wakes the main thread.
+/// An event that wakes the main thread.
 pub enum Wake {
     /// A signal.
     Signal(i32),
-    /// An operator has the process drain.
+    /// An operator orders a drain.
     Drain(AfterDrain),
-    /// Somebody asks for a reload, and waits for what comes of it.
+    /// A reload is asked for. The sender waits for its outcome.
     Reload(SyncSender<Result<Diff, Refusal>>),
-    /// Somebody asks for an upgrade.
+    /// An upgrade is asked for.
     Upgrade(UpgradeRequest),
-    /// An upgrade is over: the process that serves, or why none does.
+    /// An upgrade has ended, with the process that serves, or the reasons why none does.
     Upgraded(Result<Successor, Reasons>),
 }
 
-/// What a reload has changed.
+/// The changes of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// The number of the settings that are in force from here on: 1 are those of the start.
+    /// The number of the settings that are now in force; those of the start have 1.
     pub generation: u64,
-    /// What differs, one line each, without any secret; nothing when the files say the same.
+    /// The differences, one line each, without secrets; empty if the files say the same.
     pub changes: Vec<String>,
-    /// Files that hold other certificates now.
+    /// Files that have other certificates now.
     pub rereads: Vec<String>,
-    /// What is suspicious about the file but usable.
+    /// Warnings about the file.
     pub warnings: Vec<String>,
 }
 
 impl Diff {
-    /// What operators are told of certificates that were read again.
+    /// Returns the lines about certificates that were read again.
     pub fn told_rereads(&self) -> Vec<String> {
         self.rereads.iter().map(|file| format!("{file} holds other certificates now")).collect()
     }
 }
 
-/// Why nothing was changed.
+/// A refused reload, which has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Of which kind.
+    /// The kind of reason.
     pub cause: Cause,
-    /// What is wrong, one line each, as `keyway check` says it.
+    /// The reasons, one line each, as `keyway check` prints them.
     pub reasons: Vec<String>,
 }
 
-/// What kind of reason there is against a reload.
+/// The kinds of reasons to refuse a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The file, or one that it names, is wrong or cannot be read.
     Invalid,
     /// It changes what cannot change while Keyway runs.
     NeedsRestart,
-    /// What earlier reloads have replaced is still being ended.
+    /// Pools replaced by earlier reloads are still ending.
     Draining,
-    /// Another process is coming up that is to take this one's place.
+    /// Another process is starting that will replace this one.
     Upgrading,
-    /// It was not over in time, and still comes.
+    /// The reload did not end in time, and is still going on.
     Late,
     /// Keyway is stopping.
     Stopping,
 }
 
 impl Cause {
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Cause::Invalid => "invalid",
@@ -103,7 +104,8 @@ impl Refusal {
         Self { cause, reasons }
     }
 
-    /// It is still to come: other work goes on, such as a reload that waits for a script.
+    /// Returns the refusal for a reload that is still to come, because other work goes first, such
+    /// as a reload that waits for a script.
     fn late() -> Self {
         let secs = PATIENCE.as_secs();
         let why = format!(
@@ -131,16 +133,16 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// What asks the main thread through `wake`.
+    /// Creates a handle that asks the main thread through `wake`.
     pub fn new(wake: Sender<Wake>) -> Self {
         Self { wake }
     }
 
-    /// Has the configuration read again, and waits until it is in force: every worker has
-    /// been told of it, and serves what comes in from then on by it.
+    /// Reads the configuration again, and waits until it is in force: every worker has been told,
+    /// and uses it for all requests from then on.
     ///
     /// # Errors
-    /// Why nothing has changed.
+    /// Returns the reason why nothing has changed.
     pub fn request(&self) -> Result<Diff, Refusal> {
         let (tell, told) = sync_channel(1);
         self.wake.send(Wake::Reload(tell)).map_err(|_| Refusal::stopping())?;
@@ -160,7 +162,7 @@ pub struct ReloadTally {
     last_unix_seconds: AtomicU64,
 }
 
-/// Causes that are counted: a process that stops counts no more.
+/// Causes that are counted. A stopping process counts no more.
 const REFUSED: [Cause; 4] =
     [Cause::Invalid, Cause::NeedsRestart, Cause::Draining, Cause::Upgrading];
 
@@ -180,7 +182,7 @@ impl ReloadTally {
         }
     }
 
-    /// The same for whoever scrapes.
+    /// Returns the counts for a scrape.
     pub fn figures(&self, generation: u64, retired: &[Retired]) -> ReloadFigures {
         let is_left = |it: &&Retired| it.left.load(Ordering::Relaxed) > 0;
         let refused = REFUSED.iter().zip(&self.refused);

@@ -1,24 +1,25 @@
-//! How a process comes up and goes down.
+//! The start and the end of a process that serves.
 
+mod announce;
 mod draining;
 mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
-use crate::cli::{LogFormat, counted};
+use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{driver, log, memory, peers, plan};
+use crate::{driver, log, peers, plan};
+use announce::announce;
 use anyhow::{Context, Result, anyhow};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, IoDriver, ListenAddr, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, IoDriver, ListenAddr};
 use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
-use keyway_topology::PrimarySource;
-use keyway_worker::{Plan, PoolKind};
+use keyway_worker::Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
@@ -31,24 +32,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How the process was started, beside its configuration.
+/// The way in which the process was started, besides its configuration.
 pub struct Started<'a> {
-    /// How log lines look, if not as the file says.
+    /// The format of log lines, if it overrides the file.
     pub format: Option<LogFormat>,
-    /// How workers talk to the kernel, if not as the file says.
+    /// The interface to the kernel, if it overrides the file.
     pub io: Option<IoDriver>,
-    /// The file, if there is one.
+    /// The configuration file, if there is one.
     pub file: Option<&'a Path>,
-    /// Where to write the process's id.
+    /// The file for the process's id.
     pub pid_file: Option<&'a Path>,
     /// If another process has the admin address, the process serves without one.
     pub may_lack_admin: bool,
 }
 
-/// Between two looks at whether the clients of a process have left that was replaced.
+/// Time between two checks whether the clients of a replaced process have left.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
-/// Serves until told to stop, or replaced; in the place of the process before, if there is one.
+/// Serves until told to stop, or until replaced by another process. `before` is the process that
+/// this one replaces, if there is one.
 pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -> Result<ExitCode> {
     let log = log::start(&config.server.log, started.format);
     for warning in &config.warnings {
@@ -60,20 +62,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let (wake, woken) = channel();
     watch_signals(wake.clone())?;
     let clock = wall_clock();
-    // What an attacker cannot guess: which keys share a bucket of the store.
+    // A number that an attacker cannot guess: it decides which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
-    let (sockets, files) = plan::bind(&config, before).map_err(|errors| {
-        let errors = errors.join("\nkeyway: ");
-        // The message names the option that was typed, and no key of a file that is not there.
-        match started.file {
-            Some(_) => anyhow!("{errors}"),
-            None => anyhow!(
-                "{}",
-                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
-            ),
-        }
-    })?;
+    let (sockets, files) = bind(&config, started, before)?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
@@ -100,7 +92,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let process = Arc::new(process);
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
-    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
+    let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.to_string()).collect();
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
@@ -125,54 +117,96 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
     let kept = upgrades.abort(&woken);
     process.set_draining();
-    let mut status = ExitCode::SUCCESS;
-    match ending {
-        Ending::Stop(then, signal) => {
-            let order = Order { then, signal };
-            // Where another process listens already, nobody is refused.
-            let notice = match kept.is_empty() {
-                true => live.config.server.drain_notice,
-                false => Duration::ZERO,
-            };
-            let order = give_notice(&mut workers, (&process, &woken), notice, order);
-            if drain(workers, &live, &woken, order) == AfterDrain::Wait {
-                wait_for_end(&woken);
-            }
-            // Nobody waits for an answer from here any more.
-            drop(woken);
-            drop(admin);
-            remove_unix_sockets(&live, &kept);
-            if let (Some(file), true) = (pid_file, kept.is_empty()) {
-                file.remove();
-            }
-        }
-        Ending::Replaced(successor) => {
-            workers.leave(upgrade::grace(&live));
-            let closing = close_beside(admin);
-            // Waits while the manager does not read, with clients served meanwhile.
-            upgrade::tell_of_successor(successor.pid);
-            if serve_the_rest(workers, &live, &successor, &woken).is_err() {
-                status = ExitCode::FAILURE;
-                // Otherwise it is the other process's, or will be in a moment.
-                if let Some(file) = pid_file {
-                    file.remove();
-                }
-            }
-            // Nobody waits for an answer from here any more.
-            drop(woken);
-            if let Some(thread) = closing {
-                let _ = thread.join();
-            }
-        }
-    }
+    let serving = Serving { workers, live, process, woken, admin, pid_file };
+    let status = match ending {
+        Ending::Stop(then, signal) => serving.stop(Order { then, signal }, &kept),
+        Ending::Replaced(successor) => serving.leave_to(&successor),
+    };
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
 }
 
-/// How many workers there are before the first client is served. Beside a process that serves they
-/// are only as many as have sockets from it: who comes to another socket would be reset if this
-/// process failed.
+/// Listens on every address of the configuration.
+///
+/// # Errors
+/// Returns every address on which the system refuses to listen. The message names the option that
+/// was typed, and no key of a file that does not exist.
+fn bind(
+    config: &Config,
+    started: &Started<'_>,
+    before: &mut TakeOver,
+) -> Result<(Vec<Vec<Listener>>, plan::NewSocketFiles)> {
+    plan::bind(config, before).map_err(|errors| {
+        let errors = errors.join("\nkeyway: ");
+        match started.file {
+            Some(_) => anyhow!("{errors}"),
+            None => anyhow!(
+                "{}",
+                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
+            ),
+        }
+    })
+}
+
+/// The parts of a serving process that its end needs.
+struct Serving {
+    workers: Workers,
+    live: Live,
+    process: Arc<Process>,
+    woken: Receiver<Wake>,
+    admin: Option<AdminHandle>,
+    pid_file: Option<PidFile>,
+}
+
+impl Serving {
+    /// Drains the workers and ends. Another process listens on the sockets `kept`.
+    fn stop(mut self, order: Order, kept: &[u16]) -> ExitCode {
+        // If another process listens already, no client is refused.
+        let notice = match kept.is_empty() {
+            true => self.live.config.server.drain_notice,
+            false => Duration::ZERO,
+        };
+        let order = give_notice(&mut self.workers, (&self.process, &self.woken), notice, order);
+        if drain(self.workers, &self.live, &self.woken, order) == AfterDrain::Wait {
+            wait_for_end(&self.woken);
+        }
+        // No thread waits for an answer from here any more.
+        drop(self.woken);
+        drop(self.admin);
+        remove_unix_sockets(&self.live, kept);
+        if let (Some(file), true) = (self.pid_file, kept.is_empty()) {
+            file.remove();
+        }
+        ExitCode::SUCCESS
+    }
+
+    /// Serves the remaining clients, while the process in its place accepts new ones.
+    fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.workers.leave(upgrade::grace(&self.live));
+        let closing = close_beside(self.admin);
+        // This waits while the service manager does not read. Clients are served meanwhile.
+        upgrade::tell_of_successor(successor.pid);
+        let mut status = ExitCode::SUCCESS;
+        if serve_the_rest(self.workers, &self.live, successor, &self.woken).is_err() {
+            status = ExitCode::FAILURE;
+            // Otherwise the file belongs to the other process, or will in a moment.
+            if let Some(file) = self.pid_file {
+                file.remove();
+            }
+        }
+        // No thread waits for an answer from here any more.
+        drop(self.woken);
+        if let Some(thread) = closing {
+            let _ = thread.join();
+        }
+        status
+    }
+}
+
+/// Returns the number of workers before the first client is served. If another process still
+/// serves, there are only as many workers as it hands over sockets: clients of any other socket
+/// would be reset if this process failed.
 fn first_workers(count: usize, sockets: &[Vec<Listener>], before: &TakeOver) -> usize {
     match before.is_one() {
         true => TakeOver::workers(sockets).clamp(1, count),
@@ -180,15 +214,16 @@ fn first_workers(count: usize, sockets: &[Vec<Listener>], before: &TakeOver) -> 
     }
 }
 
-/// Closes it on a thread of its own: requests that it has taken may wait for the main thread.
+/// Closes the admin listener on a thread of its own, because requests that it has accepted may wait
+/// for the main thread.
 fn close_beside(admin: Option<AdminHandle>) -> Option<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("keyway-admin-end".into());
-    // Where no thread can be started it has been closed here.
+    // If no thread can be started, it was closed here.
     thread.spawn(move || drop(admin)).ok()
 }
 
-/// How many workers there are at first, and at most. `taken` sockets of the process before have a
-/// worker each, or who waits in them would be reset.
+/// Returns the first and the largest number of workers. Each of the `taken` sockets of the previous
+/// process gets a worker, because clients that wait in a socket without a worker would be reset.
 fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (count, count_max) = config.server.workers.bounds(cores as u16);
@@ -204,8 +239,8 @@ fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
     (count.max(taken), count_max.max(taken))
 }
 
-/// Nothing is missing: clients are served from here on. The file with the process's id, if there
-/// is to be one.
+/// Begins to serve clients. Writes the file with the process's id, if there is to be one, and
+/// returns it.
 fn begin(
     (workers, count): (&mut Workers, usize),
     (plan, admin): (&Plan, Option<&mut AdminHandle>),
@@ -214,7 +249,7 @@ fn begin(
 ) -> Result<Option<PidFile>> {
     let is_upgrade = before.is_one();
     let write = || started.pid_file.map(PidFile::write).transpose();
-    // A reason not to start, as long as this process serves nobody.
+    // A failure to write it prevents the start, as long as this process serves no clients.
     let mut pid_file = match is_upgrade {
         true => started.pid_file.map(PidFile::check).transpose()?.and(None),
         false => write()?,
@@ -230,7 +265,7 @@ fn begin(
     }
     workers.grow(count);
     if is_upgrade {
-        // A file system that stalls is no reason to be ended.
+        // A slow file system is no reason to be ended.
         before.end();
         workers.settle();
         pid_file = write().unwrap_or_else(|error| {
@@ -261,7 +296,7 @@ fn hold_again(plan: &Plan, held: &[(String, String)]) {
     }
 }
 
-/// Tells what draining did not wait for.
+/// Warns of clients and requests that draining did not wait for.
 fn warn_of_cut_off(plan: &Plan) {
     let clients = plan.notices.clients_cut.load(Ordering::Relaxed);
     let requests = plan.notices.requests_cut.load(Ordering::Relaxed);
@@ -269,13 +304,13 @@ fn warn_of_cut_off(plan: &Plan) {
         tracing::warn!(
             clients,
             requests,
-            "drain_timeout was over: clients were cut off that had not got every reply; requests \
-             counts those without one, which may have been executed"
+            "drain_timeout was over: clients were closed while requests were in flight; requests \
+             counts these, which got an error and may have been executed"
         );
     }
 }
 
-/// The wall clock.
+/// Returns the wall clock.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 pub fn wall_clock() -> Clock {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -298,22 +333,22 @@ fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     Ok(())
 }
 
-/// What the main thread looks after besides workers and settings.
+/// The parts that the main thread uses besides workers and settings.
 struct Inside<'a> {
     process: &'a Process,
     admin: Option<&'a AdminHandle>,
     woken: &'a Receiver<Wake>,
 }
 
-/// Why a process serves no longer.
+/// The reason why a process serves no longer.
 enum Ending {
-    /// It is to stop, by a signal or on an operator's word.
+    /// It was told to stop, by a signal or by an operator.
     Stop(AfterDrain, Option<i32>),
-    /// Another one serves in its place.
+    /// Another process serves in its place.
     Replaced(Successor),
 }
 
-/// Waits for the order to stop, and looks after the workers meanwhile.
+/// Waits for the order to stop, and manages the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn run(
     workers: &mut Workers,
@@ -331,7 +366,7 @@ fn run(
         match woken.recv_timeout(SAMPLE_EVERY) {
             Ok(Wake::Signal(SIGHUP)) => drop(reload(workers, upgrades)),
             Ok(Wake::Reload(tell)) => {
-                // Who has asked may have given up.
+                // The asking thread may have given up.
                 let _ = tell.send(reload(workers, upgrades));
             }
             Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
@@ -357,7 +392,7 @@ fn run(
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
                 process.note_streamed_reply(elapsed);
-                // The sockets of a worker added now would not be among those handed over.
+                // The sockets of a worker added now would not be handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);
                 }
@@ -367,7 +402,7 @@ fn run(
     }
 }
 
-/// Who may ask at the admin listener.
+/// Returns the access settings of the admin listener.
 fn access(config: &Config) -> Access {
     let access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
     let tls = config.server.admin_tls.as_ref();
@@ -381,7 +416,7 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
     match workers.sample(elapsed) {
         Ok(true) => tracing::info!(workers = workers.len(), "all workers were busy: added one"),
         Ok(false) => {}
-        // Those there serve on: one fewer is no reason to end.
+        // The existing workers go on: one fewer is no reason to end.
         Err(error) => tracing::warn!(
             workers = workers.len(),
             "all workers are busy and another cannot be started; trying again in {} s: {error:#}",
@@ -393,7 +428,8 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
 /// Waits, drained, for the order to end.
 fn wait_for_end(woken: &Receiver<Wake>) {
     tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
-    // Those that came meanwhile are first. Who asks for more hears that it is over.
+    // Orders that came meanwhile come first. A thread that asks for more is told that the process
+    // is ending.
     while let Ok(
         Wake::Signal(SIGHUP | SIGUSR2)
         | Wake::Drain(AfterDrain::Wait)
@@ -404,10 +440,10 @@ fn wait_for_end(woken: &Receiver<Wake>) {
     {}
 }
 
-/// Serves the clients that are there, while another process has those that come.
+/// Serves the connected clients, while another process accepts new ones.
 ///
 /// # Errors
-/// When that process has failed.
+/// Returns an error if that process has failed.
 fn serve_the_rest(
     workers: Workers,
     live: &Live,
@@ -459,8 +495,8 @@ fn serve_the_rest(
     outcome
 }
 
-/// Prepares the admin address. With `may_lack` the process serves without it if another process
-/// listens there.
+/// Prepares the admin listener. With `may_lack` the process serves without it if another process
+/// has the address.
 fn prepare_admin(
     config: &Config,
     process: &Arc<Process>,
@@ -506,169 +542,30 @@ fn prepare_admin(
     Ok(Some(Admin::prepare(options, addr, socket, state).map_err(refused)?))
 }
 
-/// Removes the files of the unix sockets listened on, but of those that another process has.
+/// Removes the files of this process's unix sockets, except those that another process has.
 fn remove_unix_sockets(live: &Live, kept: &[u16]) {
     let there = (0..).zip(live.config.listeners.iter().zip(&live.version.plan.listeners));
     for (index, (listener, plan)) in there {
         use keyway_config::ListenAddr::{Shm, Unix};
-        // Those that a reload has ended are gone, and another's by now perhaps.
+        // Listeners that a reload has ended have no file any more; another process may use the path
+        // by now.
         if plan.is_ended || kept.contains(&index) {
             continue;
         }
         if let Unix(path) | Shm(path) = &listener.bind {
-            // Gone already is as good.
+            // A file that is gone already needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Descriptors that a worker has beside those of its listeners and links, and the process beside
-/// those of its workers (docs/operations.md).
-const DESCRIPTORS_OF_WORKER: usize = 4;
-const DESCRIPTORS_OF_PROCESS: u64 = 16;
-
-/// Fewer clients than nearly everybody has room for: a limit that was forgotten.
-const FEW_CLIENTS: u64 = 4000;
-
-/// Lets the process have as many descriptors as it may: a client is one.
+/// Raises the limit of descriptors as far as allowed. Each client needs one.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Refused only where the limit is fixed; then the bound is met later
-        // and said so.
+        // This fails only if the limit is fixed. Then the bound is met later and reported.
         let _ = setrlimit(Resource::Nofile, limit);
-    }
-}
-
-/// Says what was started and what to type next. A field has one type in every
-/// line that has it, and sizes are numbers of bytes: what is for people is in
-/// the message.
-fn announce(
-    config: &Config,
-    plan: &Plan,
-    names: &[String],
-    (count, count_max): (usize, usize),
-    admin: Option<&AdminHandle>,
-    file: Option<&Path>,
-) {
-    let from =
-        file.map_or_else(|| "no file: defaults".to_owned(), |file| file.display().to_string());
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        config = from,
-        io = driver::name(),
-        "keyway is starting"
-    );
-    for (listener, name) in config.listeners.iter().zip(names) {
-        let pool = &config.pools[listener.pool_index];
-        let kind = match &pool.kind {
-            PoolKindConfig::Store(_) => "embedded store".to_owned(),
-            PoolKindConfig::Sharded(set, _) => {
-                format!("sharded over {}", counted(set.servers.len(), "server"))
-            }
-            PoolKindConfig::Memcached(pool, _) => {
-                format!("memcached over {}", counted(pool.servers.servers.len(), "server"))
-            }
-            PoolKindConfig::Cluster(pool, _) => {
-                format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
-            }
-            PoolKindConfig::Replicated(pool, _) => match &pool.source {
-                PrimarySource::Servers => {
-                    let seeds = counted(pool.discovery.seeds.len(), "known server");
-                    format!("replicated over {seeds}")
-                }
-                PrimarySource::Sentinels { primaries, .. } => {
-                    let names = counted(primaries.len(), "name");
-                    format!("replicated over {names} that sentinels know")
-                }
-            },
-            PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
-            PoolKindConfig::Routed(routed) => {
-                let children = counted(routed.pool.children().len(), "other pool");
-                format!("{} over {children}", routed.pool.kind())
-            }
-        };
-        let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
-        let by = if listener.entrance.tls.is_some() { " by TLS" } else { "" };
-        tracing::info!(
-            listener = name,
-            pool = pool.name,
-            kind,
-            "listening for {clients} clients{by}"
-        );
-    }
-    for (pool, settings) in plan.pools.iter().zip(&config.pools) {
-        if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
-            (&pool.kind, &settings.kind)
-        {
-            // As it was written; a share of the machine's memory is rarely round.
-            let memory_max = store.config().memory_max;
-            let bound = settings.memory_max.map_or_else(|| memory::human(memory_max), size_text);
-            let eviction = settings.eviction.name();
-            tracing::info!(pool = pool.name, memory_max, eviction, "store of at most {bound}");
-        }
-    }
-    announce_memory(config, count_max);
-    tell_of_descriptors(config, count_max);
-    if let Some(admin) = admin {
-        let addr = admin.local_addr();
-        let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
-        tracing::info!(
-            "metrics at {scheme}://{addr}/metrics, health at {scheme}://{addr}/healthz; keyway ctl \
-             --admin {scheme}://{addr} status tells more"
-        );
-    } else if config.server.admin.is_none() {
-        tracing::info!("no admin address: no metrics, no health checks, no keyway ctl");
-    }
-    tracing::info!(workers = count, workers_max = count_max, "ready");
-    if let Some(command) = first_command::of(config, names) {
-        tracing::info!("try: {command}");
-    }
-}
-
-/// Says what `[limits]` lets clients and servers hold.
-fn announce_memory(config: &Config, workers_max: usize) {
-    let bound = config.memory_bound();
-    if bound.links > 0 {
-        let unsent = bound.link_bytes.saturating_mul(workers_max as u64);
-        tracing::info!(
-            memory_max = unsent,
-            "memory bound of requests not yet sent to servers, all together: {}",
-            memory::human(unsent)
-        );
-    }
-    tracing::info!(
-        memory_max = bound.session_bytes,
-        request_max = config.limits.request_len_max,
-        reply_max = config.limits.reply_len_max,
-        copies_max = bound.copies,
-        "memory bound of each client, besides one request and one reply in the making, of which \
-         there are {} copies if they do not pass on as they come: {}",
-        bound.copies,
-        memory::human(bound.session_bytes)
-    );
-}
-
-/// Tells where clients will have to wait for file descriptors before they are too many.
-fn tell_of_descriptors(config: &Config, workers_max: usize) {
-    use rustix::process::{Resource, getrlimit};
-    // None: as many as the system has.
-    let Some(limit) = getrlimit(Resource::Nofile).current else { return };
-    let of_worker = config.memory_bound().links + config.listeners.len() + DESCRIPTORS_OF_WORKER;
-    let own = (of_worker * workers_max) as u64 + DESCRIPTORS_OF_PROCESS;
-    let (left, wanted) = (limit.saturating_sub(own), u64::from(config.limits.clients_max));
-    if left >= wanted {
-        return;
-    }
-    let what = format!(
-        "file descriptors for some {left} clients, fewer than clients_max ({wanted}): raise \
-         `ulimit -Hn`, which is {limit}, or lower clients_max"
-    );
-    if left < FEW_CLIENTS {
-        tracing::warn!("{what}");
-    } else {
-        tracing::info!("{what}");
     }
 }

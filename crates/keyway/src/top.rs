@@ -63,7 +63,7 @@ pub struct Top {
     no_color: bool,
 }
 
-/// Does what was typed.
+/// Runs the command that was typed.
 pub fn top(arguments: &Top) -> Result<ExitCode> {
     let options = match options(arguments) {
         Ok(options) => options,
@@ -81,7 +81,7 @@ pub fn top(arguments: &Top) -> Result<ExitCode> {
         return match keyway_top::print(&options, count, &stop, &mut std::io::stdout().lock()) {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => Ok(ExitCode::FAILURE),
-            // Who reads has enough.
+            // The reader has closed the output.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error.into()),
         };
@@ -145,17 +145,17 @@ fn token_in(file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("--token-file {}", file.display()))?;
     let token = text.lines().next().unwrap_or_default().trim();
-    // What is no header would be another one.
+    // A token with other characters could start another header.
     if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic() && c != ' ') {
         bail!("--token-file {}: its first line is no token", file.display());
     }
     Ok(token.to_owned())
 }
 
-/// Before the address of an admin listener that speaks TLS.
+/// The scheme of an admin listener with TLS.
 const SECURED: &str = "https://";
 
-/// `HOST:PORT` of what may be written as the configuration or a browser has it.
+/// Returns `HOST:PORT` of an address that may be written as in the configuration or in a browser.
 fn bare(address: &str) -> Result<String> {
     let without =
         ["http://", "tcp://", SECURED].iter().find_map(|scheme| address.strip_prefix(scheme));
@@ -170,7 +170,7 @@ fn bare(address: &str) -> Result<String> {
     }
 }
 
-/// Where the process that runs with this file listens for this.
+/// Returns the admin address of the process that runs with this file.
 fn target_of(file: &Path) -> Result<String> {
     let name = file.to_string_lossy();
     if !file.exists() && bare(&name).is_ok() {

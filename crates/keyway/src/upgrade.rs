@@ -1,10 +1,10 @@
-//! Another process takes this one's place, and nobody who connects notices.
+//! Upgrades: another process takes this one's place, and no client is refused.
 //!
-//! The one that serves starts the next, as it was started itself, and hands it the sockets it
-//! listens by ([`keyway_net::Handover`]); `attempt` is that side, on a thread of its own, and
-//! `take_over` the next one's. Until the next one has said that it lacks nothing to serve, nothing
-//! has happened that the first could not go on after. The main thread alone begins and ends an
-//! upgrade, as it does reloads.
+//! The serving process starts the next one as it was started itself, and hands over its listening
+//! sockets ([`keyway_net::Handover`]). `attempt` is the side of the serving process, on a thread of
+//! its own; `take_over` is the side of the next one. Until the next process says that it is ready
+//! to serve, the first one can go on as if nothing had happened. Only the main thread begins and
+//! ends an upgrade, as with reloads.
 
 mod attempt;
 mod notify;
@@ -27,30 +27,30 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long who asks waits until the next process is started, which takes a millisecond; a reload
-/// may be before it.
+/// Longest wait until the next process is started, which takes a millisecond. A reload may come
+/// first.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long it may take to start a process, when that begins at the last moment.
+/// Time for starting a process, if that begins at the last moment.
 const STARTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why no process was started, or it was ended, a line for each reason.
+/// The reasons why no process was started, or why it was ended, a line for each.
 pub type Reasons = Vec<String>;
 
-/// Somebody asks for an upgrade, and waits for whether it begins.
+/// A request for an upgrade, whose sender waits to learn whether it begins.
 pub struct UpgradeRequest {
-    /// Whether what the stores hold may be lost.
+    /// Whether the data of the stores may be lost.
     pub discard_store: bool,
-    /// When it is too late to begin: who asked is told that none did.
+    /// The time after which it is too late to begin: the sender has been told that none began.
     pub until: Instant,
-    /// Where it is told.
+    /// The channel for the answer.
     pub tell: SyncSender<Result<(), Reasons>>,
 }
 
-/// Asks the main thread for an upgrade, from another one.
+/// Asks the main thread for an upgrade, from another thread.
 ///
 /// # Errors
-/// Why none begins.
+/// Returns the reasons why none begins.
 pub fn request(wake: &Sender<Wake>, discard_store: bool) -> Result<(), Reasons> {
     let (tell, told) = sync_channel(1);
     let stopping = || Err(vec!["Keyway is stopping".to_owned()]);
@@ -75,10 +75,10 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What comes of upgrades, for whoever asks.
+/// The status of the latest upgrade, for any thread.
 pub type Told = Arc<Mutex<Option<UpgradeStatus>>>;
 
-/// Upgrades of this process: one at a time.
+/// The upgrades of this process, one at a time.
 pub struct Upgrades {
     wake: Sender<Wake>,
     told: Told,
@@ -86,17 +86,18 @@ pub struct Upgrades {
 }
 
 impl Upgrades {
-    /// None yet; `wake` is told when one is over.
+    /// Creates it without an upgrade. `wake` is told when one has ended.
     pub fn new(wake: Sender<Wake>, told: Told) -> Self {
         Self { wake, told, running: None }
     }
 
-    /// Whether the next process is coming up.
+    /// Returns whether the next process is starting.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Starts the next process for who has asked, unless that was told that none is started.
+    /// Starts the next process for a request, unless its sender was told already that none is
+    /// started.
     pub fn answer(
         &mut self,
         from: (&Live, &Workers, Option<&AdminHandle>),
@@ -106,11 +107,11 @@ impl Upgrades {
             true => self.begin(from, asked.discard_store),
             false => Err(too_late()),
         };
-        // Who has asked may have gone.
+        // The sender may have stopped waiting.
         let _ = asked.tell.send(begun);
     }
 
-    /// Starts the next process. Logs why not, if not.
+    /// Starts the next process. Logs the reason if it cannot.
     pub fn begin(
         &mut self,
         from: (&Live, &Workers, Option<&AdminHandle>),
@@ -162,7 +163,7 @@ impl Upgrades {
         Ok(())
     }
 
-    /// The next process serves, or does not: returns it if it does.
+    /// Notes the outcome of an upgrade. Returns the next process if it serves.
     pub fn end(&mut self, outcome: Result<Successor, Reasons>) -> Option<Successor> {
         if let Some(attempt) = self.running.take() {
             attempt.join();
@@ -182,8 +183,8 @@ impl Upgrades {
         }
     }
 
-    /// Ends the next process if it is still coming up. The positions of the listeners that it has,
-    /// if it serves already: that was about to be told.
+    /// Ends the next process if it is still starting. If it serves already, which was about to be
+    /// reported, returns the positions of the listeners that it has.
     pub fn abort(&mut self, woken: &Receiver<Wake>) -> Vec<u16> {
         let Some(attempt) = self.running.take() else { return Vec::new() };
         attempt.abort();
@@ -194,7 +195,7 @@ impl Upgrades {
                 other => others.push(other),
             }
         }
-        // What was asked for meanwhile is seen to by whoever ends this process.
+        // Other events that came meanwhile are left to the code that ends this process.
         others.into_iter().for_each(|other| drop(self.wake.send(other)));
         let Some(Successor { pid, kept }) = serves else {
             tracing::warn!("the upgrade that was going on is given up");
@@ -211,15 +212,15 @@ fn log_reasons(reasons: &[String]) {
     }
 }
 
-/// Names of the stores whose contents would go.
+/// Returns the names of the stores whose data would be lost.
 fn lost_stores(live: &Live) -> Vec<&str> {
     let is_store = |kind: &PoolKindConfig| matches!(kind, PoolKindConfig::Store(_));
     let stores = live.config.pools.iter().filter(|pool| is_store(&pool.kind));
     stores.map(|pool| pool.name.as_str()).collect()
 }
 
-/// How long clients that are there are served on. What a store tells them is no longer what it
-/// tells others, so they are not kept there.
+/// Returns how long connected clients are still served. Clients of a store are not kept, because
+/// this process and the next one have different data.
 pub fn grace(live: &Live) -> Duration {
     match lost_stores(live).is_empty() {
         true => live.file.server.upgrade_grace,
@@ -227,7 +228,7 @@ pub fn grace(live: &Live) -> Duration {
     }
 }
 
-/// Every socket that this process listens by.
+/// Returns every socket on which this process listens.
 fn sockets(
     live: &Live,
     workers: &Workers,

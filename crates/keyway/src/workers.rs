@@ -1,8 +1,8 @@
-//! Worker threads: few at start, more while those there are busy.
+//! Worker threads: few at the start, more while the existing ones are busy.
 //!
-//! One worker that is not full costs least per request: a second halves the
-//! batches and doubles the links and wake-ups. So a worker is added only when
-//! every one there has been busy, and then it is given its share of clients.
+//! One worker that is not full costs least per request: a second worker halves the batches and
+//! doubles the links and wake-ups. So a worker is added only after every existing one has been
+//! busy. Then it is given its share of clients.
 
 use crate::driver::{self, Driver, MakeRing};
 use anyhow::{Context, Result};
@@ -18,24 +18,24 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Mail that may wait for one worker. Handing over clients fills it; a full
-/// box ends the round.
+/// Most mail that waits for one worker. Handing over clients fills it; a full mailbox ends the
+/// round.
 const MAILBOX_LEN: usize = 4096;
 
-/// Share of the time above which a worker counts as busy: it ran, or was ready
-/// to and waited for a core. Lower adds workers that are not needed; near one
-/// it would never be measured.
+/// Share of the time above which a worker counts as busy: it ran, or was ready to run and waited
+/// for a core. A lower share adds workers that are not needed. A share near one would never be
+/// measured.
 const BUSY_SHARE: f64 = 0.85;
 
-/// Samples in a row that must be busy before a worker is added.
+/// Number of busy samples in a row before a worker is added.
 const BUSY_SAMPLES: u32 = 3;
 
-/// Pause after a worker could not be added: what it lacked (descriptors,
-/// threads) seldom comes back at once.
+/// Pause after a worker could not be added: the missing resource (descriptors, threads) seldom
+/// comes back at once.
 pub const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// How long workers may take to change over to other settings before it is told that they
-/// have not: a script keeps its worker from reading mail.
+/// Longest wait for workers to change to other settings before a delay is reported. A script keeps
+/// its worker from reading mail.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time between two samples.
@@ -44,10 +44,10 @@ pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 struct Running {
     thread: JoinHandle<()>,
     mailer: Mailer<Mail>,
-    /// Kernel id of its thread, to read what it spends its time on.
+    /// Kernel id of its thread, to read how it spends its time.
     thread_id: i32,
     awake_nanos: u64,
-    /// How long it has looked at shared memory instead of sleeping.
+    /// How long it has polled shared memory instead of sleeping, in nanoseconds.
     looked_nanos: u64,
 }
 
@@ -55,24 +55,24 @@ struct Running {
 pub struct Workers {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
-    /// Of each listener; of one that has ended none.
+    /// For each listener, a template for further sockets; `None` if it has ended.
     templates: Vec<Option<ListenerTemplate>>,
-    /// Of each listener, the sockets that workers accept by, or have.
+    /// For each listener, the sockets on which workers accept.
     holds: Vec<Vec<ListenerHold>>,
     running: Vec<Running>,
-    /// Workers that are there, and serve nobody before [`Workers::begin`].
+    /// Workers that have started, and serve no client before [`Workers::begin`].
     waiting: Option<Vec<Sender<()>>>,
     count_max: usize,
     driver: (Driver, MakeRing),
     busy_samples: u32,
-    /// What is left of [`RETRY_AFTER`].
+    /// The rest of [`RETRY_AFTER`].
     pause: Duration,
     seed: u64,
 }
 
 impl Workers {
-    /// Starts `count` workers; up to `count_max` may be added. `sockets` are those of each
-    /// listener, one at least and `count` at most: further workers listen there once more. They
+    /// Starts `count` workers, to which others may be added up to `count_max`. `sockets` has at
+    /// least one and at most `count` sockets of each listener; further workers open more. They
     /// serve from [`Workers::begin`] on.
     pub fn start(
         plan: Arc<Plan>,
@@ -111,15 +111,15 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Has all of them serve.
+    /// Lets all workers serve.
     pub fn begin(&mut self) {
         for worker in self.waiting.take().into_iter().flatten() {
-            // Nobody hears it whose thread has ended.
+            // A worker whose thread has ended does not receive it.
             let _ = worker.send(());
         }
     }
 
-    /// Adds workers, which serve at once, until there are `count`; tells it if there are fewer.
+    /// Adds workers, which serve at once, until there are `count`. Logs if there are fewer.
     pub fn grow(&mut self, count: usize) {
         while self.running.len() < count {
             if let Err(error) = self.add_sibling(Vec::new()) {
@@ -129,17 +129,17 @@ impl Workers {
         }
     }
 
-    /// Other descriptors of the sockets that workers accept by, of one listener.
+    /// Duplicates the descriptors of the sockets on which workers accept, for one listener.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn sockets(&self, listener: usize) -> std::io::Result<Vec<OwnedFd>> {
         let holds = self.holds.get(listener).into_iter().flatten();
         holds.filter_map(|hold| hold.socket().transpose()).collect()
     }
 
-    /// Has sockets that another process has listened by listen as the settings say; what is
-    /// refused is told.
+    /// Applies the listen options of the settings to sockets that another process has opened. Logs
+    /// what the system refuses.
     pub fn settle(&self) {
         for hold in self.holds.iter().flatten() {
             if let Err(error) = hold.settle() {
@@ -148,17 +148,17 @@ impl Workers {
         }
     }
 
-    /// Has every worker serve only the clients it has, until they leave or the time is over.
+    /// Makes every worker serve only the clients it has, until they leave or the time is over.
     pub fn leave(&mut self, grace: Duration) {
-        // None is added any more, and by a unix socket that is open here clients would still come
-        // when the process that has it is gone.
+        // No more workers are added. If a unix socket stayed open here, clients would still come by
+        // it after the process that owns it is gone.
         self.templates.clear();
         for worker in &self.running {
             post(&worker.mailer, Mail::Leave(grace));
         }
     }
 
-    /// Whether every worker has ended.
+    /// Returns whether every worker has ended.
     pub fn have_ended(&self) -> bool {
         self.running.iter().all(|worker| worker.thread.is_finished())
     }
@@ -168,7 +168,7 @@ impl Workers {
         self.running.len()
     }
 
-    /// Adds a worker, by the sockets that are there for it.
+    /// Adds a worker, with the sockets that exist for it.
     fn add_sibling(&mut self, mut sockets: Vec<Option<Listener>>) -> Result<()> {
         sockets.resize_with(self.templates.len(), || None);
         let there = (0..).zip(&self.templates).zip(sockets);
@@ -195,8 +195,8 @@ impl Workers {
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
         let holds = holds_of(&listeners);
-        // Before it serves anybody: what others leave in its inboxes is told
-        // once, and a worker that missed it would never look.
+        // This is done before it serves any client: mail in its inboxes is announced once, and a
+        // worker that missed that would never look.
         self.plan.mailers.lock().push(mailer.clone());
         match self.start_thread(index, listeners, mailbox) {
             Ok((thread, thread_id)) => {
@@ -217,8 +217,8 @@ impl Workers {
         }
     }
 
-    /// Starts the thread of worker `index`; the thread and its kernel id, once
-    /// it serves clients.
+    /// Starts the thread of worker `index`. Returns the thread and its kernel id, once it serves
+    /// clients.
     fn start_thread(
         &mut self,
         index: usize,
@@ -246,7 +246,7 @@ impl Workers {
                 cells.attach_thread();
                 let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
                 if begun.recv().is_err() {
-                    // The process does not come up.
+                    // The process is not going to start.
                     return;
                 }
                 let gates = plan.listeners.iter().map(|one| one.entrance.gate.clone()).collect();
@@ -257,7 +257,7 @@ impl Workers {
         let thread_id = match told.recv().context("a worker thread ended at once")? {
             Ok(thread_id) => thread_id,
             Err(error) => {
-                // What it had is free for another then.
+                // Its resources are free for another one then.
                 let _ = thread.join();
                 return Err(error);
             }
@@ -265,19 +265,19 @@ impl Workers {
         Ok((thread, thread_id))
     }
 
-    /// Samples how busy the workers are; adds one when all of them have been
-    /// for a while. Returns whether one was added.
+    /// Samples how busy the workers are. Adds one if all of them have been busy for a while.
+    /// Returns whether one was added.
     ///
     /// # Errors
-    /// When one was wanted and the system refused; those there are unharmed,
-    /// and none is tried for [`RETRY_AFTER`].
+    /// Returns an error if one was wanted and the system refused. The existing workers are not
+    /// affected, and no other attempt is made for [`RETRY_AFTER`].
     pub fn sample(&mut self, elapsed: Duration) -> Result<bool> {
         let mut all_busy = true;
         for (index, worker) in self.running.iter_mut().enumerate() {
             let now = thread_awake_nanos(worker.thread_id).unwrap_or(worker.awake_nanos);
             let awake = now.saturating_sub(worker.awake_nanos);
             worker.awake_nanos = now;
-            // Who only looks has time for others.
+            // A worker that only polls has time for more.
             let looked_before = worker.looked_nanos;
             worker.looked_nanos = self.registry.looked_nanos(index);
             let awake = awake.saturating_sub(worker.looked_nanos - looked_before);
@@ -297,24 +297,24 @@ impl Workers {
         Ok(true)
     }
 
-    /// Has the newest worker given its share of clients by the others.
+    /// Makes the other workers give the newest one its share of clients.
     fn share_out(&self) {
         let Some((newest, others)) = self.running.split_last() else { return };
         let share = self.plan.clients.len() / self.running.len();
         let each = share / others.len().max(1);
         for worker in others {
             let mail = Mail::GiveAway { count: each, to: newest.mailer.clone() };
-            // A mailbox that is full has more urgent work; new clients even
-            // things out.
+            // A worker with a full mailbox has more urgent work; new clients even things out.
             let _ = worker.mailer.post(mail);
         }
     }
 
-    /// Has every worker serve by another version of the settings, and waits until all do.
-    /// Returns how many do not yet, since what they are at takes long.
+    /// Makes every worker use another version of the settings, and waits until all do. Returns how
+    /// many do not yet, because their current work takes long.
     ///
     /// # Errors
-    /// When a listener that is new cannot be listened on once more; nothing has changed then.
+    /// Returns an error if no further socket can be opened for a new listener. Nothing has changed
+    /// then.
     pub fn follow(
         &mut self,
         (plan, registry): (&Arc<Plan>, &Arc<Registry>),
@@ -342,7 +342,7 @@ impl Workers {
                 *template = None;
             }
         }
-        // Of workers that have ended it, or will in a moment.
+        // The workers have ended it, or will in a moment.
         for (holds, listener) in self.holds.iter_mut().zip(&plan.listeners) {
             if listener.is_ended {
                 holds.clear();
@@ -356,12 +356,12 @@ impl Workers {
         Ok(self.await_followers())
     }
 
-    /// Waits until every worker serves by the latest settings; how many do not.
+    /// Waits until every worker uses the latest settings. Returns how many do not.
     #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
     fn await_followers(&self) -> usize {
         let since = Instant::now();
         loop {
-            // ORDER: pairs with the addition of who follows.
+            // ORDER: pairs with the addition of the worker that follows.
             let behind =
                 self.running.len().saturating_sub(self.plan.followers.load(Ordering::Acquire));
             if behind == 0 || since.elapsed() > FOLLOW_PATIENCE {
@@ -371,8 +371,8 @@ impl Workers {
         }
     }
 
-    /// Tells every worker to stop accepting, answer and end. [`Workers::have_ended`] tells when they
-    /// have.
+    /// Tells every worker to stop accepting, answer and end. [`Workers::have_ended`] tells when
+    /// they have.
     pub fn drain(&mut self) {
         self.templates.clear();
         for worker in &self.running {
@@ -385,7 +385,7 @@ fn holds_of(listeners: &[(u16, Listener)]) -> Vec<(u16, ListenerHold)> {
     listeners.iter().map(|(index, listener)| (*index, listener.hold())).collect()
 }
 
-/// Leaves mail, and waits for room for it.
+/// Posts mail, and waits for room for it.
 fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
     while let Err(refused) = mailer.post(mail) {
         mail = refused;
@@ -393,9 +393,9 @@ fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
     }
 }
 
-/// How long a thread of this process has not slept, in nanoseconds: on a core
-/// or waiting for one. By processor time alone a worker that shares its core
-/// with a neighbour would never count as busy, however long its queues.
+/// Returns how long a thread of this process has not slept, in nanoseconds: it ran, or waited for a
+/// core. By processor time alone, a worker that shares its core with another process would never
+/// count as busy, however long its queues are.
 fn thread_awake_nanos(thread_id: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
     let mut fields = text.split_whitespace().map_while(|field| field.parse::<u64>().ok());
@@ -414,7 +414,7 @@ mod tests {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::OnceLock;
 
-    /// No worker yet: as busy as one whose whole time is used.
+    /// Creates workers without any thread: they count as fully busy.
     fn without_workers() -> Workers {
         let mut config = Config::default_store();
         config.listeners[0].bind =
@@ -455,8 +455,8 @@ mod tests {
     fn a_worker_that_cannot_be_added_is_tried_again_after_a_pause() {
         let mut workers = without_workers();
         let name = workers.plan.listeners[0].name.clone();
-        // Bound without SO_REUSEPORT: nobody else gets the port.
-        let taken = std::net::TcpListener::bind(&name).expect("the port is free again");
+        // It is bound without SO_REUSEPORT, so no other socket gets the port.
+        let taken = std::net::TcpListener::bind(&*name).expect("the port is free again");
         let outcomes: Vec<_> =
             (0..BUSY_SAMPLES).map(|_| workers.sample(SAMPLE_EVERY).is_err()).collect();
         assert_eq!(outcomes, [false, false, true]);
@@ -470,7 +470,7 @@ mod tests {
         workers.drain();
     }
 
-    /// Busy for long enough that one is added.
+    /// Takes enough busy samples for a worker to be added.
     fn sampled(workers: &mut Workers) -> Result<bool> {
         let mut samples = (0..BUSY_SAMPLES).map(|_| workers.sample(SAMPLE_EVERY));
         samples.find(|outcome| !matches!(outcome, Ok(false))).unwrap_or(Ok(false))
@@ -492,7 +492,7 @@ mod tests {
         assert!(!error.contains("ulimit -l"), "{error}");
         assert_eq!(*HEARD.lock(), [false], "it listened before there was a worker");
         assert!(workers.holds.iter().all(Vec::is_empty) && workers.plan.mailers.lock().is_empty());
-        // What is there is unharmed, and serves once there is enough of all.
+        // The existing workers are not affected, and one is added once there are enough resources.
         workers.driver = (Driver::Epoll, Ring::new);
         (workers.pause, workers.busy_samples) = (Duration::ZERO, 0);
         assert!(sampled(&mut workers).unwrap());

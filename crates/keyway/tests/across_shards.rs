@@ -1,5 +1,5 @@
-//! What concerns the servers of a pool together: walks over all keys,
-//! emptying, scripts and functions.
+//! Commands that concern all servers of a pool: walks over all keys, emptying, scripts and
+//! functions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Setup {
     servers: Vec<RedisServer>,
 }
 
-/// Four servers behind one pool.
+/// Starts four servers behind one pool.
 fn setup(change: impl FnOnce(Pool) -> Pool) -> Setup {
     let servers = RedisServer::start_many(4);
     let pool = change(Pool::over("main", &servers));
@@ -32,7 +32,7 @@ fn set_many(client: &mut Client, topic: &str, count: usize) {
     assert_eq!(client.command(&words), Value::simple("OK"));
 }
 
-/// Every key a scan returns, and how many calls it took.
+/// Returns every key that a scan returns, and the number of calls it took.
 fn scan(client: &mut Client, options: &str) -> (Vec<String>, usize) {
     let (mut cursor, mut keys, mut calls) = ("0".to_owned(), Vec::new(), 0);
     loop {
@@ -57,7 +57,7 @@ fn a_scan_returns_every_key_that_is_there_throughout() {
     let mut writer = setup.keyway.client(0);
     let stop = Arc::clone(&is_over);
     let writing = std::thread::spawn(move || {
-        // Tables grow and shrink meanwhile.
+        // Tables grow and shrink during the scan.
         while !stop.load(Ordering::Relaxed) {
             set_many(&mut writer, "come", 4_000);
             let words: Vec<String> = std::iter::once("DEL".to_owned())
@@ -118,7 +118,7 @@ fn a_scan_that_loses_a_server_says_so() {
     let said = "ERR invalid cursor: no SCAN over the servers now in use";
     let call = format!("SCAN {cursor} COUNT 10");
     while !client.words(&call).error_text().starts_with(said) {
-        // A server is ejected by who asks it.
+        // A request to the server makes Keyway eject it.
         client.words("DBSIZE");
     }
     let (keys, _) = scan(&mut client, "COUNT 1000");
@@ -138,7 +138,7 @@ fn a_random_key_is_had_while_any_server_answers() {
     };
     servers[0].kill();
     random(&mut client);
-    // It may be that the one that stands still was not asked since.
+    // The server that is stopped may not have been asked since.
     servers[1].process().pause();
     random(&mut client);
     servers[2].client().words("FLUSHALL");
@@ -208,7 +208,7 @@ fn load(client: &mut Client, script: &str) -> String {
     client.command(&["SCRIPT", "LOAD", script]).text()
 }
 
-/// A key on each of the four servers.
+/// Returns a key on each of the four servers.
 fn spread() -> Vec<String> {
     (0..64).map(|nth| format!("key{nth}")).collect()
 }
@@ -241,14 +241,14 @@ fn a_script_loaded_once_runs_on_every_server() {
     assert_eq!(client.command(&exists), expected);
     assert_eq!(bare.command(&exists), expected);
 
-    // Emptied behind Keyway's back.
+    // The servers are emptied without Keyway's knowledge.
     for server in &setup.servers {
         server.client().words("SCRIPT FLUSH");
     }
     assert_eq!(client.command(&exists), expected);
     run_everywhere(&mut client, &digest);
 
-    // Killed and restarted, empty: pipelines that meet the new connection.
+    // Servers are killed and restarted empty, and pipelines use the new connection.
     for round in 0..3 {
         setup.servers[round].restart();
         let keys = spread();
@@ -363,7 +363,7 @@ fn functions_loaded_once_run_on_every_server() {
     assert!(!client.words("FUNCTION STATS").is_error());
 }
 
-/// Takes 40 ms of its server's time.
+/// A script that takes 40 ms of its server's time.
 const BUSY: &str = "local function now() local t = redis.call('time') return t[1] * 1000000 + t[2] \
                     end local start = now() while now() < start + 40000 do end return KEYS[1]";
 

@@ -1,4 +1,5 @@
-//! The admin API and `keyway ctl`: what an operator does to a Keyway that runs, and who may not.
+//! The admin API and `keyway ctl`: what an operator can do to a running Keyway, and which clients
+//! may not.
 
 use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
@@ -15,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(120);
 const TOKEN: &str = "open-sesame-open-sesame";
 
-/// `keyway ctl` against a Keyway; its exit status and all it said.
+/// Runs `keyway ctl` against a Keyway. Returns its exit status and all its output.
 fn ctl(keyway: &Keyway, arguments: &[&str]) -> (i32, String) {
     let admin = keyway.admin().to_string();
     let all: Vec<&str> = ["ctl", "--admin", &admin].into_iter().chain(arguments.to_vec()).collect();
@@ -26,14 +27,14 @@ fn outcome(output: ToolOutput) -> (i32, String) {
     (output.status.code().expect("it ended by itself"), output.text)
 }
 
-/// What it said, being sure that it did what it was told.
+/// Runs `keyway ctl`, which must succeed, and returns its output.
 fn done(keyway: &Keyway, arguments: &[&str]) -> String {
     let (status, text) = ctl(keyway, arguments);
     assert_eq!(status, 0, "{arguments:?}: {text}");
     text
 }
 
-/// The reply to a request as it is written here.
+/// Sends a request as it is written, and returns the status and the body of the reply.
 fn raw(address: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(SOON)).expect("a live socket");
@@ -44,7 +45,7 @@ fn raw(address: SocketAddr, request: &str) -> (u16, String) {
     (status, reply.to_ascii_lowercase())
 }
 
-/// A request with these header lines and a body of JSON.
+/// Sends a request with these header lines and a JSON body.
 fn asked(keyway: &Keyway, line: &str, headers: &str, body: &str) -> (u16, String) {
     let len = body.len();
     let request = format!("{line} HTTP/1.1\r\n{headers}content-length: {len}\r\n\r\n{body}");
@@ -54,7 +55,8 @@ fn asked(keyway: &Keyway, line: &str, headers: &str, body: &str) -> (u16, String
 const HERE: &str = "host: 127.0.0.1\r\n";
 const CHANGE: &str = "host: 127.0.0.1\r\nkeyway-change: 1\r\ncontent-type: application/json\r\n";
 
-/// Two servers named `s0` and `s1`; health checks eject, and take back at once.
+/// Returns a pool of two servers named `s0` and `s1`. Health checks eject them and take them back
+/// at once.
 fn two_servers(servers: &[RedisServer]) -> Pool {
     let named = |(nth, server): (usize, &RedisServer)| format!("{}:1 s{nth}", server.address());
     let lines: Vec<String> = servers.iter().enumerate().map(named).collect();
@@ -86,7 +88,7 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
         keys.iter().for_each(|key| assert!(!client.command(&["GET", key]).is_error()));
         calls(&mut direct) == before
     });
-    // Many times as long as an ejection by health checks lasts here.
+    // This lasts many times as long as an ejection by health checks.
     let before = calls(&mut direct);
     for key in (0..100).flat_map(|_| &keys) {
         assert!(!client.command(&["GET", key]).is_error());
@@ -98,7 +100,7 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
     assert_eq!(fields[3..5], ["ejected", "operator"], "{text}");
     assert!(done(&keyway, &["servers", "--json"]).contains("\"by_hand\":true"));
     assert!(done(&keyway, &["pools"]).contains("main  sharded  2        1       "));
-    // By its address as well as by its name.
+    // A server is found by its address as well as by its name.
     let address = servers[0].address().to_string();
     assert!(done(&keyway, &["restore", "main", &address]).contains("in use again"));
     assert!(done(&keyway, &["restore", "main", "s0"]).contains("in use already"));
@@ -107,7 +109,7 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
         keys.iter().for_each(|key| assert!(!client.command(&["GET", key]).is_error()));
         calls(&mut direct) > before
     });
-    // Whichever it was asked for by, it is told by the name that metrics have.
+    // Whichever way it was named, the reply has the name that metrics have.
     let text = done(&keyway, &["eject", "main", &address]);
     let told = format!("server s0 ({address}) of pool main is ejected, until it is restored");
     assert!(text.contains(&told), "{text}");
@@ -233,7 +235,7 @@ fn what_pages_in_a_browser_can_send_changes_nothing() {
     assert!(http_get(keyway.admin(), "/v1/pools").body.contains("operator"));
 }
 
-/// As docs/admin.md says: which changes need the header and a body of JSON.
+/// docs/admin.md states which changes need the header and a JSON body.
 #[test]
 fn a_change_needs_what_its_path_asks_for_and_no_page_behind_it() {
     let _watch = watchdog(WITHIN, "headers of changes");
@@ -311,13 +313,13 @@ fn another_token_is_asked_for_after_a_reload() {
     assert!(status == 1 && text.contains("the token is wrong"), "{text}");
     let token = token.to_string_lossy().into_owned();
     assert!(done(&keyway, &["--token-file", &token, "reload"]).contains("nothing changed"));
-    // One that is none is refused, and the one before stays.
+    // A file that has no valid token is refused, and the token before stays valid.
     files.write("token", "short");
     let new = files.write("new", "open-barley-open-barley").to_string_lossy().into_owned();
     let (status, text) = ctl(&keyway, &["--token-file", &new, "reload"]);
     assert!(status == 1 && text.contains("less than 16 characters"), "{text}");
     done(&keyway, &["--token-file", &new, "status"]);
-    // From somewhere else, or none at all, where only this machine is let in.
+    // Requests of another machine, or without a host, are refused if only this machine is allowed.
     let path = keyway.directory().join("keyway.toml");
     let file = std::fs::read_to_string(&path).expect("its file");
     let without: Vec<&str> = file.lines().filter(|line| !line.contains("token_file")).collect();
@@ -388,7 +390,7 @@ fn by_tls_only_who_has_a_certificate_is_answered() {
     let [cert, key] = shown("operator");
     let (_, text) = ask(&["--cert-file", &cert, "--key-file", &key, "log-level"]);
     assert_eq!(text, "debug\n", "nobody else has changed it");
-    // As many as are served at once, who say nothing: they lose their places in time.
+    // As many silent connections as are served at once lose their places in time.
     let connect = |_| TcpStream::connect(keyway.admin()).expect("it listens");
     let _silent: Vec<TcpStream> = (0..64).map(connect).collect();
     let (status, text) = ask(&["--cert-file", &cert, "--key-file", &key, "connections"]);
@@ -463,7 +465,7 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     wait_until("the server has it", SOON, || {
         http_get(keyway.admin(), "/v1/servers").body.contains("\"in_flight\":1")
     });
-    // It waits for its turn on the same connection.
+    // The request waits for its turn on the same connection.
     let mut other = keyway.client(0);
     other.send(&call);
     assert_eq!(client.reply(), Value::Integer(1));
@@ -483,7 +485,7 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     assert!(rows.iter().all(|row| log.contains(&format!("trace=\"{}\"", row[1]))), "{log}");
     assert!(!log.contains("a-key"), "no key is in the log: {log}");
     assert!(done(&keyway, &["slow-log", "--pool", "local"]).lines().count() == 1);
-    // A store notes its own.
+    // A store has notes of its own.
     let long = "local n = 0 for i = 1, 20000000 do n = n + i end return 1";
     let mut local = keyway.client(1);
     local.set_reply_within(WITHIN);
@@ -499,10 +501,10 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let python = python_with("tests/admin");
     let servers = RedisServer::start_many(2);
     let files = CertificateFiles::default();
-    // What it notes of its runs stays there.
+    // The notes of its runs stay in this directory.
     let directory = files.write("notes", "").parent().expect("a directory").display().to_string();
     let token = files.write("token", TOKEN);
-    // What the examples of the description name.
+    // These servers are named in the examples of the description.
     let lines =
         [(0, "alpha"), (1, "beta")].map(|(at, name)| format!("{}:1 {name}", servers[at].address()));
     let pools = vec![Pool::sharded("sessions", &lines), Pool::store("cache")];
@@ -522,7 +524,7 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     };
     let (drain, upgrade) = ("/v1/drain", "/v1/upgrade");
     run(&["--exclude-path", drain, "--exclude-path", upgrade]);
-    // Of these only what is wrong, so that the process stays.
+    // For these paths only wrong requests are sent, so that the process stays.
     for path in [drain, upgrade] {
         run(&["--include-path", path, "--mode", "negative", "--phases", "coverage,fuzzing"]);
     }
@@ -532,7 +534,7 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let log = keyway.process().log();
     assert!(log.contains("ejected on an operator's word"), "the examples were followed\n{log}");
     assert!(!log.contains("panicked") && !log.contains("open-sesame"), "{log}");
-    // The same with a wrong token: whatever is asked, nothing but probes is answered.
+    // With a wrong token, only probes are answered.
     let wrong = header.replace("sesame", "sesamf");
     let before = changeable(&keyway);
     let first = ["-C", &directory, &python, "-m", "schemathesis.cli", "run", description];
@@ -556,8 +558,8 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     assert!(keyway.process_mut().is_running());
 }
 
-/// What requests could have changed of a Keyway whose token they do not have: its generation,
-/// state and settings, and the servers that are out of use.
+/// Returns everything that requests could have changed without the token: the generation, state and
+/// settings of a Keyway, and the servers that are out of use.
 fn changeable(keyway: &Keyway) -> String {
     let told = |path: &str| {
         let headers = format!("{HERE}authorization: Bearer {TOKEN}\r\nconnection: close\r\n");
@@ -585,7 +587,7 @@ fn changeable(keyway: &Keyway) -> String {
     format!("{status:?} {generation} {level} {ejected:?} {lines:?}")
 }
 
-/// What stands for a reference of the description.
+/// Returns the part of the description that a reference names.
 fn resolved<'d>(description: &'d Json, at: &'d Json) -> &'d Json {
     match at["$ref"].as_str() {
         Some(path) => description.pointer(path.trim_start_matches('#')).expect("it is there"),
@@ -593,8 +595,8 @@ fn resolved<'d>(description: &'d Json, at: &'d Json) -> &'d Json {
     }
 }
 
-/// Every operation of the description with a right request for it: its line, its body, and whether
-/// it needs the token.
+/// Returns every operation of the description with a valid request for it: its line, its body, and
+/// whether it needs the token.
 fn operations() -> Vec<(String, String, bool)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
     let text = std::fs::read_to_string(path).expect("the description");
@@ -611,7 +613,7 @@ fn operations() -> Vec<(String, String, bool)> {
                 (schema, _) => resolved(&description, schema)["examples"][0].to_string(),
             };
             assert_ne!(body, "null", "{path} has an example");
-            // An empty requirement is one that nothing meets.
+            // An empty requirement is met by no request.
             let is_open = operation["security"] == serde_json::json!([{}]);
             found.push((format!("{} {path}", method.to_uppercase()), body, !is_open));
         }
@@ -626,7 +628,7 @@ fn no_operation_is_done_without_the_token() {
     let servers = RedisServer::start_many(2);
     let files = CertificateFiles::default();
     let token = files.write("token", TOKEN);
-    // What the examples of the description name.
+    // These servers are named in the examples of the description.
     let lines =
         [(0, "alpha"), (1, "beta")].map(|(at, name)| format!("{}:1 {name}", servers[at].address()));
     let pools = vec![Pool::sharded("sessions", &lines), Pool::store("cache")];
@@ -644,7 +646,7 @@ fn no_operation_is_done_without_the_token() {
         format!("authorization: {TOKEN}\r\n"),
         format!("authorization: Basic {TOKEN}\r\n"),
         format!("token: {TOKEN}\r\ncookie: token={TOKEN}\r\n"),
-        // Of two the first counts.
+        // Of two headers the first counts.
         format!("authorization: Bearer x\r\nauthorization: Bearer {TOKEN}\r\n"),
     ];
     // Each server is asked once at the start.
@@ -663,7 +665,7 @@ fn no_operation_is_done_without_the_token() {
         }
     }
     assert_eq!(changeable(&keyway), before, "nothing was done");
-    // What refused these was the token alone: with it each is taken.
+    // The token alone was the reason for the refusals: with it each request is accepted.
     let headers = format!("{CHANGE}connection: close\r\nauthorization: Bearer {TOKEN}\r\n");
     let ends = |line: &str| line.ends_with("/drain") || line.ends_with("/upgrade");
     for (line, body, _) in operations.iter().filter(|(line, ..)| !ends(line)) {
@@ -686,21 +688,21 @@ fn who_is_refused_or_sends_no_body_keeps_no_place_for_long() {
         "POST /v1/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n",
         "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n",
     ];
-    // Within half of what an exchange may take.
+    // The replies come within half of the time of an exchange.
     assert_eq!(heads.map(|head| raw(keyway.admin(), head).0), [401, 408]);
 }
 
 /// The longest time for a probe: many monitors wait for one second.
 const PROBE_TIME: Duration = Duration::from_secs(1);
 
-/// Opens connections that hold places without a whole request: silent, in the head, and in the
-/// body.
+/// Opens connections that hold places without a whole request: silent ones, and ones that stop in
+/// the head or in the body.
 fn half_requests(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let halves = [
         "",
         "GET /healthz HTT",
         "POST /v1/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf",
-        // As a TLS handshake: a record that does not end.
+        // This begins like a TLS handshake: a record that does not end.
         "\u{16}\u{3}\u{1}\u{2}",
     ];
     let half = |nth: usize| {

@@ -1,5 +1,5 @@
-//! What clients must not be able to do: break the process, take its memory,
-//! or disturb one another, whatever bytes they send and however they leave.
+//! Clients must not be able to break the process, take its memory, or disturb one another, whatever
+//! bytes they send and however they leave.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// A store and a pool; shared, so nothing here may look at totals.
+/// Returns a store and a pool. They are shared by tests, so no test may check totals.
 fn setup() -> std::sync::Arc<Setup> {
     SETUP.get(start)
 }
@@ -31,8 +31,8 @@ fn start() -> Setup {
     Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), _servers: servers }
 }
 
-/// Frames that can never become a request, and the error each is owed before
-/// the connection is closed.
+/// Frames that can never become a request, and the error that the client gets before its connection
+/// is closed.
 const BROKEN: &[(&[u8], &str)] = &[
     (b"*abc\r\n", "invalid multibulk length"),
     (b"*1x\r\n", "invalid multibulk length"),
@@ -91,7 +91,7 @@ fn a_broken_frame_gets_an_error_and_closes_only_its_connection() {
     }
 }
 
-/// A web page can have a browser post to any port: the body must not run.
+/// A web page can make a browser post to any port: the body must not be executed.
 #[test]
 fn a_client_that_speaks_http_is_cut_off_and_nothing_behind_it_runs() {
     let _watch = watchdog(Duration::from_secs(60), "HTTP");
@@ -123,8 +123,7 @@ fn a_client_that_speaks_http_is_cut_off_and_nothing_behind_it_runs() {
     assert_eq!(log().matches("spoke HTTP").count(), 1, "once a minute at most:\n{}", log());
 }
 
-/// A frame that a server would not take costs the client its own connection,
-/// and nobody the link that all share.
+/// A broken frame costs the client its own connection. It costs no client the link that all share.
 #[test]
 fn a_broken_frame_never_reaches_a_server() {
     let _watch = watchdog(Duration::from_secs(60), "frames a server refuses");
@@ -167,7 +166,7 @@ fn a_truncated_frame_waits_and_costs_nothing_when_the_client_leaves() {
     }
 }
 
-/// A length announced is not memory taken: only bytes that came are held.
+/// Announcing a length takes no memory: only received bytes are held.
 #[test]
 fn announced_lengths_reserve_nothing() {
     let _watch = watchdog(Duration::from_secs(60), "announced lengths");
@@ -238,21 +237,21 @@ fn an_endless_inline_line_is_refused() {
     let setup = setup();
     for pool in [0, 1] {
         let mut client = setup.keyway.client(pool);
-        // The server may answer and close before all of it is sent.
+        // The server may answer and close the connection before everything is sent.
         let _ = client.try_send(&[b'a'; 100 << 10]);
         match client.try_reply() {
             Ok(reply) => {
                 let text = reply.error_text();
                 assert!(text.contains("too big inline request"), "{text}");
             }
-            // Closing with bytes unread resets, which can overtake the error.
+            // Closing with unread bytes resets the connection, and the reset can overtake the
+            // error.
             Err(fault) => assert_eq!(fault, ReplyFault::Closed),
         }
     }
 }
 
-/// Bytes of any kind, from nothing but chance to a good pipeline with a few
-/// bytes changed.
+/// Sends random bytes, and valid pipelines with a few bytes changed.
 #[test]
 fn garbage_never_harms_the_process_or_another_client() {
     let _watch = watchdog(Duration::from_secs(120), "garbage");
@@ -266,7 +265,7 @@ fn garbage_never_harms_the_process_or_another_client() {
             let mut client = setup.keyway.client(pool);
             let _ = client.try_send(&bytes);
             client.close_write();
-            // Replies, errors, or nothing; and then the end.
+            // Replies, errors or nothing may come, and then the end.
             while let Ok(_reply) = client.try_reply() {}
             let nth = seed.to_string();
             assert_eq!(bystander.command(&["ECHO", &nth]), Value::bulk(&nth), "seed {seed}");
@@ -329,7 +328,7 @@ fn clients_that_reset_in_the_middle_leave_nothing_behind() {
         assert_eq!(bystander.words("SET reset:kept 1"), Value::simple("OK"));
         let pipeline: Vec<u8> =
             (0..500).flat_map(|nth| encode_words(&format!("SET reset:{nth} {nth}"))).collect();
-        // Every server of the pool is connected to before descriptors count.
+        // Every server of the pool has a connection before descriptors are counted.
         bystander.send(&pipeline);
         for _ in 0..500 {
             assert_eq!(bystander.reply(), Value::simple("OK"));
@@ -387,14 +386,14 @@ fn running_out_of_descriptors_refuses_clients_and_recovers() {
     assert!(keyway.process_mut().is_running());
 }
 
-/// Clients until the process has no descriptor left.
+/// Connects clients until the process has no descriptor left.
 fn use_up(keyway: &Keyway) -> Vec<Client> {
     let clients = (0..300).filter_map(|_| Client::try_connect(keyway.address(0)).ok()).collect();
     wait_until("all descriptors are in use", SOON, || fd_count(keyway.process().pid()) >= 99);
     clients
 }
 
-/// Tells others to stop when it is dropped.
+/// Tells other threads to stop when it is dropped.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -403,7 +402,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// A worker for which there is no descriptor is added once there is; those who are inside are
+/// A worker for which there is no descriptor is added once there is one. Connected clients are
 /// served meanwhile.
 #[test]
 fn a_worker_that_finds_no_descriptor_is_added_later() {
@@ -419,7 +418,7 @@ fn a_worker_that_finds_no_descriptor_is_added_later() {
     let clients = use_up(&keyway);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also where something fails here: the scope waits for them.
+        // The threads are told to stop even if something fails here: the scope waits for them.
         let _stop = StopAtEnd(&stop);
         for mut busy in busy {
             let stop = &stop;
@@ -434,8 +433,8 @@ fn a_worker_that_finds_no_descriptor_is_added_later() {
         }
         first.set_reply_within(SOON);
         let log = |words: &str| keyway.process().log().contains(words);
-        // For longer than a worker is added after, where it can be; how busy others are cannot be
-        // read without a descriptor either.
+        // This lasts longer than adding a worker takes. Without a descriptor it is also impossible
+        // to read how busy others are.
         for _ in 0..20 {
             let told = first.words("BITCOUNT long");
             assert_eq!(told, Value::Integer(1), "those inside are served");
@@ -449,7 +448,7 @@ fn a_worker_that_finds_no_descriptor_is_added_later() {
     assert!(keyway.process_mut().is_running());
 }
 
-/// An upgrade for which there is no descriptor is refused, and nothing else comes of it.
+/// An upgrade for which there is no descriptor is refused, and has no other effect.
 #[test]
 fn an_upgrade_without_descriptors_fails_and_a_later_one_does_not() {
     let _watch = watchdog(Duration::from_secs(120), "an upgrade without descriptors");
@@ -483,8 +482,8 @@ fn an_upgrade_without_descriptors_fails_and_a_later_one_does_not() {
     assert_eq!(served.expect("it listens"), Value::bulk("1"));
 }
 
-/// A store that is full, and clients that ask for fifty times of what they may hold and read none
-/// of it: those that behave are served, memory stays within what is allowed, and comes back.
+/// The store is full, and clients ask for fifty times what they may hold and read none of it.
+/// Well-behaved clients are served, memory stays within its bounds, and is freed.
 #[test]
 fn running_out_of_memory_refuses_writes_and_recovers() {
     const STORE: u64 = 64 << 20;
@@ -494,7 +493,7 @@ fn running_out_of_memory_refuses_writes_and_recovers() {
     let _watch = watchdog(Duration::from_secs(90), "memory used up");
     let pool =
         Pool::store("main").with("memory_max", "\"64MiB\"").with("eviction", "\"noeviction\"");
-    // What the greedy ask for is three times of all that the system would give the process.
+    // The greedy clients ask for three times of the memory that the system gives the process.
     let config = KeywayConfig::new(vec![pool]).with_address_space(ADDRESS_SPACE);
     let mut keyway = Keyway::start(KEYWAY, config);
     let pid = keyway.process().pid();
@@ -517,7 +516,7 @@ fn running_out_of_memory_refuses_writes_and_recovers() {
         assert_eq!(client.words("GET big:1"), Value::bulk(&value), "who reads is served");
         assert!(client.command(&["SET", "more", &value]).error_text().starts_with("OOM "));
     }
-    // What each may have undelivered is 1 MiB and the reply that goes beyond it.
+    // Each client may have 1 MiB undelivered, and the reply that exceeds it.
     let bound = STORE + GREEDY * (2 << 20) + (64 << 20);
     let peak = resident_peak_bytes(pid);
     assert!(peak < bound, "{peak} bytes at most, {bound} allowed");

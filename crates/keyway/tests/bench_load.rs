@@ -1,5 +1,5 @@
-//! `keyway bench load` as it is typed: against Keyway over TCP, unix sockets and shared memory,
-//! against Redis, and what it says when it cannot.
+//! `keyway bench load` on the command line: against Keyway over TCP, unix sockets and shared
+//! memory, against Redis, and its messages when it fails.
 #![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
 
 use keyway_testkit::certificates::CertificateFiles;
@@ -15,7 +15,7 @@ fn load(arguments: &[&str]) -> Output {
     command.args(["bench", "load"]).args(arguments).output().expect("the program that was built")
 }
 
-/// What it prints when all is well, and its JSON.
+/// Runs it, which must succeed. Returns its output and its JSON.
 fn measured(arguments: &[&str]) -> (String, Value) {
     let directory = TempDir::new();
     let file = directory.path().join("load.json");

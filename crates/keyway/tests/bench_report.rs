@@ -1,5 +1,5 @@
-//! `keyway bench report` and `keyway bench compare`: from a measurement of a real server to what
-//! people read, and the statuses that scripts read.
+//! `keyway bench report` and `keyway bench compare`: from a measurement of a real server to the
+//! output for people and the exit statuses for scripts.
 
 use keyway_testkit::{RedisServer, TempDir, ToolOutput, run_keyway};
 use serde_json::{Value, json};
@@ -47,16 +47,16 @@ fn what_was_measured_is_what_is_reported() {
     let markdown = std::fs::read_to_string(&markdown).unwrap();
     assert!(markdown.contains("| Requests/s |"), "{markdown}");
 
-    // The same result in the reports' own form.
+    // The same result is read from the reports' own form.
     let twice = bench(&["report", name(&again)]).expect_success("keyway bench report");
     assert_eq!(twice.stdout, shown);
-    // One round each: nothing can be shown, which is no failure.
+    // With one round each, no difference can be shown, which is not a failure.
     let compared = bench(&["compare", name(&json), name(&again)]);
     assert!(compared.stdout.contains("too few rounds"), "{}", compared.text);
     assert_eq!(compared.status.code(), Some(0), "{}", compared.text);
 }
 
-/// A result with these requests in each round of one second.
+/// Writes a result with these numbers of requests in rounds of one second.
 fn result(directory: &TempDir, name: &str, item: &str, rounds: &[u64]) -> PathBuf {
     let round = |requests: &u64| {
         let latency = json!({ "buckets_ns": [[1000, requests]], "sum_ns": *requests as f64 * 1e3 });
@@ -136,7 +136,7 @@ fn files_that_are_no_results_are_named() {
         let output = bench(&["report", name(file)]);
         assert!(!output.status.success() && output.text.contains(wanted), "{}", output.text);
     }
-    // The reason of the system stands once.
+    // The reason of the system is printed once.
     for arguments in [&["compare", name(&good), name(&absent)][..], &["report", name(&absent)]] {
         let text = bench(arguments).text;
         for part in ["cannot read", "No such file or directory", name(&absent)] {

@@ -1,4 +1,4 @@
-//! `keyway bench run` as it is typed: against real servers, short, and interrupted. Whatever
+//! `keyway bench run` on the command line: against real servers, short, and interrupted. Whatever
 //! happens, no process of it is left.
 #![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Redis behind Keyway, beside itself and beside what is not there.
+/// Redis behind Keyway, beside Redis itself and beside a system that is not installed.
 const FILE: &str = r#"
 title = "mine"
 baseline = "redis"
@@ -53,7 +53,7 @@ keys = 1000
 fill = true
 "#;
 
-/// What is there, and does not start or does not serve.
+/// Systems that are installed, but do not start or do not serve.
 const BROKEN: &str = r#"
 [[system]]
 name = "broken"
@@ -65,7 +65,7 @@ name = "wrong"
 command = ["redis-server", "--port", "{port}", "--save", "", "--requirepass", "x"]
 "#;
 
-/// A directory of its own for all that a run leaves behind.
+/// A directory for everything that a run leaves behind.
 struct Place(TempDir);
 
 impl Place {
@@ -91,7 +91,7 @@ impl Place {
         self.command(arguments).output().expect("the program that was built")
     }
 
-    /// What it prints, and its JSON, when all that was there could be measured.
+    /// Runs it, which must measure everything that is installed. Returns its output and its JSON.
     fn measured(&self, arguments: &[&str]) -> (String, Value) {
         let file = self.path("run.json");
         let output = self.run(&[arguments, &["--json", &file]].concat());
@@ -101,7 +101,7 @@ impl Place {
         (text, serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
     }
 
-    /// How many processes work in the run's directory.
+    /// Returns the number of processes that work in the run's directory.
     fn processes(&self) -> usize {
         let own = self.0.path().join("tmp");
         let works_there = |entry: &std::fs::DirEntry| {
@@ -231,7 +231,7 @@ fn memcached_the_bus_and_systems_of_the_users_own_are_measured() {
         let one = &cell(&json, "keyway x 6", "set-10-calls").unwrap()["rounds"][0]["measured"];
         let (count, requests) = (one["connects"]["count"].as_u64(), one["requests"].as_u64());
         let (count, requests) = (count.unwrap(), requests.unwrap());
-        // Connections that the warm-up began, one in each turn, have fewer calls.
+        // The connections that the warm-up began, one in each turn, have fewer calls.
         assert!(count > 5 && (requests / 10).abs_diff(count) <= 12, "{one}");
     } else {
         skipped_for_want_of("memcached", "its scenario");
@@ -260,7 +260,7 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing() {
     let arguments =
         [&file, "--system", &last, "--rounds", "100", "--seconds", "0.2", "--json", &json];
     let child = place.command(&arguments).spawn().unwrap();
-    // The last of all systems is measured with ten connections: the first round is over.
+    // The last system is measured with ten connections, so the first round is over.
     let clients = || server.client().words("INFO clients").text();
     wait_until("ten connections", PATIENCE, || clients().contains("connected_clients:11"));
     signal(&child, Signal::INT);
@@ -294,17 +294,17 @@ fn an_interrupted_run_of_messages_does_not_wait_for_those_that_are_sent() {
     assert_eq!(json["interrupted"], true);
     let first = &cell(&json, "shm", "messages-8-16384").unwrap()["rounds"][0]["measured"];
     assert!(first["requests"].as_u64().unwrap() > 1000, "{json}");
-    // Waited for, it would be there.
+    // If the run had waited for it, it would be there.
     assert!(cell(&json, "shm", "messages-8-128").is_none(), "{json}");
     place.is_clean();
 }
 
-/// Whether a process has one with these words in its command.
+/// Returns whether a process has a child with these words in its command line.
 fn has_child(parent: u32, words: &str) -> bool {
     let is_it = |entry: &std::fs::DirEntry| {
         let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
         let (stat, line) = (read("stat").unwrap_or_default(), read("cmdline").unwrap_or_default());
-        // Behind the name: the state, and the parent.
+        // After the name come the state and the parent.
         let of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
         of == Some(&parent.to_string()) && line.contains(words)
     };
@@ -348,7 +348,7 @@ fn what_cannot_begin_is_told() {
         assert!(text.contains(told), "{arguments:?}: {text}");
         place.is_clean();
     }
-    // Files are seen to be writable before it begins, and not left behind when it does not.
+    // The files are checked before the run begins, and are not left behind if it does not begin.
     let (page, kept) = (place.path("run.html"), place.path("kept.md"));
     std::fs::write(&kept, "kept").unwrap();
     let files = ["--html", &page, "--markdown", &kept];

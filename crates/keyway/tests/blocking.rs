@@ -1,5 +1,5 @@
-//! Commands that block, through pools of real servers: each waits on a
-//! connection of its own, holds nobody up, and ends with its client.
+//! Commands that block, through pools of real servers. Each waits on a connection of its own, holds
+//! up no other client, and ends with its client.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -36,7 +36,7 @@ impl Setup {
         self.keyway.client(0)
     }
 
-    /// Clients blocked on all servers.
+    /// Returns the number of clients blocked on all servers.
     fn blocked(&self) -> i64 {
         let count = |server: &RedisServer| -> i64 {
             let text = server.client().words("INFO clients").text();
@@ -82,7 +82,7 @@ fn every_blocking_command_is_woken_and_times_out_as_on_a_bare_server() {
         setup.client().words(waking);
         bare.client().words(waking);
         assert_eq!(waiting.reply(), reference.reply(), "{blocking}");
-        // Not woken, after its timeout.
+        // The command ends by its timeout, without being woken.
         let brief = blocking.replace("10000", "20").replace(" 10", " 0.02");
         setup.servers.iter().for_each(|server| drop(server.client().words("FLUSHALL")));
         bare.client().words("FLUSHALL");
@@ -146,7 +146,7 @@ fn requests_around_a_blocking_one_run_in_their_order() {
             "round {round}"
         );
     }
-    // What is pipelined behind it waits for it.
+    // Requests pipelined behind it wait for it.
     client.send(&encode_words("BLPOP {o}w 0"));
     client.send(&encode_words("GET {o}x"));
     client.send(&encode_words("PING"));
@@ -174,13 +174,13 @@ fn a_client_that_leaves_frees_its_connection() {
         }
         setup.wait_for_blocked(0);
     }
-    // Sent together with the end of the connection.
+    // The request is sent together with the end of the connection.
     let mut client = setup.client();
     client.send(&encode_words("BLPOP leave:last 0"));
     client.close_write();
     client.expect_closed();
     setup.wait_for_blocked(0);
-    // Nothing that was pushed goes to a client that left.
+    // An element that is pushed is not given to a client that has left.
     let mut client = setup.client();
     client.words("RPUSH leave:1 v");
     assert_eq!(client.words("LLEN leave:1"), Value::Integer(1));
@@ -201,7 +201,8 @@ fn a_client_that_leaves_with_much_behind_its_command_takes_nothing() {
         other.words("RPUSH leave v");
         assert_eq!(other.words("LPOP leave"), Value::bulk("v"), "{len} bytes behind");
     }
-    // More than is kept: it cannot be told whether the client is still there.
+    // More bytes are pending than are kept, so Keyway cannot tell whether the client is still
+    // there.
     let mut client = setup.client();
     client.send(&encode_words("BLPOP leave 0"));
     setup.wait_for_blocked(1);
@@ -266,8 +267,8 @@ fn draining_ends_waits_and_loses_no_element() {
     waiting.expect_closed();
 }
 
-/// Ten thousand, or as many as descriptors allow: each costs Keyway two and
-/// this process one.
+/// Ten thousand clients wait, or as many as descriptors allow: each costs Keyway two and this
+/// process one.
 #[test]
 fn ten_thousand_wait_and_all_are_served() {
     let _watch = watchdog(Duration::from_secs(240), "ten thousand");
@@ -293,7 +294,7 @@ fn ten_thousand_wait_and_all_are_served() {
         assert_eq!(client.reply(), Value::Array(expected.to_vec()));
     }
     setup.wait_for_blocked(0);
-    // Few connections stay.
+    // Few connections stay open.
     let count = |server: &RedisServer| server.client().words("CLIENT LIST").text().lines().count();
     wait_until("connections end", BOUND, || setup.servers.iter().map(count).sum::<usize>() < 80);
 }
@@ -319,7 +320,7 @@ fn how_long_a_command_waited_that_failed_is_nobodys_latency_either() {
     client.words("WAIT 1 500");
     client.send(&encode_words("BLPOP q 0"));
     setup.wait_for_blocked(1);
-    // Long enough that it would show.
+    // The wait is long enough that it would be noticed.
     let start = Instant::now();
     let mut other = setup.client();
     wait_until("it has waited", BOUND, || {
@@ -348,7 +349,7 @@ fn a_paused_pool_answers_late_and_loses_nothing() {
     assert!(start.elapsed() >= Duration::from_millis(2000), "writes wait");
     assert_eq!(replies[1], Value::bulk("2"));
     assert_eq!(replies[4], Value::Array(vec![Value::Integer(3)]));
-    // Ended early, for clients of every worker.
+    // The pause is ended early, for clients of every worker.
     operator.words("CLIENT PAUSE 60000");
     let mut clients: Vec<Client> = (0..8).map(|_| setup.client()).collect();
     clients.iter_mut().for_each(|client| client.send(&encode_words("INCR p")));
@@ -359,8 +360,8 @@ fn a_paused_pool_answers_late_and_loses_nothing() {
     assert!(start.elapsed() < Duration::from_secs(40));
 }
 
-/// A server that takes no other connection is quoted, and goes on serving the
-/// connections it has.
+/// The error of a server that accepts no further connection is passed on, and the server goes on
+/// serving its existing connections.
 #[test]
 fn a_server_without_room_is_quoted_and_stays_in_use() {
     let _watch = watchdog(Duration::from_secs(60), "maxclients");
@@ -375,7 +376,7 @@ fn a_server_without_room_is_quoted_and_stays_in_use() {
     }
     let mut inside: Vec<Client> = servers.iter().map(RedisServer::client).collect();
     for server in &mut inside {
-        // It and Keyway's own are what there is.
+        // This connection and Keyway's own are the only ones.
         assert_eq!(server.words("CONFIG SET maxclients 1"), Value::simple("OK"));
     }
     for round in 0..10 {
@@ -393,8 +394,8 @@ fn a_server_without_room_is_quoted_and_stays_in_use() {
     assert_eq!(client.words("BLPOP queue 0"), Value::Array(["queue", "v"].map(Value::bulk).into()));
 }
 
-/// A client that sends its end behind a command that blocks gets the replies to
-/// what came before it, whenever its end is seen; and nothing blocks for it.
+/// A client that closes its side after a blocking command gets the replies to the commands before
+/// it, whenever its end is noticed. No command of it blocks then.
 #[test]
 fn who_sends_its_end_gets_the_replies_to_what_came_before() {
     let _watch = watchdog(Duration::from_secs(60), "half closed");
@@ -405,7 +406,7 @@ fn who_sends_its_end_gets_the_replies_to_what_came_before() {
         client.send(b"GET half\r\nBLPOP half:none 0\r\nGET half\r\n");
         client.close_write();
         assert_eq!(client.reply(), Value::bulk("1"), "{round}");
-        // Its end was seen before the command that blocks, or behind it.
+        // Its end was noticed before or after the blocking command.
         if let Ok(reply) = client.try_reply() {
             assert!(reply.error_text().starts_with("UNBLOCKED"), "{reply:?}");
             assert_eq!(client.reply(), Value::bulk("1"));
@@ -414,7 +415,7 @@ fn who_sends_its_end_gets_the_replies_to_what_came_before() {
     setup.wait_for_blocked(0);
 }
 
-/// A pause is of one pool, whoever else uses its servers.
+/// A pause concerns one pool, even if other pools use its servers.
 #[test]
 fn a_pause_holds_up_no_other_pool() {
     let _watch = watchdog(Duration::from_secs(60), "a pause");

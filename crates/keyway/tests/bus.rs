@@ -1,4 +1,5 @@
-//! `keyway bus` as processes: a tree over shared memory and TCP, questions to it, deaths, orderly ends.
+//! `keyway bus` as processes: a tree over shared memory and TCP, questions to it, and nodes that
+//! die or leave in order.
 
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
@@ -10,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A node, what it has printed so far, and what it prints.
+/// A node, the lines it has printed so far, and its output.
 struct Node {
     child: Child,
     lines: Receiver<String>,
@@ -37,7 +38,7 @@ impl Scratch {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Starts a node of this file, which gets the token.
+    /// Starts a node with this file and the token.
     fn node(&self, name: &str, text: &str) -> Node {
         let file = self.path(name);
         let text = format!("token_files = [\"{}\"]\n{text}", self.path("token"));
@@ -67,7 +68,7 @@ fn started(mut command: Command) -> Node {
 }
 
 impl Node {
-    /// Waits for a line that begins so, under a watchdog.
+    /// Waits for a line that begins with `start`, under a watchdog.
     fn line(&self, start: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(10));
@@ -246,7 +247,7 @@ fn each_way_of_not_joining_says_what_it_is() {
     assert!(text.contains("no node of the bus") || text.contains("no answer from"), "{text}");
     let (_, text) = told(&[&tcp], "other");
     assert!(text.contains("--token-file"), "{text}");
-    // All of them are told, and one that is right is found behind others.
+    // All wrong addresses are reported, and a right one behind them is found.
     let (_, text) = told(&[&closed, &tcp], "other");
     assert!(text.contains("nobody listens") && text.contains("no token"), "{text}");
     let (code, text) = told(&[&closed, &other, &tcp], "token");
@@ -335,7 +336,7 @@ fn topics_are_published_by_a_command_and_watched() {
     assert!(topics.starts_with("topic pools 7 1 8 z1.control.0.1\n"), "{topics}");
 }
 
-/// What does not compress.
+/// Returns bytes that do not compress.
 fn noise(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as u8).collect()
 }
@@ -362,7 +363,8 @@ fn a_long_topic_is_published_by_a_command_through_a_relay() {
     let expected = [format!("large 1 1 {len}\n").as_bytes(), &noise(len), b"\n"].concat();
     assert!(watched.stdout == expected, "{} bytes", watched.stdout.len());
 
-    // What is too long is told before anything is sent, or by the node that does not take it.
+    // A message that is too long is refused before anything is sent, or by the node that does not
+    // accept it.
     std::fs::write(&file, vec![0; 64 << 20]).unwrap();
     let told = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let long = told(ask(&scratch, &tcp, "token", &["publish", "large", &file]));
@@ -428,7 +430,7 @@ fn a_node_serves_its_metrics() {
     let other = ask(&scratch, &tcp, "other", &["tree"]);
     assert!(!other.status.success());
     assert!(ask(&scratch, &tcp, "token", &["send", "z1.proxy.0.1", "hello"]).status.success());
-    // The guest's connection ends a moment after its process does.
+    // The guest's connection ends a moment after its process.
     let start = std::time::Instant::now();
     let text = loop {
         let (_, text) = http(&at, "/metrics");
@@ -450,7 +452,7 @@ fn a_node_serves_its_metrics() {
     assert_eq!(value("keyway_bus_rooted_upstreams"), 1.0);
     assert_eq!(value("keyway_bus_refused_links_total{reason=\"denied\"}"), 1.0);
     assert_eq!(value("keyway_bus_lost_links_total{reason=\"leaving\"}"), 1.0);
-    // The message, and its ACK.
+    // The message and its ACK were relayed.
     assert!(value("keyway_bus_relayed_frames_total") >= 2.0);
     assert!(value("keyway_bus_received_bytes_total") > 500.0);
     assert!(value("keyway_bus_round_trip_seconds_count") >= 0.0);
@@ -509,7 +511,7 @@ fn a_file_of_64_mib_is_sent_and_told_by_its_beginning() {
     std::fs::write(&file, vec![b'x'; (64 << 20) + 1]).unwrap();
     let told = String::from_utf8_lossy(&send(&["--file", &file]).stderr).into_owned();
     assert!(told.contains("longer than a message may be, 67108864 bytes"), "{told}");
-    // One of the two.
+    // Exactly one of the two must be given.
     assert_eq!(send(&[]).status.code(), Some(2));
     assert_eq!(send(&["hello", "--file", &file]).status.code(), Some(2));
 }
@@ -531,7 +533,7 @@ fn who_publishes_after_a_new_start_begins_behind_what_is_there_below() {
     assert_eq!(text(&publish(&[])), "pools 5 2\n");
     one.line("push pools 5 2 ");
     root.signal("KILL");
-    // Until it is gone its socket may be in use.
+    // Its socket may be in use until the process is gone.
     root.child.wait().unwrap();
     one.line("upstream none");
     let root = scratch.node("root.toml", &listen);
@@ -607,7 +609,7 @@ fn a_node_without_descriptors_says_that_it_accepts_nobody() {
     assert_eq!(fails(&["bus", "ping", "--at", &at, "--count", "1"]).0, Some(0));
 }
 
-/// The status and the body of a page.
+/// Fetches a page. Returns the status and the body.
 fn http(at: &str, path: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(at).unwrap();
@@ -658,7 +660,7 @@ fn a_bus_with_certificates_needs_no_token() {
     let plain = keyway().args(["bus", "ping", "--at", &tcp]).output().unwrap();
     let told = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(!plain.status.success() && told.contains(&tcp), "{told}");
-    // Behind who was refused before.
+    // The log may still have lines about earlier refusals before this one.
     while !root
         .line("refused none from 127.0.0.1:")
         .ends_with(": the other side does not speak TLS")
@@ -696,13 +698,13 @@ fn certificates_are_read_again_on_sighup() {
             .unwrap()
     };
     assert!(ping("guest").status.success() && !ping("later").status.success());
-    // A certificate of another authority, and who is believed is told anew.
+    // The files get a certificate of another authority, and new trusted authorities.
     files.write("ca.pem", &other.certificate);
     files.add("root", &other.issue(&[root]));
     node.signal("HUP");
     node.line("certificates read again");
     assert!(ping("later").status.success() && !ping("guest").status.success());
-    // What is wrong changes nothing: of somebody else, and no certificate at all.
+    // Wrong files change nothing: a certificate of another node, and a file without a certificate.
     files.add("root", &other.issue(&["z1.control.0.2.bus.keyway"]));
     node.signal("HUP");
     assert!(node.line("certificates: ").contains(root));

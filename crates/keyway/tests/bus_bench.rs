@@ -1,4 +1,5 @@
-//! `keyway bus bench`, short: every channel carries every message whole and in order.
+//! `keyway bus bench`, run for a short time: every channel carries every message whole and in
+//! order.
 
 use keyway_testkit::TempDir;
 use std::process::{Command, Output};

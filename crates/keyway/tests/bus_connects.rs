@@ -1,5 +1,5 @@
-//! Thousands who connect to a node of the bus and go, in every way there is, leave nothing there: no
-//! descriptors, no mappings, no memory.
+//! Thousands of programs connect to a node of the bus and leave, in every way there is. Nothing of
+//! them is left: no descriptors, no mappings, no memory.
 
 #![allow(clippy::disallowed_methods, reason = "the time that a guest has")]
 
@@ -19,15 +19,16 @@ use keyway_testkit::{
 
 const TOKEN: &str = "a token for these processes";
 
-/// How many connect; a whole number of tens.
+/// Number of connections; a multiple of ten.
 const CONNECTS: usize = 10_000;
 
-/// Of so many one is a guest that is let in.
+/// One connection in this many is a guest that is accepted.
 const GUEST_EVERY: usize = 20;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What it keeps for the next ones is not much, and does not grow with their number.
+/// Most memory that the node keeps for later connections, in bytes. It does not grow with their
+/// number.
 const KEPT_LEN_MAX: u64 = 4 << 20;
 
 struct Node {
@@ -61,18 +62,18 @@ impl Node {
         maps.expect("it runs").lines().filter(|line| line.contains("keyway-ring")).count()
     }
 
-    /// One that connects, in one of the ways, and goes.
+    /// Connects in one of the ways, and leaves.
     fn connect(&self, nth: usize) {
         match nth % 5 {
             0 => drop(self.rings()),
-            // Bytes that are no frame.
+            // The connection gets bytes that are not a frame.
             1 => drop(self.rings().map(|shared| {
                 let mut end = keyway_ring::Producer::new(shared.out);
                 let _ = end.write(&[0xee; 100]);
                 end.finish(&keyway_ring::Bell::default());
             })),
             2 => drop(UnixStream::connect(&self.shm)),
-            // The beginning of a hello.
+            // The connection gets the beginning of a hello.
             3 => drop(UnixStream::connect(&self.shm).map(|mut socket| {
                 let _ = socket.write_all(&HELLO_MAGIC[..5]);
             })),
@@ -80,14 +81,15 @@ impl Node {
         }
     }
 
-    /// Rings, if it gives any: it bounds how many there are whom it does not know yet.
+    /// Asks for rings. The node may refuse, because it bounds the number of connections that are
+    /// not identified yet.
     fn rings(&self) -> Option<keyway_ring::Shared> {
         let socket = UnixStream::connect(&self.shm).ok()?;
         socket.set_read_timeout(Some(SOON)).unwrap();
         ask(&socket, &Hello::new(0, 0)).ok()?.ok()
     }
 
-    /// A guest that is let in and leaves; or goes without a word.
+    /// Joins as a guest. Leaves in order, or closes the connection without a word.
     fn guest(&self, url: &str, leaves: bool) {
         let mut settings = Settings::of(NodeId::NONE);
         settings.tokens.add(TOKEN.as_bytes()).unwrap();
@@ -131,7 +133,7 @@ fn thousands_who_connect_and_go_leave_nothing() {
     let node = Node::start();
     let pid = node.process.pid();
     let (descriptors, threads) = (fd_count(pid), thread_count(pid));
-    // What the process takes once is not theirs.
+    // Memory that the process takes only once does not count.
     connect_all(&node, CONNECTS / 10);
     wait_until("the first are gone", SOON, || fd_count(pid) <= descriptors);
     let before = resident_bytes(pid);

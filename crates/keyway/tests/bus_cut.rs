@@ -1,5 +1,5 @@
-//! Nodes of the bus between which packets vanish: a host that is dead is seen in time, messages take the
-//! other upstream or are told to have failed, and the way back is found.
+//! Nodes of the bus between which packets are lost. A dead host is noticed in time, messages take
+//! the other upstream or are reported as failed, and the nodes return to the primary.
 //!
 //! ```text
 //!   a namespace apart             the tests' namespace
@@ -24,17 +24,17 @@ const STANDBY: &str = "z1.control.0.2";
 const SENDER: &str = "z1.proxy.0.1";
 const RECEIVER: &str = "z1.proxy.0.2";
 
-/// A dead host is seen within this.
+/// Longest time until a dead host is noticed.
 const SILENCE: Duration = Duration::from_millis(3500);
 
-/// Between two pings: where only what goes to the primary is lost one of its own may arrive behind the cut,
-/// and none behind that, for it is not acknowledged.
+/// Time between two pings. If only packets to the primary are lost, one ping of its own may still
+/// arrive after the cut, but no further one, because it is not acknowledged.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Between two messages.
+/// Time between two messages.
 const PACE: Duration = Duration::from_millis(5);
 
-/// For word of a message's arrival.
+/// Longest wait for the acknowledgement of a message.
 const ACK: Duration = Duration::from_secs(5);
 
 const SOON: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ fn id(text: &str) -> NodeId {
     text.parse().unwrap()
 }
 
-/// A node in a process of its own, apart or here.
+/// Starts a node in a process of its own, in the other namespace or here.
 fn process(
     name: &str,
     address: IpAddr,
@@ -64,26 +64,26 @@ fn process(
     (process, url)
 }
 
-/// A node of this process below both.
+/// Starts a node of this process below both upstreams.
 fn node(name: &str, primary: &str, standby: &str) -> Driver {
     let mut settings = Settings::of(id(name));
     settings.tokens.add(TOKEN.as_bytes()).unwrap();
     settings.place = here();
-    // Longer than the tests before it: numbers of messages only grow.
+    // The incarnation is later than in earlier tests, because numbers of messages only grow.
     settings.incarnation = clock().0;
     let upstream = |name, url: &str| Upstream { id: id(name), urls: vec![url.parse().unwrap()] };
     settings.upstreams = vec![upstream(PRIMARY, primary), upstream(STANDBY, standby)];
     Driver::new(settings, DriverSettings::default()).unwrap()
 }
 
-/// What came of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrived,
     Failed { maybe: bool },
 }
 
-/// The two, and all that they have seen.
+/// The sender and the receiver, and everything they have seen.
 struct Pair {
     sender: Driver,
     receiver: Driver,
@@ -93,7 +93,7 @@ struct Pair {
     last: Option<u64>,
     next: u64,
     due: Instant,
-    /// When the sender and the receiver lost their primary, and why.
+    /// When the sender and the receiver lost their primary, and the reason.
     lost: [Option<(Instant, Reason)>; 2],
 }
 
@@ -116,7 +116,7 @@ impl Pair {
         [self.sender.node().upstream(), self.receiver.node().upstream()]
     }
 
-    /// Turns both, sending, until it is so.
+    /// Runs both nodes, sending messages, until `is_so` holds.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Pair) -> bool) {
         let begun = Instant::now();
         while !is_so(self) {
@@ -133,7 +133,7 @@ impl Pair {
         self.due = Instant::now() + PACE;
         let body = self.next.to_le_bytes();
         let options = SendOptions { ack_within: Some(ACK), no_upstream: false };
-        // What is refused at once was not sent.
+        // A message that is refused at once was not sent.
         if let Ok(seq) = self.sender.node().send(id(RECEIVER), &body, options, clock()) {
             self.sent.insert(seq, self.next);
             self.next += 1;
@@ -172,13 +172,14 @@ impl Pair {
         }
     }
 
-    /// Messages arrive again: one that is sent from now on.
+    /// Waits until messages arrive again that were sent from now on.
     fn until_arriving(&mut self, what: &str) {
         let from = self.next;
         self.until(what, |pair| pair.fates.range(from..).any(|(_, fate)| *fate == Fate::Arrived));
     }
 
-    /// Waits for word of all, and compares what was told with what is so.
+    /// Waits for the outcome of all messages, and compares the reported outcomes with the real
+    /// ones.
     fn check(&mut self) -> usize {
         let begun = Instant::now();
         while self.fates.len() < self.sent.len() {
@@ -208,7 +209,7 @@ fn cut_and_heal(cut: Cut, what: &str) {
     let node = |name| node(name, &primary_url, &standby_url);
     let mut pair = Pair::new(node(SENDER), node(RECEIVER));
     pair.until("both are below the primary", |pair| pair.upstreams() == [Some(id(PRIMARY)); 2]);
-    // The standby is there, or there is nowhere to go to.
+    // The standby must be connected, or there is no other way.
     pair.until("both know the standby", |pair| {
         let has_both =
             |driver: &mut Driver| driver.node().peers().filter(|it| it.is_open).count() == 2;
@@ -227,7 +228,7 @@ fn cut_and_heal(cut: Cut, what: &str) {
     assert_eq!(pair.upstreams(), [Some(id(STANDBY)); 2], "the standby takes over at once");
     pair.until_arriving("messages go through the standby");
     println!("arriving after {:?}", begun.elapsed());
-    // The other side of the cut sees the same.
+    // The node on the other side of the cut notices the same.
     pair.until("the primary has lost them", |_| {
         let log = primary.log();
         [SENDER, RECEIVER].iter().all(|name| log.contains(&format!("lost {name}: ")))
@@ -245,7 +246,7 @@ fn cut_and_heal(cut: Cut, what: &str) {
         "{} were sent",
         pair.sent.len()
     );
-    // Its processes end before their network does.
+    // Its processes must end before their network does.
     drop(primary);
 }
 

@@ -1,5 +1,5 @@
-//! Servers that fail are not asked for a while, and those that are much slower than the
-//! others with the same data are not read.
+//! Servers that fail are not asked for a while. Servers that are much slower than the others with
+//! the same data are not read.
 
 mod cluster_setup;
 
@@ -29,14 +29,14 @@ fn metric(keyway: &Keyway, name: &str, backend: impl std::fmt::Display) -> f64 {
     keyway.metrics().sum(name, &[&of(backend)])
 }
 
-/// Servers named `s0`, `s1`, … that have circuits.
+/// Returns a pool of servers named `s0`, `s1`, … that have circuits.
 fn pool(servers: &[RedisServer]) -> Pool {
     let named = |(nth, server): (usize, &RedisServer)| format!("{}:1 s{nth}", server.address());
     let lines: Vec<String> = servers.iter().enumerate().map(named).collect();
     Pool::sharded("main", &lines).with("timeout", "\"150ms\"").with("circuit", CIRCUIT)
 }
 
-/// A key that lives on this server, with the value `v`.
+/// Returns a key that lives on this server, with the value `v`.
 fn key_on(client: &mut Client, server: &RedisServer) -> String {
     let mut direct = server.client();
     let found = (0..200).map(|nth| format!("key:{nth}")).find(|key| {
@@ -46,7 +46,7 @@ fn key_on(client: &mut Client, server: &RedisServer) -> String {
     found.expect("one key in 200 lives there")
 }
 
-/// What a request for a key by each of the clients at once is answered.
+/// Sends a request for a key by each of the clients at once, and returns the replies.
 fn ask_all(clients: &mut [Client], key: &str) -> Vec<Value> {
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", key])));
     clients.iter_mut().map(Client::reply).collect()
@@ -74,8 +74,8 @@ fn a_server_that_stops_is_not_asked_until_it_answers_again() {
     assert!((10..=160).contains(&timeouts), "after a few timeouts: {timeouts}");
     assert_eq!(metric(&keyway, OPENS, "s1"), 0.0);
 
-    // While it is stopped: all but a probe now and then fail at once, and nobody else is
-    // concerned.
+    // While the server is stopped, all requests but an occasional probe fail at once, and no other
+    // server is affected.
     let asked_before = metric(&keyway, "keyway_backend_requests_total", "s0");
     let opens_before = metric(&keyway, OPENS, "s0");
     let mut refused = 0;
@@ -108,7 +108,7 @@ fn a_server_that_stops_is_not_asked_until_it_answers_again() {
     let info = clients[1].words("INFO backends").text();
     let line = info.lines().find(|line| line.contains("name=s0,")).unwrap_or_default();
     assert!(line.contains("health=circuit-"), "{info}");
-    // A request of several keys fails where it needs that server, and says so.
+    // A request for several keys fails with a clear error if it needs that server.
     let reply = clients[0].command(&["MGET", &keys[0], &keys[1]]);
     assert!(reply.is_error(), "{reply:?}");
 
@@ -131,8 +131,8 @@ fn a_server_that_stops_is_not_asked_until_it_answers_again() {
     assert!(log.contains("pool=\"main\" backend=\"s0\""), "{log}");
 }
 
-/// Two hundred requests are on their way to a server that stops for a moment: however
-/// many fail, it is one event, and the server goes on being asked.
+/// Two hundred requests are in flight to a server that stops for a moment. However many fail, it is
+/// one event, and the server is still asked.
 #[test]
 fn one_stall_opens_nothing() {
     let _watch = watchdog(Duration::from_secs(60), "one stall");
@@ -147,7 +147,8 @@ fn one_stall_opens_nothing() {
         let failed = replies.iter().filter(|reply| reply.is_error()).count();
         assert!(failed >= 100, "round {round}: {failed} failed");
         assert!(replies.iter().all(|reply| !reply.error_text().contains(REFUSED)));
-        // What came after it is in the window as well, or the share would be all.
+        // Requests that came later are in the window as well; otherwise the share of failures would
+        // be 100 %.
         wait_until("it answers", SOON, || ask_all(&mut clients[..1], &key)[0] == Value::bulk("v"));
         for _ in 0..5 * (round + 1) {
             for reply in ask_all(&mut clients, &key) {
@@ -158,7 +159,7 @@ fn one_stall_opens_nothing() {
     assert_eq!(metric(&keyway, OPENS, "s0"), 0.0);
 }
 
-/// What a client waits for that leaves is no failure of the server.
+/// A request of a client that leaves while it waits is not a failure of the server.
 #[test]
 fn clients_that_leave_while_they_wait_open_nothing() {
     let _watch = watchdog(Duration::from_secs(60), "clients that leave");
@@ -179,15 +180,14 @@ fn clients_that_leave_while_they_wait_open_nothing() {
         blocked(10);
         drop(waiting);
         blocked(0);
-        // Longer than one stall takes.
+        // This takes longer than one stall.
         assert_eq!(client.words("BLPOP empty 0.3"), Value::NilArray);
     }
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     assert_eq!(metric(&keyway, OPENS, "s0"), 0.0);
 }
 
-/// The server of the pool's only shard is not spared, and an operator who knows better
-/// has it asked at once.
+/// The only server of the pool has a circuit too, and an operator can close it at once.
 #[test]
 fn the_last_server_has_a_circuit_too_and_an_operator_closes_it() {
     let _watch = watchdog(Duration::from_secs(60), "the last server");
@@ -202,7 +202,7 @@ fn the_last_server_has_a_circuit_too_and_an_operator_closes_it() {
         let replies = ask_all(&mut clients, &key);
         replies.iter().all(|reply| reply.error_text().contains(REFUSED))
     });
-    // Whatever kind of request it is.
+    // The kind of request does not matter.
     for words in ["SET a 1", "DEL a b", "SCAN 0", "DBSIZE", "BLPOP a 1", "EVAL return(1) 1 a"] {
         let reply = clients[0].words(words);
         assert!(reply.error_text().contains(REFUSED), "{words}: {reply:?}");
@@ -257,7 +257,7 @@ fn listed(servers: &Replicated) -> Pool {
         .with("refresh", "\"200ms\"")
 }
 
-/// Waits until all servers have what a client has written.
+/// Waits until all servers have the value that a client has written.
 fn set_everywhere(client: &mut Client, servers: &Replicated) {
     assert_eq!(client.command(&["SET", "k", "v"]), Value::simple("OK"));
     let has = |server| servers.client(server).command(&["GET", "k"]) == Value::bulk("v");
@@ -307,7 +307,7 @@ fn reads_go_elsewhere_while_the_circuit_of_a_replica_is_open() {
     });
 }
 
-/// Keeps a server busy most of the time, until dropped.
+/// Keeps a server busy most of the time until it is dropped.
 struct Busy {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -361,7 +361,7 @@ fn a_replica_that_is_slow_is_left_out_and_comes_back() {
     assert!(line.contains("\"state\":\"outlier\",\"reason\":\"slow\""), "{body}");
     let info = clients[0].words("INFO keyway").text();
     assert!(info.contains(",state=outlier,"), "{info}");
-    // It is tried again, found wanting, and left out again; the others never are.
+    // It is tried again, is found too slow, and is left out again. The others never are.
     let outs = |address: SocketAddr| metric(&keyway, "keyway_backend_outliers_total", address);
     wait_until("again", SOON, || {
         assert!(ask_all(&mut clients, "k").iter().all(|reply| *reply == Value::bulk("v")));
@@ -399,7 +399,7 @@ fn when_all_replicas_are_slow_they_are_read_all_the_same() {
         assert!(ask_all(&mut clients, "k").iter().all(|reply| *reply == Value::bulk("v")));
         assert!(out_now() <= 1.0);
     }
-    // The one that is left out is better than none.
+    // The server that is left out is better than none.
     drop(other);
     servers.kill(2);
     wait_until("it is read", SOON, || ask_all(&mut clients[..1], "k")[0] == Value::bulk("v"));

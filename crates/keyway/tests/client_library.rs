@@ -1,4 +1,4 @@
-//! The client library with Keyway itself: over shared memory, and what it does where there is none.
+//! The client library with Keyway itself: over shared memory, and its fallback without it.
 
 #![allow(clippy::disallowed_methods, reason = "one that is to sleep is left alone for a while")]
 
@@ -14,7 +14,7 @@ use keyway_testkit::{Keyway, KeywayConfig, Pool, TempDir, watchdog};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// A store in shared memory; its socket, and the URL of that.
+/// Starts a store in shared memory. Returns its directory and its URL.
 fn store(settings: &str) -> (Keyway, TempDir, String) {
     let directory = TempDir::new();
     let url = format!("shm://{}/keyway.shm", directory.path().display());
@@ -31,7 +31,7 @@ fn bytes(text: &str) -> Value {
 fn commands_and_large_pipelines_go_through_shared_memory() {
     let _watch = watchdog(Duration::from_secs(120), "the client library");
     let (_keyway, _directory, url) = store("ring_max = \"64KiB\"");
-    // Larger rings than are given: it takes what there is.
+    // The client asks for larger rings than it is given, and uses what it gets.
     let mut connection = Connection::open(&format!("{url}?ring=1m&spin=20us")).unwrap();
     assert_eq!(connection.stream().transport(), Transport::Shared);
     assert_eq!(connection.command(&["SET", "k", "v"]).unwrap(), Value::Status("OK".into()));
@@ -50,7 +50,7 @@ fn commands_and_large_pipelines_go_through_shared_memory() {
         assert!(three[2].as_str().unwrap().starts_with("WRONGTYPE"));
     }
     assert_eq!(replies.len(), 180);
-    // A wait that is longer than what is looked for before it sleeps.
+    // The wait is longer than the time for which the client polls before it sleeps.
     let mut other = Connection::open(&url).unwrap();
     connection.append(&["BLPOP", "list", "10"]).unwrap();
     std::thread::scope(|scope| {
@@ -93,7 +93,8 @@ fn passwords_are_asked_for_there_as_anywhere() {
     assert_eq!(connection.command(&["GET", "k"]).unwrap(), Value::Nil);
 }
 
-/// A server that shares no memory with this user, serves once over the socket, and ends.
+/// A server that does not share memory with this user, serves one request over the socket, and
+/// ends.
 #[test]
 fn why_memory_was_refused_is_told_with_what_comes_of_it() {
     let _watch = watchdog(Duration::from_secs(60), "a user who is refused");
@@ -119,7 +120,7 @@ fn why_memory_was_refused_is_told_with_what_comes_of_it() {
 /// The program of the C library's own tests.
 #[test]
 fn a_program_in_c_goes_through_shared_memory() {
-    // So that the library is built.
+    // This makes sure that the library is built.
     let _ = keyway_client_c::keyway_open;
     let (_keyway, directory, url) = store("");
     let libraries: PathBuf =

@@ -1,7 +1,6 @@
-//! Keys lie where clients that hash for themselves put them, where Keyway looks
-//! for them, and where `keyway locate` says: proven with pylibmc and with PHP's
-//! extensions memcached and memcache over real memcached servers, in both
-//! directions.
+//! Clients that hash keys themselves, Keyway, and `keyway locate` agree on the server of every key.
+//! This is tested with pylibmc and with PHP's extensions memcached and memcache over real memcached
+//! servers, in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +20,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const KEYS: usize = 1000;
 const CLIENT_WITHIN: Duration = Duration::from_secs(120);
 
-/// Which program places the keys, and with which settings.
+/// The program that places the keys, with its settings.
 #[derive(Clone, Copy)]
 enum Client {
     /// Behaviors as JSON, and whether they are set after the servers.
@@ -32,18 +31,18 @@ enum Client {
     PhpMemcache(&'static str),
 }
 
-/// What the client does, in the words of a configuration file.
+/// A client's placement, as keys of a configuration file.
 struct Case {
     client: Client,
-    /// `distribution` and, where it differs from the distribution's own, `hash`.
+    /// `distribution` and, if it is not the distribution's default, `hash`.
     settings: &'static [(&'static str, &'static str)],
     servers: Vec<Listed>,
 }
 
-/// A server as one of a pool.
+/// A server of a pool.
 #[derive(Clone)]
 struct Listed {
-    /// Empty for a unix socket, whose path is `host` then.
+    /// `None` for a unix socket, whose path is in `host`.
     port: Option<u16>,
     host: String,
     weight: u32,
@@ -57,7 +56,7 @@ impl Listed {
         }
     }
 
-    /// As `keyway locate` names it.
+    /// Returns the address as `keyway locate` prints it.
     fn address(&self) -> String {
         match self.port {
             Some(port) => format!("{}:{port}", self.host),
@@ -66,15 +65,15 @@ impl Listed {
     }
 }
 
-/// A client and what it comes to.
+/// A client and its placement.
 struct Known {
     client: Client,
     settings: &'static [(&'static str, &'static str)],
-    /// Whether it has no regard for weights.
+    /// Whether it ignores weights.
     ignores_weights: bool,
 }
 
-/// One that has regard for weights.
+/// Returns a client that respects weights.
 const fn known(client: Client, settings: &'static [(&'static str, &'static str)]) -> Known {
     Known { client, settings, ignores_weights: false }
 }
@@ -150,7 +149,7 @@ static CLIENTS: &[Known] = &[
 ];
 
 impl Case {
-    /// The keys of its pool that decide where keys go.
+    /// Returns the keys of its pool that decide the placement.
     fn placement(&self) -> String {
         let servers: Vec<String> =
             self.servers.iter().map(|server| format!("{:?}", server.line())).collect();
@@ -181,7 +180,7 @@ impl Case {
         !matches!(self.client, Client::Pylibmc(..))
     }
 
-    /// The work of its client.
+    /// Returns the work of its client.
     fn work(&self, keys: &[String]) -> Value {
         let options = |text: &str| -> Value { serde_json::from_str(text).expect("JSON") };
         match self.client {
@@ -209,7 +208,7 @@ impl Case {
         }
     }
 
-    /// The index of each key's server, as `keyway locate` tells.
+    /// Returns the index of each key's server, as `keyway locate` prints it.
     fn located(&self, directory: &TempDir, keys: &[String]) -> Vec<usize> {
         let file = directory.write("locate.toml", self.toml());
         let binary = keyway_binary(KEYWAY);
@@ -233,8 +232,7 @@ impl Case {
     }
 }
 
-/// Runs the clients of all cases at once, one process per language; a list for
-/// each case.
+/// Runs the clients of all cases at once, one process per language. Returns a list for each case.
 fn run_clients(mode: &str, cases: &[(&Case, Vec<String>)]) -> Vec<Vec<Value>> {
     let mut answers = vec![Vec::new(); cases.len()];
     for is_php in [false, true] {
@@ -266,13 +264,13 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Whether PHP and both of its extensions are here.
+/// Returns whether PHP and both of its extensions are installed.
 fn has_php() -> bool {
     let probe = r#"exit(extension_loaded("memcache") && extension_loaded("memcached") ? 0 : 1);"#;
     Command::new("php").args(["-r", probe]).status().is_ok_and(|status| status.success())
 }
 
-/// The clients that can run on this machine.
+/// Returns the clients that can run on this machine.
 fn clients() -> impl Iterator<Item = &'static Known> {
     let with_php = has_php();
     if !with_php {
@@ -281,8 +279,8 @@ fn clients() -> impl Iterator<Item = &'static Known> {
     CLIENTS.iter().filter(move |known| with_php || matches!(known.client, Client::Pylibmc(..)))
 }
 
-/// Keys of one case, no two cases sharing one: words, numbers, long ones, and
-/// ones with bytes above 0x7f, but for PHP's memcached, which refuses those.
+/// Returns the keys of one case: words, numbers, long ones, and ones with bytes above 0x7f, except
+/// for PHP's memcached, which refuses those. No two cases share a key.
 fn keys(nth_case: usize, case: &Case, direction: &str) -> Vec<String> {
     let mut random = Random::new(nth_case as u64);
     let word = if matches!(case.client, Client::PhpMemcached(_)) { "key" } else { "ключ/é" };
@@ -297,17 +295,17 @@ fn keys(nth_case: usize, case: &Case, direction: &str) -> Vec<String> {
     (0..KEYS).map(key).collect()
 }
 
-/// A memcached of its own.
+/// A memcached server.
 struct Memcached {
     _process: Process,
     _directory: TempDir,
     host: String,
-    /// `None` when it listens at a unix socket, whose path `host` is.
+    /// `None` if it listens on a unix socket, whose path is `host`.
     port: Option<u16>,
 }
 
 impl Memcached {
-    /// At an address that was free; `None` when another process took it.
+    /// Starts at an address that was free. Returns `None` if another process took it.
     fn try_start(host: &str, port: Option<u16>) -> Option<Memcached> {
         let directory = TempDir::new();
         let mut command = Command::new("memcached");
@@ -338,8 +336,8 @@ impl Memcached {
             .expect("memcached finds a port")
     }
 
-    /// On the port that libmemcached leaves out of names. Any loopback address
-    /// will do, so this hardly ever meets another memcached.
+    /// Starts on the port that libmemcached leaves out of names. Any loopback address will do, so
+    /// this hardly ever meets another memcached.
     fn start_at_11211() -> Memcached {
         let [.., a, b] = std::process::id().to_be_bytes();
         (0..10)
@@ -359,7 +357,7 @@ impl Memcached {
     }
 }
 
-/// Those of `keys` that are there, with their values.
+/// Returns those of `keys` that the server has, with their values.
 fn held(host: &str, port: Option<u16>, keys: &[String]) -> BTreeMap<String, Vec<u8>> {
     let mut stream = connect(host, port).expect("it listens");
     let mut held = BTreeMap::new();
@@ -418,8 +416,8 @@ fn connect(host: &str, port: Option<u16>) -> Option<BufReader<Box<dyn Wire>>> {
     Some(BufReader::new(wire))
 }
 
-/// Pools over these servers for every client: by size, with and without
-/// weights, and over unix sockets.
+/// Returns pools over these servers for every client: of several sizes, with and without weights,
+/// and over unix sockets.
 fn cases(servers: &[Memcached], sockets: &[Memcached]) -> Vec<Case> {
     let listed = |indexes: &[usize], weights: &[u32]| -> Vec<Listed> {
         indexes.iter().zip(weights).map(|(&nth, &weight)| servers[nth].listed(weight)).collect()
@@ -437,8 +435,8 @@ fn cases(servers: &[Memcached], sockets: &[Memcached]) -> Vec<Case> {
     cases
 }
 
-/// One Keyway over the pools of all cases, for clients of memcached, and where
-/// each is served.
+/// Starts one Keyway with the pools of all cases for clients of memcached. Returns it and the
+/// address of each pool.
 fn keyway_over(cases: &[Case]) -> (Keyway, Vec<SocketAddr>) {
     let addresses: Vec<SocketAddr> = cases.iter().map(|_| free_address()).collect();
     let mut text = String::new();
@@ -449,7 +447,7 @@ fn keyway_over(cases: &[Case]) -> (Keyway, Vec<SocketAddr>) {
             case.placement()
         );
     }
-    // Served last, and answers who asks whether Keyway is up.
+    // This store is served last, and answers the check whether Keyway is up.
     let store = free_address();
     text += &format!(
         "[[listener]]\nbind = \"tcp://{store}\"\npool = \"s\"\n[pool.s]\nkind = \"store\"\n"
@@ -457,7 +455,7 @@ fn keyway_over(cases: &[Case]) -> (Keyway, Vec<SocketAddr>) {
     (Keyway::start_text(KEYWAY, &text, vec![store]), addresses)
 }
 
-/// How many keys are not exactly on the server where they are located.
+/// Returns the number of keys that are not on exactly the server that `keyway locate` prints.
 fn misplaced(case: &Case, keys: &[String], directory: &TempDir, servers: &[&Memcached]) -> usize {
     let places = case.located(directory, keys);
     let differences = case.servers.iter().enumerate().map(|(index, listed)| {
@@ -470,8 +468,8 @@ fn misplaced(case: &Case, keys: &[String], directory: &TempDir, servers: &[&Memc
     differences.sum()
 }
 
-/// What a client placed by itself is where it is located, and is found through
-/// Keyway; and the other way round. No key of any case may be anywhere else.
+/// A key that a client placed itself is on the server that `keyway locate` prints, and is found
+/// through Keyway; and the other way round. No key of any case is on another server.
 #[test]
 fn what_a_client_placed_is_found_and_what_it_seeks_is_there() {
     let _watch = watchdog(Duration::from_secs(400), "placement against clients");
@@ -517,8 +515,8 @@ fn what_a_client_placed_is_found_and_what_it_seeks_is_there() {
     println!("{} pools, {KEYS} keys each way", cases.len());
 }
 
-/// Pools of many sizes, weights and kinds of names, which need no servers:
-/// the clients say where they would go.
+/// Pools of many sizes, weights and kinds of names. They need no servers: the clients tell where
+/// they would send keys.
 #[test]
 fn clients_of_libmemcached_would_go_where_locate_says() {
     let _watch = watchdog(Duration::from_secs(300), "placement of large pools");
@@ -548,8 +546,8 @@ fn clients_of_libmemcached_would_go_where_locate_says() {
             if !ignores_weights {
                 for weight_max in [3, 100, 60_000] {
                     let mut servers = pool(weight_max);
-                    // libmemcached 1.0 writes past its memory when a late
-                    // server's weight turns a large continuum into a weighted one.
+                    // libmemcached 1.0 writes beyond its memory if a late server's weight turns a
+                    // large continuum into a weighted one.
                     servers[0].weight = servers[0].weight.max(2);
                     cases.push(Case { client, settings, servers });
                 }

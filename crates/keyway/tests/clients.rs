@@ -18,7 +18,7 @@ struct Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// A store, a pool, and a pool that wants a password.
+/// Starts a store, a pool, and a pool that asks for a password.
 fn setup() -> std::sync::Arc<Setup> {
     SETUP.get(|| {
         let servers = RedisServer::start_many(3);
@@ -55,7 +55,7 @@ fn redis_cli_asks_and_is_answered() {
         assert_eq!(redis_cli(at, &["MGET", "cli:a", "cli:none", "cli:n"], b""), "some text\n\n5\n");
         assert!(redis_cli(at, &["NOSUCH"], b"").starts_with("ERR unknown command"));
         assert!(redis_cli(at, &["INFO"], b"").contains("redis_version:"));
-        // As an interactive session: commands on standard input.
+        // This is like an interactive session: commands come on standard input.
         let session = redis_cli(
             at,
             &[],

@@ -1,4 +1,4 @@
-//! The network to one server of a cluster is cut: what is sent there vanishes.
+//! The network to one server of a cluster is cut: packets to it are lost.
 
 #![allow(clippy::disallowed_methods, reason = "how long an answer takes is timed from outside")]
 
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a server may take; and what a busy machine takes beyond.
+/// Time that a request may take, and the extra time of a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(400);
 const SLACK: Duration = Duration::from_millis(1200);
 
-/// Nobody takes a server for dead.
+/// Options by which no server takes another for dead.
 const PATIENT: [&str; 2] = ["--cluster-node-timeout", "60000"];
 
-/// The first servers that are asked are those that are not cut off.
+/// Starts Keyway. The servers that are asked first are not cut off.
 fn serve(cluster: &RedisCluster) -> Keyway {
     let timeout = format!("\"{}ms\"", TIMEOUT.as_millis());
     let pool = cluster_pool(&cluster.addresses()[1..3])
@@ -29,7 +29,7 @@ fn serve(cluster: &RedisCluster) -> Keyway {
     Keyway::start(KEYWAY, config)
 }
 
-/// A key of each of three primaries that share the slots evenly.
+/// Returns a key of each of three primaries that share the slots evenly.
 fn keys() -> [String; 3] {
     [0, 8_000, 16_000].map(|slot| key_of(slot, "cut"))
 }
@@ -38,7 +38,8 @@ fn set(client: &mut Client, key: &str) -> Value {
     client.command(&["SET", key, "v"])
 }
 
-/// While the first is cut off the others serve as they do; it fails in time.
+/// Expects that requests to the first server fail in time while it is cut off, and that the others
+/// are served as usual.
 fn expect_alone(keyway: &Keyway, rounds: usize) {
     let [lost, others @ ..] = keys();
     let mut client = keyway.client(0);
@@ -89,7 +90,7 @@ fn cut_and_heal(cut: Cut, what: &str) {
     let load = Load::start(keyway.address(0), 3, None);
     load.go_on(60);
     load.end().expect_clean(300);
-    // Its processes end before their network does.
+    // Its processes must end before their network does.
     drop(cluster);
 }
 
@@ -118,7 +119,7 @@ fn a_primary_that_is_cut_off_from_everybody_is_replaced_and_comes_back_as_a_repl
     let load = Load::start(keyway.address(0), 6, Some(1));
     load.go_on(100);
     apart.cut(Cut::Whole);
-    // The harness asks those it reaches.
+    // The harness asks the servers that it reaches.
     let heir = || cluster.ask(3, "ROLE").array()[0] == Value::bulk("master");
     wait_until("the replica takes over", WITHIN, heir);
     let mut client = keyway.client(0);

@@ -1,5 +1,5 @@
-//! Keyways that pose as a Redis Cluster: beside a real one, and with redis-py's
-//! cluster client, which is never redirected.
+//! Keyways that pose as a Redis Cluster: compared with a real one, and with redis-py's cluster
+//! client, which is never redirected.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// A Keyway with these listeners on `pool`, which pose as a cluster of `announced`.
+/// Starts a Keyway with these listeners on `pool`, which pose as a cluster of `announced`.
 fn start(listeners: &[SocketAddr], announced: &[SocketAddr], pool: &str) -> Keyway {
     let mut text = String::new();
     for listener in listeners {
@@ -38,7 +38,7 @@ fn over_cluster(cluster: &RedisCluster) -> String {
     format!("kind = \"cluster\"\nservers = {}", list(&cluster.addresses()))
 }
 
-/// Runs the suite of redis-py's cluster client, which no node may have redirected.
+/// Runs the suite of redis-py's cluster client, which no node may redirect.
 fn redis_py(protocol: u8, nodes: &[SocketAddr], victim: Option<u32>) -> String {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = root.join("tests/python/cluster_client.py").to_string_lossy().into_owned();
@@ -98,14 +98,14 @@ fn redis_py_takes_one_keyway_over_shards_for_a_cluster() {
     [2, 3].into_iter().for_each(|protocol| drop(redis_py(protocol, &nodes, None)));
 }
 
-/// A reply without what differs between two nodes of any cluster: ids and times.
-/// Lines of a text are sorted, for Redis tells of nodes in no order.
+/// Returns a reply without the parts that differ between two nodes of any cluster: ids and times.
+/// Lines of a text are sorted, because Redis lists nodes in no fixed order.
 fn masked(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply).into_owned();
     let is_id = |word: &str| word.len() == 40 && word.bytes().all(|it| it.is_ascii_hexdigit());
     let is_time = |word: &str| word.len() == 13 && word.bytes().all(|it| it.is_ascii_digit());
     let word = |word: &str| match word.split_once('@') {
-        // The port of the bus, which the harness chooses.
+        // This is the port of the cluster bus, which the harness chooses.
         Some((address, _)) if word.contains(':') => format!("{address}@BUS"),
         _ => word.to_owned(),
     };
@@ -125,7 +125,7 @@ fn masked(reply: &[u8]) -> String {
     lines.join("\r\n")
 }
 
-/// The lengths of texts of which the times and counts differ.
+/// Removes the lengths of texts whose times and counts differ.
 fn without_length(reply: &str) -> String {
     let rest = reply.split_once("\r\n").map_or(reply, |(_, rest)| rest);
     format!("{}{rest}", &reply[..1])
@@ -141,7 +141,7 @@ fn ask(client: &mut Client, line: &str) -> String {
 fn what_is_told_of_a_cluster_is_what_redis_tells() {
     let _watch = watchdog(Duration::from_secs(120), "beside a cluster");
     let cluster = RedisCluster::start(3, 0);
-    // As if it were the first node of the real one.
+    // This Keyway poses as the first node of the real cluster.
     let addresses = cluster.addresses();
     let keyway = start(&[free_address()], &addresses, &over_cluster(&cluster));
     for protocol in [2, 3] {
@@ -184,7 +184,7 @@ fn what_is_told_of_a_cluster_is_what_redis_tells() {
         assert_eq!(info[0], info[1], "RESP{protocol}");
         let shards = [&mut ours, &mut theirs].map(|client| {
             let reply = ask(client, "CLUSTER SHARDS");
-            // Redis tells of them in no order.
+            // Redis lists them in no fixed order.
             let mut parts: Vec<String> = reply.split("slots\r\n").map(str::to_owned).collect();
             let last = parts.len() - 1;
             let head = parts[0].rsplit_once("\r\n").map(|(_, head)| head.to_owned());
@@ -202,7 +202,7 @@ fn what_is_told_of_a_cluster_is_what_redis_tells() {
     }
 }
 
-/// Redis answers it since 7.2.
+/// Redis has this command since 7.2.
 #[test]
 fn each_node_is_alone_in_a_shard_that_has_an_id() {
     let _watch = watchdog(Duration::from_secs(60), "ids of shards");

@@ -1,5 +1,5 @@
-//! Servers of a cluster that die, stall, change roles and come back, under a load
-//! that looks at every reply.
+//! Servers of a cluster die, stall, change roles and come back, under a load that checks every
+//! reply.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// What a load may have met while a shard had no primary: errors until a little
-/// after there was one, and nothing that a replica had acknowledged is lost.
+/// Checks a load that ran while a shard had no primary: errors ended soon after there was one, and
+/// no write was lost that a replica had acknowledged.
 fn expect_errors_until(seen: &Seen, from: Duration, until: Duration) {
     assert!(seen.wrong.is_empty(), "{:?}", &seen.wrong[..seen.wrong.len().min(5)]);
     assert_eq!(seen.lost_acknowledged, 0, "acknowledged by a replica");
@@ -43,7 +43,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let from = began.elapsed();
     cluster.kill(0);
     cluster.wait_primary(3);
-    // The others hear of it, and whoever failed a moment ago is asked again.
+    // The other servers learn of it, and servers that failed a moment ago are asked again.
     let until = began.elapsed() + Duration::from_secs(2);
     cluster.wait_settled();
     load.go_on(300);
@@ -55,7 +55,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let log = keyway.process().log();
     assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
     println!("{}", warnings(&keyway).join("\n"));
-    // The replica that took over has no replica of its own: the metric says so until there is one.
+    // The replica that took over has no replica of its own. The metric says so until there is one.
     let unreplicated = || keyway.metrics().sum("keyway_cluster_unreplicated_shards", &[]);
     wait_until("its shard has no replica left", WITHIN, || unreplicated() == 1.0);
     let alone = format!("\"address\":\"{}\",\"state\":\"no-replica\"", cluster.address(3));
@@ -65,7 +65,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
     let told = warnings(&keyway).join("\n");
     assert_eq!(told.matches("shard has no replica left").count(), 1, "{told}");
-    // It comes back as a replica, and nobody notices.
+    // It comes back as a replica, and no client notices.
     let load = Load::start(keyway.address(0), 4, Some(1));
     cluster.restart(0);
     cluster.wait_settled();
@@ -90,7 +90,7 @@ fn a_primary_that_stalls_is_left_when_its_replica_took_over() {
     cluster.wait_settled();
     wait_until("errors would be told", WITHIN, || began.elapsed() > until);
     load.go_on(200);
-    // It believes to be a primary still, for a moment; nobody asks it.
+    // It still takes itself for a primary for a moment, but is not asked.
     cluster.resume(1);
     cluster.wait_settled();
     load.go_on(200);
@@ -102,7 +102,7 @@ fn a_primary_that_stalls_is_left_when_its_replica_took_over() {
 fn a_fail_over_by_hand_costs_nothing() {
     let _watch = watchdog(WITHIN, "fail-overs by hand");
     let cluster = RedisCluster::start(3, 1);
-    // Clients wait while it goes on.
+    // Clients wait during the fail-over.
     let keyway = serve(&cluster, &[("timeout", "\"10s\"")], 2);
     let load = Load::start(keyway.address(0), 6, Some(1));
     load.go_on(50);
@@ -113,7 +113,7 @@ fn a_fail_over_by_hand_costs_nothing() {
         assert_eq!(cluster.replicas_of(node), [other]);
     }
     let mut seen = load.end();
-    // Now and then a node itself takes the cluster for down, for some 20 ms.
+    // Sometimes a node itself takes the cluster for down, for some 20 ms.
     let is_down = |node| cluster.process(node).log().contains("Cluster state changed: fail");
     if (0..6).any(is_down) {
         seen.errors.retain(|(_, text)| !text.contains("CLUSTERDOWN"));
@@ -156,13 +156,13 @@ fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
     assert_eq!(client.words("INCR {t}a"), Value::simple("QUEUED"));
     cluster.failover(primary + 3);
     cluster.wait_settled();
-    // Somebody hears of it.
+    // One client learns of it.
     let mut other = keyway.client(0);
     assert_eq!(other.words("SET {t}b 41"), ok);
     assert_eq!(client.words("INCR {t}b"), Value::simple("QUEUED"));
     assert_eq!(client.words("EXEC"), Value::Array(vec![Value::Integer(1), Value::Integer(42)]));
     assert_eq!(cluster.ask(primary + 3, "GET {t}b"), Value::bulk("42"));
-    // Nobody watches the key where it is now.
+    // The key is not watched on the server where it is now.
     assert_eq!(guarded.words("MULTI"), ok);
     assert_eq!(guarded.words("GET {t}a"), Value::simple("QUEUED"));
     assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
@@ -189,7 +189,7 @@ fn a_primary_that_comes_and_goes_is_followed() {
     assert!(seen.wrong.is_empty(), "{:?}", &seen.wrong[..seen.wrong.len().min(5)]);
     assert_eq!(seen.lost_acknowledged, 0);
     let mut client = keyway.client(0);
-    // The next attempt to connect to the one that was restarted last may be a moment away.
+    // The next attempt to connect to the server that was restarted last may be a moment away.
     let served = || client.words("SET a 1") == Value::simple("OK");
     wait_until("it is served", Duration::from_secs(5), served);
     let lines = warnings(&keyway);
@@ -197,8 +197,8 @@ fn a_primary_that_comes_and_goes_is_followed() {
     println!("{} errors, {} warnings", seen.errors.len(), lines.len());
 }
 
-/// Every key that a whole walk returns; `step` is called before each of its steps. A step
-/// that fails is asked again.
+/// Returns every key of a full walk. `step` is called before each of its steps. A step that fails
+/// is repeated.
 fn walk(keyway: &Keyway, mut step: impl FnMut(usize)) -> (BTreeSet<String>, usize) {
     let mut client = keyway.client(0);
     let (mut cursor, mut found, mut steps) = ("0".to_owned(), BTreeSet::new(), 0);
@@ -243,13 +243,13 @@ fn a_walk_over_all_keys_misses_none_though_primaries_are_replaced_meanwhile() {
             wait_until("it is followed", WITHIN, || {
                 client.command(&["SET", &key, &text]) == Value::simple("OK")
             });
-            // A node may say for a moment that its cluster is down.
+            // A node may report for a moment that its cluster is down.
             wait_until("the server has it", WITHIN, || {
                 cluster.ask(node, &format!("GET {key}")).text() == text
             });
         }
     };
-    // While it is walked, before it is and after; and back again.
+    // Slots move before, during and after the walk, and back again.
     let (mut found, steps) = walk(&keyway, |step| match step {
         10 => {
             cluster.failover(3);
@@ -271,9 +271,10 @@ fn a_walk_over_all_keys_misses_none_though_primaries_are_replaced_meanwhile() {
     });
     found.retain(|key| key.starts_with("key:"));
     assert!(found == all, "{} of {} in {steps} steps", found.len(), all.len());
-    // One that dies in the middle of it. Redis may leave who has lost its slots by two fail-overs
-    // in a row without any role: it is made the replica that the next one needs. All have to see it
-    // so: one that dies before its replica has heard that it is one has nobody in its place.
+    // A server dies in the middle of the walk. After two fail-overs in a row Redis may leave a
+    // server without slots and without a role. That server is made the replica that the next
+    // fail-over needs. All nodes must know it: if a primary dies before its replica knows its role,
+    // no server takes over.
     let dying = cluster.ask(0, "CLUSTER MYID").text();
     let replica = cluster.ask(3, "CLUSTER MYID").text();
     wait_until("there is a replica", WITHIN, || {
@@ -320,7 +321,7 @@ fn who_waits_at_a_primary_that_stalls_waits_on_at_its_replica() {
     waiting.set_reply_within(Duration::from_secs(10));
     let popped = Value::Array(vec![Value::bulk(&key), Value::bulk("v")]);
     assert_eq!(waiting.reply(), popped);
-    // It goes on as any other client.
+    // It goes on like any other client.
     assert_eq!(waiting.command(&["LLEN", &key]), Value::Integer(0));
     cluster.resume(1);
 }

@@ -1,5 +1,5 @@
-//! Every family of commands through a pool of kind cluster, beside what a single
-//! server says where it says the same.
+//! Every family of commands through a pool of kind cluster, compared with a single server if that
+//! answers the same.
 
 #![allow(clippy::disallowed_types, reason = "tests of a file take turns")]
 
@@ -33,7 +33,7 @@ impl Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// Whoever has it has the servers: tests empty them.
+/// A test that holds this lock has the servers for itself: tests empty them.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn setup() -> (Arc<Setup>, MutexGuard<'static, ()>) {
@@ -48,14 +48,14 @@ fn empty(setup: &Setup) -> Client {
     client
 }
 
-/// A script of lines said to both, whose replies are the same.
+/// Sends the lines of a script to both, and expects the same replies.
 fn expect_same(setup: &Setup, lines: &[&str]) {
     let mut client = empty(setup);
     let mut bare = setup.bare.client();
     for line in lines {
         assert_eq!(client.words(line), bare.words(line), "{line}");
     }
-    // And in one go.
+    // The same lines are sent in one pipeline.
     let mut client = empty(setup);
     assert_eq!(client.pipeline(lines), bare.pipeline(lines));
 }
@@ -279,7 +279,7 @@ fn transactions_are_of_one_slot() {
     let told = format!("{} {}", replies[2].error_text(), replies[3].error_text());
     assert!(told.contains("CROSSSLOT") || told.contains("slot"), "{told}");
     assert_eq!(replies[4..], [Value::Nil, Value::Nil]);
-    // Slots of one server are as far from each other as those of two.
+    // Slots of one server are as different as slots of two.
     let lines =
         ["MULTI", &format!("SET {} 1", key_of(1, "")), &format!("SET {} 1", key_of(2, "")), "EXEC"];
     let replies = client.pipeline(&lines);
@@ -332,7 +332,7 @@ fn scripts_are_everywhere() {
     }
     let exists = client.words(&format!("SCRIPT EXISTS {sha} {}", "0".repeat(40)));
     assert_eq!(exists, Value::Array(vec![Value::Integer(1), Value::Integer(0)]));
-    // One server has lost it: nobody is told.
+    // One server has lost the script: no client notices.
     setup.cluster.ask(1, "SCRIPT FLUSH");
     for key in ["a", "b", "c", "d"] {
         assert_eq!(client.words(&format!("EVALSHA {sha} 1 {key}")), Value::Integer(3), "{key}");
@@ -391,7 +391,7 @@ fn each_message_is_heard_once() {
     let heard = texts(keys.replies(40));
     let names: BTreeSet<_> = heard.iter().map(|it| it[2].clone()).collect();
     assert_eq!(names, channels.iter().map(|it| format!("__keyspace@0__:{it}")).collect());
-    // Nothing comes twice.
+    // No message comes twice.
     for client in [&mut by_name, &mut by_pattern, &mut by_shard, &mut keys] {
         client.set_reply_within(Duration::from_millis(150));
         assert!(client.try_reply().is_err());

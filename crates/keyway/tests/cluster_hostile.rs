@@ -1,4 +1,4 @@
-//! Servers that call themselves a cluster and say what no cluster says.
+//! Servers that pose as a cluster and send replies that no cluster sends.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// CLUSTER SLOTS of ranges and their owners.
+/// Returns the reply to CLUSTER SLOTS for ranges and their owners.
 fn slots(ranges: &[(u16, u16, SocketAddr)]) -> Vec<u8> {
     let mut reply = format!("*{}\r\n", ranges.len());
     for (nth, (first, last, owner)) in ranges.iter().enumerate() {
@@ -30,7 +30,8 @@ fn is_question(request: &[Vec<u8>]) -> bool {
     request[0] == b"CLUSTER"
 }
 
-/// CLUSTER NODES of one that has all slots and others that have none, by which names.
+/// Returns the reply to CLUSTER NODES for a server that has all slots, and others without slots,
+/// with their names.
 fn nodes(owner: SocketAddr, others: &[(SocketAddr, &str)]) -> Vec<u8> {
     let mut text = format!("{:040} {owner}@1 myself,master - 0 0 1 connected 0-16383\n", 0);
     for (nth, (address, name)) in (1..).zip(others) {
@@ -39,12 +40,12 @@ fn nodes(owner: SocketAddr, others: &[(SocketAddr, &str)]) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// A server that owns all slots by its own account and answers by `script`.
+/// Starts a server that claims all slots and answers by `script`.
 fn owner(script: impl FnMut(&[Vec<u8>]) -> Action + Send + 'static) -> ScriptedBackend {
     owner_beside(None, script)
 }
 
-/// The same that knows another one of its cluster.
+/// Starts such a server that also lists another server of its cluster.
 fn owner_beside(
     other: Option<SocketAddr>,
     mut script: impl FnMut(&[Vec<u8>]) -> Action + Send + 'static,
@@ -74,7 +75,7 @@ fn serve(seeds: &[SocketAddr], settings: &[(&str, &str)]) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]))
 }
 
-/// Every request has its reply, in its place, whatever it is.
+/// Expects that every request gets a reply in its place, whatever it is.
 fn expect_replies(keyway: &Keyway, lines: &[&str]) -> Vec<Value> {
     let mut client = keyway.client(0);
     client.set_reply_within(Duration::from_secs(8));
@@ -109,7 +110,7 @@ fn two_servers_that_each_name_the_other_are_given_up() {
         assert!(replies.iter().all(Value::is_error), "{replies:?}");
         assert!(replies[0].error_text().starts_with("MOVED "), "{replies:?}");
     }
-    // A few for each request, not more.
+    // Each request costs a few requests to servers, but not more.
     let asked: usize = servers.iter().map(ScriptedBackend::requests).sum();
     assert!(asked < 150, "{asked} requests");
     assert!(warnings(&keyway).len() < 5, "{:?}", warnings(&keyway));
@@ -156,7 +157,7 @@ fn an_empty_host_is_that_of_the_one_that_was_asked() {
             Action::Reply(format!("-ASK {slot} {host}:{port}\r\n").into_bytes())
         });
         let keyway = serve(&[server.address()], &[]);
-        // ASKING is answered by the echo as well: by an error or not, it is nobody's.
+        // The echo also answers ASKING, with an error or not. No client gets that reply.
         assert_eq!(
             expect_replies(&keyway, &["GET a", "GET b"]),
             [Value::bulk("a"), Value::bulk("b")]
@@ -191,7 +192,7 @@ fn a_link_that_is_lost_behind_redirections_leaves_nobody_waiting() {
         );
         expect_replies(&keyway, &["BLPOP a 0.1"]);
         expect_replies(&keyway, &["WATCH a", "MULTI", "INCR a", "EXEC"]);
-        // One that leaves while its request is on its way.
+        // A client leaves while its request is in flight.
         let mut client = keyway.client(0);
         client.send(&encode_words("MGET a b c d e f"));
         client.reset();
@@ -242,7 +243,7 @@ fn views_that_are_too_large_or_say_nothing_are_refused() {
         ("2000 servers", slots(&two_thousand)),
         ("deep", [b"*1\r\n".repeat(200), b":1\r\n".to_vec()].concat()),
     ];
-    // Side by side: clients wait for seconds.
+    // The cases run at the same time, because clients wait for seconds.
     std::thread::scope(|scope| {
         for (what, view) in views {
             scope.spawn(move || expect_refused_view(what, view));
@@ -262,7 +263,7 @@ fn expect_refused_view(what: &str, view: Vec<u8>) {
     let lines = warnings(&keyway);
     println!("{what}: {told:?}\n{}", lines.join("\n"));
     assert!(told.is_error(), "{what}: {told:?}");
-    // The timeout, a tenth of a second, and the slack of a busy machine.
+    // This is the timeout, a tenth of a second, and the extra time of a busy machine.
     assert!(began.elapsed() < Duration::from_millis(600 + 900), "{what}: {:?}", began.elapsed());
     assert!((1..12).contains(&lines.len()), "{what}: {lines:?}");
     let resident = resident_bytes(keyway.process().pid());
@@ -321,8 +322,8 @@ fn a_view_of_two_thousand_servers_is_refused_and_of_five_hundred_some_have_a_pla
     let lines = warnings(&keyway);
     println!("{}", lines.join("\n"));
     assert!(lines.iter().any(|line| line.contains("nodes_max")), "{lines:?}");
-    // Each named server is asked once: one line says that it cannot be reached, and one tells its
-    // health.
+    // Each named server is asked once: one line reports that it cannot be reached, and one reports
+    // its health.
     let (of_servers, others): (Vec<_>, Vec<_>) =
         lines.iter().partition(|line| line.contains("backend="));
     assert!(others.len() < 10, "{} lines", others.len());

@@ -1,4 +1,4 @@
-//! Servers of a cluster that come and go, are not there yet, or are none.
+//! Servers of a cluster that join and leave, are not there yet, or are not servers at all.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -18,7 +18,7 @@ fn listed(keyway: &Keyway) -> String {
     http_get(keyway.admin(), "/backends").body
 }
 
-/// Connections that a node has, but the one that asks.
+/// Returns the number of connections of a node, without the one that asks.
 fn connections(cluster: &RedisCluster, node: usize) -> usize {
     let list = cluster.ask(node, "CLIENT LIST").text();
     list.lines().filter(|line| line.contains("flags=N") || line.contains("flags=b")).count() - 1
@@ -33,7 +33,7 @@ fn a_node_is_replaced_under_load_and_leaves_nothing_behind() {
     let load = Load::start(keyway.address(0), 4, None);
     load.go_on(50);
     let (old, new) = (0, cluster.add_node());
-    // A primary takes no requests in its first two seconds.
+    // A primary accepts no requests in its first two seconds.
     cluster.wait_settled();
     let slots = cluster.slots_of(old);
     for (first, last) in slots {
@@ -54,7 +54,7 @@ fn a_node_is_replaced_under_load_and_leaves_nothing_behind() {
     cluster.kill(old);
     load.go_on(50);
     load.end().expect_clean(1000);
-    // It may be asked once more after it was told to forget all.
+    // It may be asked once more after it was told to forget everything.
     let mut odd = warnings(&keyway);
     odd.retain(|line| !line.contains("it was reset"));
     assert_eq!(odd, Vec::<String>::new());
@@ -82,7 +82,7 @@ fn a_server_that_is_held_and_has_left_is_listed_and_can_be_restored() {
     assert!(again.contains("there are"), "{again}");
 }
 
-/// What `keyway ctl` says, of whatever it does or refuses.
+/// Returns the output of `keyway ctl`, whether it succeeds or not.
 fn ctl(keyway: &Keyway, words: &[&str]) -> String {
     let port = keyway.admin().to_string();
     let output = std::process::Command::new(KEYWAY)
@@ -98,7 +98,7 @@ fn ctl(keyway: &Keyway, words: &[&str]) -> String {
 fn the_pool_goes_on_when_all_it_was_told_of_are_gone() {
     let _watch = watchdog(WITHIN, "seeds are gone");
     let mut cluster = RedisCluster::start(2, 1);
-    // Replicas only are known at the start.
+    // Only replicas are known at the start.
     let seeds = &cluster.addresses()[2..];
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![cluster_pool(seeds)]));
     let mut client = keyway.client(0);
@@ -108,7 +108,7 @@ fn the_pool_goes_on_when_all_it_was_told_of_are_gone() {
     for _ in 0..50 {
         assert_eq!(client.words("MGET a b c d").array().len(), 4);
     }
-    // What it learnt since is enough to follow.
+    // What Keyway has learnt since is enough to follow.
     cluster.move_slots(0, 1, 0..20);
     for slot in 0..20 {
         let key = key_of(slot, "x");
@@ -157,8 +157,8 @@ fn clients_of_a_cluster_that_starts_a_moment_later_are_served() {
     assert_eq!(client.reply(), Value::simple("OK"));
 }
 
-/// What a client is told by a pool over one server, within a bounded time, and
-/// what the log says.
+/// Returns what a client of a pool over one server is told within a bounded time, and what the log
+/// says.
 fn told_over(server: SocketAddr, settings: &[(&str, &str)]) -> (String, Vec<String>) {
     let mut pool =
         cluster_pool(&[server]).with("timeout", "\"500ms\"").with("connect_timeout", "\"300ms\"");

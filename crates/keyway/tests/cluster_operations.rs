@@ -1,4 +1,4 @@
-//! What operators and clients are told of pools that find their servers out.
+//! What operators and clients are told about pools that discover their servers.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -24,7 +24,7 @@ fn start(pool: Pool) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]))
 }
 
-/// Waits until the pool is said not to serve, in these words.
+/// Waits until the pool is reported as not serving, in these words.
 fn expect_not_ready(keyway: &Keyway, words: &[&str]) {
     let mut seen = String::new();
     wait_until(&format!("503 with {words:?}"), SOON, || {
@@ -80,7 +80,7 @@ fn a_shard_that_never_had_a_replica_is_told_beside_shards_that_have_one() {
     let log = keyway.process().log();
     assert_eq!(log.matches("shard has no replica, though another shard").count(), 1, "{log}");
     assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
-    // A primary that fails is a note of readyz until its replica has taken over.
+    // A failing primary is a note on `/readyz` until its replica has taken over.
     cluster.kill(0);
     let primary = format!("{} (primary, ", cluster.address(0));
     wait_until("the primary is named", SOON, || {
@@ -88,7 +88,7 @@ fn a_shard_that_never_had_a_replica_is_told_beside_shards_that_have_one() {
         let _ = keyway.client(0).words(&format!("GET {}", key_of(0, "k")));
         ready.status == 200 && ready.body.contains(&primary)
     });
-    // Nothing is told if no shard has a replica.
+    // Nothing is reported if no shard has a replica.
     let bare = RedisCluster::start(3, 0);
     let keyway = serve(&bare, &[], 1);
     wait_until("it serves", SOON, || {
@@ -197,7 +197,7 @@ fn nothing_is_answered_in_part_when_nodes_max_is_too_small() {
             Value::Error(_) => {
                 let told = reply.error_text();
                 assert!(told.contains("nodes_max in [pool.main] is too small: 655"), "{told}");
-                // A request with a key there and another that is served has the same error.
+                // A request with one key there and another key that is served gets the same error.
                 let both =
                     format!("MGET {} {}", key_of(slot, "x"), key_of((slot + 8000) % 16_384, "x"));
                 assert!(client.words(&both).error_text().contains("nodes_max"), "{both}");

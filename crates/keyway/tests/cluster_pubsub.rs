@@ -8,8 +8,8 @@ use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Publishes numbers until `ear` hears one that was told to somebody, then some
-/// more, each of which is heard once and in order.
+/// Publishes numbers until `ear` receives one. Then publishes some more, each of which must be
+/// received once and in order.
 fn expect_heard_again(keyway: &Keyway, ear: &mut Client, publish: &str, from: u32) -> u32 {
     let mut client = keyway.client(0);
     let mut number = from;
@@ -35,7 +35,7 @@ fn expect_heard_again(keyway: &Keyway, ear: &mut Client, publish: &str, from: u3
     number + 50
 }
 
-/// What has come meanwhile is no message twice.
+/// Expects that no message received meanwhile comes twice.
 fn expect_in_order(ear: &mut Client) {
     ear.set_reply_within(Duration::from_millis(100));
     let mut before = 0_u32;
@@ -80,8 +80,8 @@ fn subscribers_hear_again_when_slots_moved_and_when_a_primary_died() {
     }
 }
 
-/// A channel's slot goes to and fro while numbers are published to it: who listens hears each
-/// of them once, as at any server of the cluster.
+/// The slot of a channel moves back and forth while numbers are published to the channel. A
+/// subscriber receives each of them once, as at any server of the cluster.
 #[test]
 fn nothing_is_lost_or_heard_twice_while_the_slot_of_a_channel_moves() {
     let _watch = watchdog(WITHIN * 2, "subscribers whose slot moves");
@@ -113,7 +113,7 @@ fn nothing_is_lost_or_heard_twice_while_the_slot_of_a_channel_moves() {
         }
         ear.set_reply_within(Duration::from_millis(200));
         assert!(ear.try_reply().is_err(), "something came twice");
-        // Two servers tell each other of theirs by connections of their own.
+        // Two servers exchange their messages over connections of their own.
         heard.sort_unstable();
         assert_eq!(heard, told);
     }
@@ -122,7 +122,7 @@ fn nothing_is_lost_or_heard_twice_while_the_slot_of_a_channel_moves() {
 #[test]
 fn who_listens_at_a_server_that_dies_listens_at_another_at_once() {
     let _watch = watchdog(WITHIN * 2, "subscribers of a server that dies");
-    // Without replicas: nobody takes the slots over, and no map ever changes.
+    // There are no replicas, so no server takes the slots over, and no map ever changes.
     let mut cluster = RedisCluster::start(3, 0);
     let keyway = serve(&cluster, &[("timeout", "\"1s\""), ("refresh", "\"60s\"")], 1);
     let mut ears = [keyway.client(0), keyway.client(0)];
@@ -157,7 +157,7 @@ fn who_listens_at_a_server_that_dies_listens_at_another_at_once() {
             assert!(ear.try_reply().is_err(), "{text} left: nothing comes twice");
             ear.set_reply_within(Duration::from_secs(10));
         }
-        // Who comes now is told by one that is there.
+        // A new subscriber is served by a server that is up.
         let mut late = keyway.client(0);
         assert_eq!(late.words("SUBSCRIBE channel").array()[2], Value::Integer(1));
     }

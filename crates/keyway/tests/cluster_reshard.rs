@@ -1,5 +1,5 @@
-//! Slots that move from one server of a cluster to another while clients use
-//! them: nobody notices.
+//! Slots move from one server of a cluster to another while clients use them, and no client
+//! notices.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -18,7 +18,7 @@ fn thousands_of_slots_move_under_load_and_nobody_notices() {
     let keyway = serve(&cluster, &[("timeout", "\"5s\"")], 2);
     let load = Load::start(keyway.address(0), 6, Some(0));
     load.go_on(100);
-    // Those of every third key of the load at least, and back again half of them.
+    // The slots include those of at least every third key of the load, and half of them move back.
     cluster.move_slots(0, 1, 0..1500);
     cluster.move_slots(1, 2, 6000..7000);
     cluster.move_slots(1, 0, 0..700);
@@ -50,7 +50,7 @@ fn what_waits_or_watches_follows_its_slot() {
     wait_until("all wait", WITHIN, waiting);
     let mut watching = keyway.client(0);
     assert_eq!(watching.words(&format!("WATCH {watched}")), Value::simple("OK"));
-    // A script that only the first server has.
+    // Only the first server has this script.
     let sha = client.words("SCRIPT LOAD return#KEYS").text();
     cluster.move_slots(0, 1, [100]);
     cluster.ask(1, "SCRIPT FLUSH");
@@ -87,17 +87,17 @@ fn a_slot_half_way_is_tried_again_for_who_is_alone_and_told_to_who_is_not() {
     let mut moving = cluster.begin_move(0, 1, 7);
     assert_eq!(moving.move_keys(1), 1);
     let both = format!("MGET {one} {two}");
-    // With another behind it the server's error is told, in its place.
+    // With another request behind it, the server's error is passed on in its place.
     let replies = client.pipeline(&[&both, &format!("GET {one}"), &format!("GET {two}"), "PING"]);
     assert!(replies[0].error_text().starts_with("TRYAGAIN"), "{replies:?}");
     assert_eq!(replies[1..], [Value::bulk("1"), Value::bulk("2"), Value::simple("PONG")]);
-    // Alone it is tried until the time is up.
+    // A lone request is retried until its time is over.
     let began = Instant::now();
     let reply = client.words(&both).error_text();
     assert!(reply.starts_with("TRYAGAIN"), "{reply}");
     let took = began.elapsed();
     assert!(took > Duration::from_millis(500) && took < Duration::from_secs(4), "{took:?}");
-    // What waits, or watches, is no other's burden while it is tried again.
+    // Other clients that wait or watch are not affected while it is retried.
     let mut poor = keyway.client(0);
     let lists = (key_of(7, "l1"), key_of(7, "l2"));
     client.words(&format!("RPUSH {} a", lists.0));
@@ -121,7 +121,7 @@ fn a_slot_half_way_is_tried_again_for_who_is_alone_and_told_to_who_is_not() {
         watch == Value::simple("OK") || watch.error_text().starts_with("TRYAGAIN"),
         "{watch:?}"
     );
-    // Nobody's transaction fails for it.
+    // No client's transaction fails because of it.
     for _ in 0..20 {
         let lines = ["MULTI", &format!("INCR {one}"), &format!("INCR {two}"), "EXEC"];
         let replies = far.pipeline(&lines);

@@ -1,5 +1,5 @@
-//! Scripts answer with any error there is, those of servers among them: what they say
-//! moves no slot, leads nobody anywhere, and has nothing executed twice.
+//! Scripts answer with any error there is, also with those of servers. Such an error moves no slot,
+//! sends no client elsewhere, and makes nothing execute twice.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// What servers say of themselves, and scripts may say as well.
+/// Errors that servers send about themselves, and that scripts may send as well.
 const OF_SERVERS: [&str; 8] = [
     "TRYAGAIN later",
     "CLUSTERDOWN The cluster is down",
@@ -36,7 +36,7 @@ fn eval(client: &mut Client, said: &str, keys: &[&str]) -> Value {
     client.command(&arguments)
 }
 
-/// Runs a script that says so, and expects that it ran once and its client was told.
+/// Runs a script that returns this error. Expects that it ran once and its client got the error.
 fn expect_once(client: &mut Client, said: &str, key: &str) {
     assert_eq!(client.command(&["SET", key, "0"]), Value::simple("OK"));
     let reply = eval(client, said, &[key]);
@@ -60,7 +60,7 @@ fn expect_once(client: &mut Client, said: &str, key: &str) {
     assert_eq!(client.command(&["GET", key]), Value::bulk("2"), "{said}");
 }
 
-/// Somebody who listens to hear a password.
+/// Starts a server that listens for a password.
 fn stranger() -> ScriptedBackend {
     ScriptedBackend::start(|_| Action::Reply(b"+OK\r\n".to_vec()))
 }
@@ -83,7 +83,7 @@ fn a_script_that_names_a_stranger_leads_nobody_there() {
                 assert!(reply.starts_with(&said), "{reply}");
             }
             expect_once(&mut client, &said, "{foo}counter");
-            // Many at once, and those behind them.
+            // Many requests are sent at once, with others behind them.
             let code = format!("return {{err='{said}'}}");
             let one = encode(&["EVAL", &code, "1", key]);
             client.send(&[&one[..], &one, &encode(&["GET", key]), &one].concat());
@@ -111,7 +111,7 @@ fn a_script_runs_once_whatever_it_returns() {
     for said in OF_SERVERS {
         expect_once(&mut client, said, "counter");
     }
-    // To each server there is: its own, one that has other slots, replicas.
+    // The error names each server: the script's own, one with other slots, and replicas.
     let slot = cluster_slot(b"counter");
     for address in cluster.addresses() {
         for kind in ["MOVED", "ASK"] {
@@ -165,7 +165,7 @@ fn a_script_does_not_tell_of_its_servers_health() {
     assert_eq!(warnings(&keyway), Vec::<String>::new());
 }
 
-/// Has others end also when this thread panics.
+/// Stops other threads even if this thread panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -193,7 +193,7 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
                 let (keyway, is_over, begun) = (&keyway, &is_over, &begun);
                 scope.spawn(move || {
                     let mut client = keyway.client(0);
-                    // Of slots 0 to 39, all of which move.
+                    // The keys are in slots 0 to 39, all of which move.
                     let keys: Vec<String> =
                         (0..40).map(|slot| key_of(slot, &format!("of:{nth}"))).collect();
                     let mut rounds = 0;
@@ -233,7 +233,8 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     assert_eq!(warnings(&keyway), Vec::<String>::new());
 }
 
-/// `NOSCRIPT` of a server that lacks a script, and of a script that returns such an error.
+/// `NOSCRIPT` comes from a server that lacks a script, and from a script that returns such an
+/// error.
 #[test]
 fn a_script_that_says_that_it_is_missing_runs_once() {
     let _watch = watchdog(WITHIN, "NOSCRIPT");
@@ -251,7 +252,7 @@ fn a_script_that_says_that_it_is_missing_runs_once() {
                 assert_eq!(told.error_text(), said);
                 assert_eq!(client.words("GET k"), Value::bulk(times.to_string()), "{said}");
             }
-            // One that is really missing is loaded, and runs once too.
+            // A script that is really missing is loaded, and runs once too.
             for node in 0..3 {
                 cluster.ask(node, "SCRIPT FLUSH");
             }
@@ -273,7 +274,7 @@ fn scripts_and_functions_that_name_wrong_keys_are_refused_and_led_nowhere() {
                 redis.call('INCR', keys[1]) return redis.call('SET', args[1], 'x') end)";
     assert_eq!(client.command(&["FUNCTION", "LOAD", code]), Value::bulk("wrong"));
     let (here, there) = (key_of(0, "k"), key_of(16_000, "k"));
-    // A key of another server that is not named.
+    // The script uses a key of another server that is not named.
     let told = client.command(&["FCALL", "put", "1", &here, &there]).error_text();
     assert!(told.contains("non local key"), "{told}");
     assert_eq!(client.command(&["GET", &here]), Value::bulk("1"), "it ran once");
@@ -281,10 +282,10 @@ fn scripts_and_functions_that_name_wrong_keys_are_refused_and_led_nowhere() {
     let read = "return redis.call('GET', ARGV[1])";
     let told = client.command(&["EVAL_RO", read, "1", &here, &there]).error_text();
     assert!(told.contains("non local key"), "{told}");
-    // What only reads may not write.
+    // A script that only reads may not write.
     let told = client.command(&["EVAL_RO", "return redis.call('SET', KEYS[1], 1)", "1", &here]);
     assert!(told.error_text().contains("Write commands are not allowed"), "{told:?}");
-    // Keys of two slots, more keys than there are, none, and no number.
+    // The calls have keys of two slots, more keys than there are, no keys, or no number.
     for call in [["FCALL", "put"], ["EVAL_RO", read]] {
         let mut told = |rest: &[&str]| {
             client.command(&call.iter().chain(rest).copied().collect::<Vec<_>>()).error_text()

@@ -1,5 +1,5 @@
-//! The program at a terminal: files that must not be overwritten, terminals that must stay
-//! usable, and messages that name what was typed.
+//! The program on a terminal: it must not overwrite files, it must leave terminals usable, and its
+//! messages name what was typed.
 
 use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
@@ -24,7 +24,7 @@ fn name(path: &Path) -> &str {
     path.to_str().expect("a path of plain letters")
 }
 
-/// Runs it, which is to fail with this status and these words.
+/// Runs the program, which must fail with this status and these words.
 fn refused(words: &[&str], status: i32, wanted: &[&str]) -> String {
     let output = keyway(words);
     assert_eq!(output.status.code(), Some(status), "{words:?}: {}", output.text);
@@ -76,7 +76,7 @@ fn results_overwrite_nothing_but_earlier_results() {
     }
     assert_eq!(std::fs::read_to_string(&result).expect("the result"), run);
     assert_eq!(std::fs::read_to_string(&page).expect("the page"), "# Ours\n");
-    // An address where nobody listens: the file is looked at first.
+    // No process listens at the address: the file is checked first.
     let address = free_address().to_string();
     let words = ["bench", "load", &address, "--json", name(&config)];
     refused(&words, 2, &["--json", "keyway.toml", "holds no earlier result"]);
@@ -94,8 +94,8 @@ fn results_overwrite_nothing_but_earlier_results() {
     refused(&words, 2, &["both name", "a file of its own"]);
 }
 
-/// Python with a terminal of its own for the program: types nothing, sends a signal while the password
-/// is asked for, and prints whether the terminal shows again what is typed.
+/// A Python program that runs Keyway on a terminal. It types nothing, sends a signal while the
+/// password is asked for, and prints whether the terminal echoes again.
 const AT_A_TERMINAL: &str = r"
 import fcntl, os, pty, select, signal, subprocess, sys, termios, time
 def begin():
@@ -149,7 +149,7 @@ fn a_masked_password_is_refused_with_where_the_password_goes() {
     ];
     refused(&["check", name(&file)], 2, &wanted);
     refused(&["serve", name(&file)], 2, &wanted);
-    // The place of a key has nothing to do with passwords.
+    // The place of a key does not depend on passwords.
     let _ = keyway(&["locate", name(&file), "key"]);
     let hashed = masked.replace("password = \"********\"\n", "").replace(
         "[pool.main]",
@@ -197,7 +197,7 @@ fn a_password_file_has_one_line() {
     }
 }
 
-/// A server that lets clients in and then answers nothing.
+/// Starts a server that accepts clients and then answers nothing.
 fn silent() -> ScriptedBackend {
     ScriptedBackend::start(|arguments| match handshake_reply(arguments) {
         Some(bytes) => Action::Reply(bytes),
@@ -268,7 +268,7 @@ fn the_first_signal_ends_a_load_on_a_server_that_has_fallen_silent() {
     let _ = process.wait_exit(Duration::from_secs(5));
     assert!(process.log().contains("INTERRUPTED"), "{}", process.log());
 
-    // A server that takes connections and says nothing at all.
+    // The server accepts connections and sends nothing at all.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut process = load(listener.local_addr().expect("a bound socket"));
     let _connected = listener.accept().expect("it connects");
@@ -277,7 +277,7 @@ fn the_first_signal_ends_a_load_on_a_server_that_has_fallen_silent() {
     assert!(process.log().contains("interrupted while connecting"), "{}", process.log());
 }
 
-/// Says this to whoever comes, and keeps the connection.
+/// Starts a server that sends this to every client, and keeps the connection.
 fn saying(reply: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("a bound socket");
@@ -305,7 +305,7 @@ fn ctl_tells_what_answers_where_no_keyway_does() {
     for (reply, wanted) in others {
         let address = saying(reply).to_string();
         let wanted = [wanted, address.as_str()];
-        // It waits for nothing, although the other side keeps the connection.
+        // The program does not wait, although the server keeps the connection.
         let words = ["ctl", "--admin", &address, "status"];
         let program = keyway_binary(KEYWAY);
         let output = run_tool(&program.to_string_lossy(), &words, b"", Duration::from_secs(8));

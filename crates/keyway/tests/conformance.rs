@@ -1,5 +1,5 @@
-//! One suite over three systems: the bare server, the embedded store, and a
-//! sharded pool over four servers.
+//! One suite for three systems: the bare server, the embedded store, and a sharded pool over four
+//! servers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ struct Systems {
 impl Systems {
     fn start() -> Systems {
         let servers = RedisServer::start_many(4);
-        // 512 MB take their time.
+        // A value of 512 MB takes its time.
         let pool = Pool::over("main", &servers).with("timeout", "\"60s\"");
         let pools = vec![Pool::store("local"), pool];
         let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));

@@ -1,5 +1,5 @@
-//! Who is asked about a pool, and whom Keyway believes: servers that are silent, that know
-//! too little, or that tell of an earlier epoch than is known.
+//! Which servers are asked about a pool, and which answers Keyway believes: from servers that are
+//! silent, that know too little, or that tell an earlier epoch than is known.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -43,7 +43,7 @@ fn has(servers: &Replicated, server: usize, key: &str) -> bool {
     servers.client(server).command(&["GET", key]) == Value::bulk("v")
 }
 
-/// A sentinel by whose account these are a primary and its replica, in the epoch told.
+/// Starts a sentinel that tells of this primary and its replica, in this epoch.
 fn sentinel(
     primary: SocketAddr,
     replica: &[(&'static str, String)],
@@ -52,7 +52,7 @@ fn sentinel(
     sentinel_that(primary, replica, epoch, "master")
 }
 
-/// The same with other flags of the primary.
+/// Starts such a sentinel, with other flags of the primary.
 fn sentinel_that(
     primary: SocketAddr,
     replica: &[(&'static str, String)],
@@ -150,7 +150,8 @@ fn a_primary_that_is_watched_anew_is_followed() {
     let mut client = keyway.client(0);
     assert!(set(&mut client, "before"));
     for sentinel in 0..3 {
-        // As after a fail-over or two, and then with another primary of that name.
+        // The sentinel is set up as after a fail-over or two, and then with another primary of that
+        // name.
         let _ = sentinels.ask(sentinel, "SENTINEL REMOVE mymaster");
         let at = new.address(0);
         let watch = format!("SENTINEL MONITOR mymaster {} {} 2", at.ip(), at.port());
@@ -169,12 +170,12 @@ fn most_sentinels_are_believed_although_their_epoch_is_an_earlier_one() {
     let all = [liar.address(), others[0].address(), others[1].address()];
     let keyway = start(through(&all, "[\"mymaster\"]"));
     let mut client = keyway.client(0);
-    // They may be heard before the liar is, and then once more.
+    // The others may be heard before the liar, and then once more.
     wait_until("most are believed", SOON, || {
         keyway.process().log().contains("an earlier epoch than was known: believed")
     });
     wait_until("they are followed", SOON, || set(&mut client, "a") && has(&new, 0, "a"));
-    // Whoever was outvoted does not come back with the same.
+    // A sentinel that was outvoted is not believed when it tells the same again.
     let before = liar.requests();
     wait_until("it is asked again", SOON, || liar.requests() > before + 15);
     for nth in 0..100 {
@@ -188,8 +189,8 @@ fn most_sentinels_are_believed_although_their_epoch_is_an_earlier_one() {
     assert!(keyway.metrics().sum("keyway_cluster_stale_views_total", &[]) > 5.0);
 }
 
-/// As one does that is asked for the address just before it has made another the primary, and
-/// for the epoch just after.
+/// A sentinel is asked for the address just before it promotes another server, and for the epoch
+/// just after.
 #[test]
 fn the_epoch_of_a_fail_over_does_not_make_the_old_primary_the_new_one() {
     let _watch = watchdog(WITHIN, "a torn answer");
@@ -234,7 +235,7 @@ fn a_sentinel_that_hangs_delays_nothing() {
     sentinels.resume(0);
 }
 
-/// `CLUSTER SLOTS` of one server that has the slots up to this one.
+/// Returns the reply to `CLUSTER SLOTS` of a server that has the slots up to this one.
 fn slots_up_to(last: u16, owner: SocketAddr) -> Vec<u8> {
     let host = owner.ip().to_string();
     let node = format!("*2\r\n${}\r\n{host}\r\n:{}\r\n", host.len(), owner.port());
@@ -257,7 +258,7 @@ fn one_answer_that_leaves_slots_out_is_not_believed() {
     let keyway = start(cluster_pool(&[address]).with("refresh", "\"100ms\""));
     let mut client = keyway.client(0);
     while asked.load(Ordering::Relaxed) < 24 {
-        // The slots 15495 and 3300.
+        // These are the slots 15495 and 3300.
         assert_eq!(client.words("GET a"), Value::bulk("v"));
         assert_eq!(client.words("GET b"), Value::bulk("v"));
     }
@@ -286,7 +287,7 @@ fn slots_that_get_a_server_are_found_soon_although_the_refresh_is_far_off() {
     assert!(log.contains("slots have a server again"), "{log}");
 }
 
-/// Until it is told otherwise the server has the first third of the slots.
+/// The server has the first third of the slots until it is told otherwise.
 #[test]
 fn a_request_for_a_slot_that_nobody_has_waits_and_no_longer_than_its_time() {
     let _watch = watchdog(WITHIN, "a hole in the map");
@@ -312,7 +313,7 @@ fn a_request_for_a_slot_that_nobody_has_waits_and_no_longer_than_its_time() {
     assert_eq!(told, "SERVER_ERROR Hash slot not served\r\n");
     assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
     let began = Instant::now();
-    // A pipeline waits once, and what is served is answered.
+    // A pipeline waits once, and requests for slots that are served are answered.
     let told = client.pipeline(&["GET a", "GET b", "SET a 1", "EXISTS a b"]);
     let took = began.elapsed();
     assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(4), "{took:?}");
@@ -320,7 +321,7 @@ fn a_request_for_a_slot_that_nobody_has_waits_and_no_longer_than_its_time() {
         assert!(told[nth].error_text().starts_with("CLUSTERDOWN"), "{told:?}");
     }
     assert_eq!(told[1], Value::bulk("v"));
-    // Not so soon behind an error that it counts as of the same pipeline.
+    // The pause is long enough that the request does not count as of the same pipeline.
     std::thread::sleep(Duration::from_millis(300));
     client.send(&encode(&["GET", "a"]));
     std::thread::sleep(Duration::from_millis(700));
@@ -354,7 +355,7 @@ fn a_cluster_that_announces_what_nobody_reaches_is_told_of() {
     assert_eq!(log().matches("none answers").count(), 1, "once a minute");
 }
 
-/// As a server that speaks TLS does, whoever speaks plainly is cut off unanswered.
+/// Like a server with TLS, this one closes connections without TLS unanswered.
 #[test]
 fn a_server_that_cuts_off_who_speaks_plainly_has_tls_named() {
     let _watch = watchdog(WITHIN, "a port of TLS");
@@ -373,7 +374,7 @@ fn a_server_that_cuts_off_who_speaks_plainly_has_tls_named() {
     }
 }
 
-/// As one that dies does, which had a connection in its backlog.
+/// A server that dies behaves so if a connection was in its backlog.
 #[test]
 fn a_server_that_ends_one_connection_and_is_gone_has_no_tls_named() {
     let _watch = watchdog(WITHIN, "a server that was killed");

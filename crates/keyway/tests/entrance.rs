@@ -1,4 +1,4 @@
-//! Who is let in: through proxies, by address, by number, and for how long.
+//! Access of clients: through proxies, by address, by number, and by time.
 
 #![allow(clippy::disallowed_methods, reason = "a test measures time")]
 
@@ -42,7 +42,8 @@ impl Front {
         self.keyway.process().log()
     }
 
-    /// A connection on which this was said first; what came back, up to `end` or the end.
+    /// Sends this first on a new connection. Returns the reply up to `end` or the end of the
+    /// connection.
     fn say(&self, bytes: &[u8], end: &str) -> String {
         let mut stream = TcpStream::connect(self.at).expect("it listens");
         stream.write_all(bytes).unwrap();
@@ -92,7 +93,7 @@ fn clients_through_a_proxy_have_their_own_addresses() {
         // The first request comes in the same segment.
         let told = front.say(&with(header.clone(), "CLIENT INFO\r\n"), "\n\r\n");
         assert!(told.contains(&format!(" addr={addr}")), "{told} of {header:?}");
-        // And byte by byte.
+        // The header comes byte by byte.
         let mut stream = TcpStream::connect(front.at).unwrap();
         stream.set_nodelay(true).unwrap();
         for byte in with(header, "CLIENT INFO\r\n") {
@@ -101,7 +102,7 @@ fn clients_through_a_proxy_have_their_own_addresses() {
         let told = heard(&mut stream, "\n\r\n");
         assert!(told.contains(&format!(" addr={addr}")), "{told}");
     }
-    // Many requests on one of them.
+    // One of them sends many requests.
     let mut stream = TcpStream::connect(front.at).unwrap();
     stream.write_all(&with(v2(0x21, 0x11, &V4), &"PING\r\n".repeat(5000))).unwrap();
     let told = heard(&mut stream, &"+PONG\r\n".repeat(5000));
@@ -127,7 +128,7 @@ fn what_does_not_begin_with_a_header_is_refused_and_told_of() {
     }
     let log = front.log();
     assert!(log.contains("its first bytes are no header of the PROXY protocol"), "{log}");
-    // Half a header is waited for, and no longer than that.
+    // Half a header is waited for, but not longer than the time for a handshake.
     let began = Instant::now();
     assert_eq!(front.say(b"PROXY TCP4 1.2", "\n"), "");
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -151,7 +152,7 @@ fn the_true_address_is_what_lists_go_by_and_only_proxies_may_tell_it() {
     front.wait_refused("not_allowed", 2.0);
     assert!(front.log().contains("not allowed by `allow` and `deny`"), "{}", front.log());
     assert!(front.log().contains("192.0.2.8:1"), "the log has its true address: {}", front.log());
-    // The proxy's own check of health is no client's.
+    // The proxy's own health check is not a client.
     assert_eq!(front.say(&with(v2(0x20, 0, &[]), "PING\r\n"), "\r\n"), "+PONG\r\n");
     let strict = self::front("proxy_protocol = true\nproxy_from = [\"10.0.0.5\"]");
     assert_eq!(strict.say(b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\nPING\r\n", "\r\n"), "");
@@ -193,7 +194,7 @@ fn a_proxy_may_speak_tls_behind_its_header() {
     assert!(output.stdout.contains(" addr=192.0.2.7:5 "), "{output:?}");
 }
 
-/// A client that says whose it is, and then is secured.
+/// A program for a client behind a proxy that then uses TLS.
 const PYTHON: &str = "
 import socket, ssl, sys
 host, port = sys.argv[1].split(':')
@@ -241,7 +242,7 @@ fn a_listener_has_a_bound_of_its_own_and_tells_as_redis_does() {
     let told = front.say(b"", "\n");
     assert_eq!(told, "-ERR max number of clients reached\r\n");
     front.wait_refused("clients_max", 1.0);
-    // Others are none of its business.
+    // Other clients are not affected.
     assert_eq!(front.keyway.client(0).words("PING"), Value::simple("PONG"));
     let connections = || {
         let label = format!("listener=\"{}\"", front.at);

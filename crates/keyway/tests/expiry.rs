@@ -1,4 +1,4 @@
-//! What happens to keys that expire, seen from outside.
+//! Keys that expire, as clients see them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,8 @@ fn unix_millis() -> u128 {
     since.expect("the clock is past 1970").as_millis()
 }
 
-/// Keys that nobody asks for any more leave within moments, however many
-/// expire at once, and clients are served meanwhile.
+/// Keys that no client asks for are removed within moments, however many expire at once. Clients
+/// are served meanwhile.
 #[test]
 fn many_keys_that_expire_together_are_reclaimed_soon() {
     const KEYS: usize = 300_000;
@@ -38,7 +38,7 @@ fn many_keys_that_expire_together_are_reclaimed_soon() {
         assert_eq!(client.words("DBSIZE"), Value::Integer(KEYS as i64));
     }
     wait_until("the keys expire", Duration::from_secs(60), || unix_millis() >= end);
-    // Two seconds, and one for a machine that is busy with other tests.
+    // This is two seconds, and one more for a machine that is busy with other tests.
     wait_until("all are reclaimed", Duration::from_secs(3), || {
         assert_eq!(client.words("GET key:0:0"), Value::Nil);
         client.words("DBSIZE") == Value::Integer(0)

@@ -1,5 +1,5 @@
-//! Backends that refuse, hang, break off, lie, die and come back: every
-//! request gets exactly one reply, and it is its own.
+//! Backends that refuse, hang, break off, lie, die and come back: every request gets exactly one
+//! reply, and it is its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(10);
 
-/// A pool over these addresses that gives up on a request after 300 ms and
-/// ejects nobody. murmur spreads short keys that fnv1a_64 keeps together.
+/// Returns a pool over these addresses that gives up on a request after 300 ms and ejects no
+/// server. murmur spreads short keys that fnv1a_64 keeps together.
 fn pool(addresses: &[SocketAddr]) -> Pool {
     let lines: Vec<String> = addresses.iter().map(|address| format!("{address}:1")).collect();
     Pool::sharded("main", &lines).with("hash", "\"murmur\"").with("timeout", "\"300ms\"")
@@ -25,7 +25,7 @@ fn start(addresses: &[SocketAddr]) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool(addresses)]))
 }
 
-/// The next reply must be an error that a person can act on.
+/// Returns the next reply, which must be an error that tells a person what to do.
 fn expect_error(client: &mut Client) -> String {
     let reply = client.reply();
     assert!(reply.is_error(), "expected an error, got {reply:?}");
@@ -34,7 +34,7 @@ fn expect_error(client: &mut Client) -> String {
     text
 }
 
-/// Asks until the right value comes back: the link is being made again.
+/// Waits until the right value comes back on a new link.
 fn recovers(client: &mut Client, key: &str) {
     wait_until("requests are served again", SOON, || {
         client.command(&["GET", key]) == Value::bulk(key)
@@ -94,7 +94,7 @@ fn a_hanging_backend_fails_each_request_once_and_in_time() {
         }
         assert_eq!(client.reply(), Value::simple("PONG"));
     }
-    // What it swallowed it never answers: it is of use again once restarted.
+    // The backend never answers the requests it received. It serves again after a restart.
     let address = backend.address();
     drop(backend);
     let _backend = ScriptedBackend::start_at(address, Action::echo_key);
@@ -165,7 +165,7 @@ fn garbage_from_a_backend_reaches_nobody() {
         let mut client = keyway.client(0);
         client.send(&encode(&["GET", "a"]));
         let text = expect_error(&mut client);
-        // It is quoted in one line, for the operator who has named a server of another kind.
+        // The reply is quoted in one line, for an operator who has named a server of another kind.
         let is_quoted = text.contains("(it speaks HTTP: it said 'HTTP/1.1 400 Bad Request'; ");
         assert!(is_quoted || !text.contains("Bad Request"), "{text}");
         assert_eq!(client.words("PING"), Value::simple("PONG"));
@@ -190,7 +190,7 @@ fn a_reply_nested_without_end_is_refused() {
     recovers(&mut client, "after");
 }
 
-/// A backend that answers each request twice: the second reply is nobody's.
+/// A backend that answers each request twice: the second reply belongs to no request.
 #[test]
 fn replies_nobody_asked_for_are_given_to_nobody() {
     let _watch = watchdog(Duration::from_secs(60), "unasked replies");
@@ -209,9 +209,8 @@ fn replies_nobody_asked_for_are_given_to_nobody() {
     }
 }
 
-/// 200 clients with 50 requests each, as many as a client may have in flight
-/// before it has had a reply; the backend dies with all of them in
-/// flight and comes back.
+/// 200 clients send 50 requests each, as many as a client may have in flight before its first
+/// reply. The backend dies with all of them in flight and comes back.
 #[test]
 fn each_of_10_000_requests_in_flight_gets_exactly_one_reply_when_the_backend_dies() {
     const CLIENTS: usize = 200;
@@ -237,7 +236,7 @@ fn each_of_10_000_requests_in_flight_gets_exactly_one_reply_when_the_backend_die
         for _ in 0..DEPTH {
             expect_error(client);
         }
-        // Exactly one each: the next reply belongs to the next request.
+        // There is exactly one reply for each: the next reply belongs to the next request.
         assert_eq!(client.words("ECHO next"), Value::bulk("next"));
     }
     let _backend = ScriptedBackend::start_at(address, Action::echo_key);
@@ -246,8 +245,8 @@ fn each_of_10_000_requests_in_flight_gets_exactly_one_reply_when_the_backend_die
     }
 }
 
-/// The same with real servers killed at a random moment of a busy time, and
-/// writes counted: an acknowledged write was executed.
+/// Real servers are killed at random moments under load, and writes are counted: an acknowledged
+/// write was executed.
 #[test]
 fn servers_killed_under_load_lose_no_reply_and_mix_up_none() {
     const CLIENTS: usize = 20;
@@ -293,8 +292,8 @@ fn servers_killed_under_load_lose_no_reply_and_mix_up_none() {
     }
 }
 
-/// Two servers; one is paused with a value, ejected, written around, and comes
-/// back with what it had. What happens then is the policy's.
+/// Of two servers one is paused with a value, is ejected while the value is written elsewhere, and
+/// comes back with the old value. The policy decides what happens then.
 fn comes_back(rejoin: &str, check: impl FnOnce(&mut Client, &RedisServer, &str)) {
     let servers = RedisServer::start_many(2);
     let ejection = format!("{{ after_failures = 2, for = \"500ms\", rejoin = \"{rejoin}\" }}");
@@ -302,7 +301,7 @@ fn comes_back(rejoin: &str, check: impl FnOnce(&mut Client, &RedisServer, &str))
         Pool::over("main", &servers).with("timeout", "\"300ms\"").with("ejection", &ejection);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
-    // A key of the first server.
+    // This is a key of the first server.
     let key = wait_for("a key of the first server", SOON, || {
         (0..100).map(|nth| format!("key:{nth}")).find(|key| {
             client.command(&["SET", key, "old"]) == Value::simple("OK")
@@ -310,8 +309,8 @@ fn comes_back(rejoin: &str, check: impl FnOnce(&mut Client, &RedisServer, &str))
         })
     });
     servers[0].process().pause();
-    // Reads alone: a write would wait in the paused server's socket and be
-    // done when it goes on.
+    // Only reads are sent: a write would wait in the paused server's socket and be executed when it
+    // goes on.
     wait_until("the paused server is ejected", SOON, || {
         client.command(&["GET", &key]) == Value::Nil
     });
@@ -351,7 +350,7 @@ fn a_server_that_comes_back_is_kept_out_for_as_long_as_told() {
         wait_until("it answers again", SOON, || {
             server.client().words("PING") == Value::simple("PONG")
         });
-        // Well past the ejection's own half second it is still not used.
+        // Long after the ejection's half second it is still not used.
         let mut asked = 0;
         wait_until("quarantine lasts", SOON, || {
             assert_eq!(client.command(&["GET", key]), Value::bulk("new"), "after {asked} requests");

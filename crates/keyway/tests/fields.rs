@@ -1,5 +1,5 @@
-//! Fields of hashes that expire, expiries that reads put off, and quotas of
-//! prefixes, as clients of the running program see them.
+//! Hash fields with an expiry, expiries that reads put off, and quotas of prefixes, as clients see
+//! them.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -37,7 +37,7 @@ fn fields_expire_for_every_client_and_are_told_of() {
     assert_eq!(integers(&client.words("HTTL hash FIELDS 2 b c")), [100, -1]);
     let reply = client.words("HSETEX gone PX 500 FIELDS 1 a 1");
     assert_eq!(reply, Value::Integer(1));
-    // Nobody looks at the keys until they are told of.
+    // The keys are not touched until the notifications have come.
     let mut heard = Vec::new();
     while heard.len() < 8 {
         let message = hearer.reply();
@@ -77,7 +77,7 @@ fn who_keeps_a_hash_is_told_that_a_field_expired_and_who_watches_it_fails() {
     assert_eq!(other.words("HLEN hash"), Value::Integer(1));
 }
 
-/// A request to a pool whose servers are older, and to one of them.
+/// Sends a request to a pool whose servers are older, and to one of them.
 fn forwarded(pool: &mut Client, bare: &mut Client, line: &str) -> Value {
     let reply = pool.words(line);
     assert_eq!(reply, bare.words(line), "{line}");
@@ -100,7 +100,7 @@ fn a_pool_forwards_what_its_servers_do_not_know_and_they_say_so() {
         let reply = forwarded(&mut pool, &mut bare, line);
         assert!(reply.text().contains("unknown command"), "{reply:?}");
     }
-    // What is wrong whatever the server, is told at once.
+    // A mistake that does not depend on the server is reported at once.
     let reply = pool.words("HEXPIRE hash");
     assert_eq!(reply.text(), "ERR wrong number of arguments for 'hexpire' command");
     let info = pool.words("COMMAND INFO hexpire");
@@ -123,7 +123,7 @@ fn what_is_dumped_keeps_its_times_wherever_it_goes() {
     let restored = client.command(&[&b"RESTORE"[..], b"copy", b"0", bytes]);
     assert_eq!(restored, Value::simple("OK"));
     assert_eq!(integers(&client.words("HPEXPIRETIME copy FIELDS 2 a b")), [70_368_744_177_663, -1]);
-    // A server that knows no such hashes refuses it as a whole.
+    // A server that does not know such hashes refuses the value as a whole.
     let old = RedisServer::start();
     let refused = old.client().command(&[&b"RESTORE"[..], b"copy", b"0", bytes]);
     assert_eq!(refused.text(), "ERR DUMP payload version or checksum are wrong");
@@ -159,7 +159,7 @@ fn a_key_that_is_read_lives_on() {
     assert!(ttl(&mut client, "later") <= 101);
     assert_eq!(ttl(&mut client, "never"), -1);
     assert!(ttl(&mut client, "hash") > 900);
-    // Reading is no change: whoever watches is not disturbed.
+    // Reading is not a change: a client that watches the key is not affected.
     client.words("SET soon v EX 99");
     client.words("WATCH soon");
     keyway.client(0).words("GET soon");

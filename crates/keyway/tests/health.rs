@@ -14,8 +14,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(10);
 const STATE: &str = "keyway_backend_health_state";
 
-/// A pool over servers named `s0`, `s1`, … that are ejected after two
-/// failures.
+/// Returns a pool over servers named `s0`, `s1`, … that are ejected after two failures.
 fn pool(servers: &[RedisServer], rejoin: &str) -> Pool {
     let named = |(nth, server): (usize, &RedisServer)| format!("{}:1 s{nth}", server.address());
     let lines: Vec<String> = servers.iter().enumerate().map(named).collect();
@@ -23,7 +22,7 @@ fn pool(servers: &[RedisServer], rejoin: &str) -> Pool {
     Pool::sharded("main", &lines).with("timeout", "\"2s\"").with("ejection", &ejection)
 }
 
-/// A key that lives on this server, written with the value `old`.
+/// Returns a key that lives on this server, written with the value `old`.
 fn key_on(client: &mut Client, server: &RedisServer) -> String {
     let mut direct = server.client();
     let found = (0..200).map(|nth| format!("key:{nth}")).find(|key| {
@@ -33,7 +32,7 @@ fn key_on(client: &mut Client, server: &RedisServer) -> String {
     found.expect("one key in 200 lives there")
 }
 
-/// The worst state of the named server: 0 up, 2 ejected, 3 quarantined.
+/// Returns the worst state of the named server: 0 up, 2 ejected, 3 quarantined.
 fn state(keyway: &Keyway, backend: &str) -> f64 {
     keyway.metrics().sum(STATE, &[&format!("backend=\"{backend}\"")])
 }
@@ -54,7 +53,7 @@ fn a_replica_without_its_primary_is_ejected_until_it_serves_again() {
     wait_until("its keys go to the other", SOON, || client.command(&["GET", &key]) == Value::Nil);
     let log = keyway.process().log();
     assert!(log.contains("masterdown"), "the log says why:\n{log}");
-    // It answers probes, though with an error: that does not bring it back.
+    // The server answers probes with an error, which does not bring it back.
     wait_until("several probes have failed", SOON, || {
         assert_eq!(client.command(&["GET", &key]), Value::Nil);
         keyway.process().log().matches("from=\"rejoining\" to=\"ejected\"").count() >= 3
@@ -91,7 +90,7 @@ fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
     assert_eq!(servers[1].client().command(&["GET", &key]), Value::bulk("new"));
     let log = keyway.process().log();
     assert!(log.contains("readonly"), "the log says why:\n{log}");
-    // It cannot be emptied, so it does not come back, though it answers.
+    // The server cannot be emptied, so it does not come back, although it answers.
     wait_until("it was asked to empty itself", SOON, || {
         let stats = direct.words("INFO errorstats").text();
         let refused = stats.split("errorstat_READONLY:count=").nth(1);
@@ -109,8 +108,8 @@ fn a_replica_that_refuses_writes_is_ejected_until_it_can_be_emptied() {
     assert!(line.contains("WARN") && line.contains("pool=\"main\" backend=\"s0\""), "{line}");
 }
 
-/// The pool's only server is down, answers again, is kept out, and is put
-/// back by an operator: for the clients of both workers.
+/// The pool's only server is down, answers again, is kept out, and is put back by an operator.
+/// Clients of both workers see all of this.
 #[test]
 fn an_operator_ends_a_quarantine_and_readyz_tells() {
     let _watch = watchdog(Duration::from_secs(90), "restore and readyz");
@@ -172,9 +171,9 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     assert_eq!(log.matches("operator").count(), 1, "{log}");
 }
 
-/// No descriptor left for a connection to a server: that request fails, said
-/// not to be sent; the server is not to blame, so it is not ejected (and, with
-/// this policy, not emptied).
+/// There is no descriptor for a connection to a server. The request fails with an error that says
+/// that it was not sent. The server is not to blame, so it is not ejected (and, with this policy,
+/// not emptied).
 #[test]
 fn a_process_without_descriptors_for_a_link_does_not_blame_the_server() {
     let _watch = watchdog(Duration::from_secs(60), "no descriptor for a link");
@@ -233,7 +232,7 @@ fn a_host_name_is_resolved_anew_when_its_server_moved() {
         Some(client.words("GET place")).filter(|reply| !reply.is_error())
     });
     assert_eq!(place, Value::bulk("old"));
-    // In place: the process sees this very file.
+    // The file is written in place, because the process sees this very file.
     std::fs::write(&hosts, "127.0.0.1 localhost\n127.0.0.2 moving.keyway.test\n").expect("written");
     assert_eq!(client.words("GET place"), Value::bulk("old"), "a live connection is kept");
     old.kill();
@@ -280,13 +279,13 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     }
     servers[1].restart();
     wait_until("one is back, without a request", SOON, || ready().status == 200);
-    // Whoever looks at metrics, /backends or INFO is told so too.
+    // Metrics, /backends and INFO show this too.
     wait_until("and healthy", SOON, || state(&keyway, &servers[1].address().to_string()) == 0.0);
     let backends = http_get(keyway.admin(), "/backends").body;
     assert_eq!(backends.matches("\"up\"").count(), 1, "{backends}");
 }
 
-/// The states of the servers of a pool, in order, as `/backends` has them.
+/// Returns the states of the servers of a pool, in order, as `/backends` shows them.
 fn states(keyway: &Keyway, pool: &str) -> Vec<String> {
     let told = http_get(keyway.admin(), "/backends").body;
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
@@ -338,7 +337,7 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
     let log = keyway.process().log();
     assert!(log.contains("from=\"unknown\" to=\"failing\" reason=\"timeout\""), "{log}");
     assert!(!log.contains("to=\"up\""), "what is expected is not told:\n{log}");
-    // One connection and one PING, whatever the number of workers.
+    // There is one connection and one PING, whatever the number of workers.
     let stats = servers[0].client().words("INFO commandstats").text();
     assert!(stats.contains("cmdstat_ping:calls=1,"), "{stats}");
     // A server that a reload adds is asked as well.
@@ -408,7 +407,7 @@ fn a_server_that_denies_ping_only_is_up_and_the_log_tells() {
     assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
 }
 
-/// A server that greets every client with these bytes, and reads nothing.
+/// Starts a server that sends these bytes to every client, and reads nothing.
 fn greets_with(banner: &'static [u8]) -> String {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("its address");
@@ -482,7 +481,7 @@ fn a_server_that_stood_still_is_healthy_again_without_a_request() {
     wait_until("healthy", SOON, || state(&keyway, &server.address().to_string()) == 0.0);
 }
 
-/// A pool over one server that is ejected after three failures, and emptied.
+/// Returns a pool over one server that is ejected after three failures, and emptied.
 fn pool_of_three(server: &RedisServer) -> Pool {
     Pool::over("main", std::slice::from_ref(server))
         .with("timeout", "\"200ms\"")
@@ -511,7 +510,7 @@ fn one_stall_ejects_nobody_however_many_clients_and_workers_it_hits() {
     }
     let log = keyway.process().log();
     assert!(log.contains("to=\"failing\"") && !log.contains("ejected"), "{log}");
-    // One that lasts ejects it.
+    // A longer failure ejects it.
     server.process().pause();
     let client = &mut clients[0];
     for _ in 0..3 {
@@ -544,12 +543,12 @@ fn connections_that_a_server_ends_together_eject_nobody() {
         let text = client.reply().error_text();
         assert!(text.contains("closed the connection"), "{text}");
     }
-    // The connection that clients share was ended too, which may show later.
+    // The connection that clients share was ended too, which may be noticed later.
     wait_until("it serves", SOON, || clients[0].words("GET precious") == Value::bulk("1"));
     let log = keyway.process().log();
     assert!(!log.contains("ejected"), "{log}");
     assert!(log.matches("connection lost").count() <= 2, "the first of a row only:\n{log}");
-    // One that is gone is ejected, though one client alone asks for it.
+    // A server that is gone is ejected, although only one client asks for it.
     server.kill();
     wait_until("it is ejected", SOON, || {
         clients[0].words("GET precious").error_text().contains("may be used now")

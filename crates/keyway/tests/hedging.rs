@@ -1,4 +1,4 @@
-//! Reads that a second server is sent, and what is sent again when one was lost.
+//! Reads that are sent to a second server, and requests that are sent again after one was lost.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(15);
 
-/// As long as a request waits in a pool: what is hedged takes far less.
+/// Time for which a request waits in a pool. Hedged reads take far less.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 fn pool(kind: &str, addresses: &[SocketAddr]) -> Pool {
@@ -23,7 +23,7 @@ fn pool(kind: &str, addresses: &[SocketAddr]) -> Pool {
         .with("timeout", "\"8s\"")
 }
 
-/// One worker, so that replicas are read in turns over all clients.
+/// Starts Keyway with one worker, so that replicas are read in turns over all clients.
 fn start(pool: Pool) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"))
 }
@@ -32,12 +32,12 @@ fn counted(keyway: &Keyway, what: &str) -> f64 {
     keyway.metrics().sum(&format!("keyway_cluster_{what}_total"), &["pool=\"main\""])
 }
 
-/// Requests that a server was sent by Keyway.
+/// Returns the number of requests that Keyway has sent to a server.
 fn asked(keyway: &Keyway, address: SocketAddr) -> f64 {
     keyway.metrics().sum("keyway_backend_requests_total", &[&format!("backend=\"{address}\"")])
 }
 
-/// How often a server has executed a command.
+/// Returns how many times a server has executed a command.
 fn executed(servers: &Replicated, server: usize, command: &str) -> u64 {
     let stats = servers.ask(server, "INFO commandstats").text();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")));
@@ -67,7 +67,7 @@ fn reads_alone(clients: usize) -> LoadShape {
     }
 }
 
-/// Clients that each send one read, of which some are for the server that does not answer.
+/// Starts clients that each send one read. Some of the reads go to the server that does not answer.
 fn send_reads(keyway: &Keyway, count: usize) -> Vec<Client> {
     (0..count)
         .map(|_| {
@@ -82,7 +82,7 @@ fn in_flight(keyway: &Keyway, address: SocketAddr) -> f64 {
     keyway.metrics().sum("keyway_backend_in_flight_requests", &[&format!("backend=\"{address}\"")])
 }
 
-/// Stops a replica under load for a while; returns what the clients saw.
+/// Stops a replica under load for a while. Returns what the clients saw.
 fn load_with_a_stopped_replica(
     keyway: &Keyway,
     pause: impl FnOnce(),
@@ -163,7 +163,7 @@ fn no_more_reads_are_sent_twice_than_the_budget_allows() {
         assert_eq!(client.reply(), Value::bulk("v"));
     }
     let hedged = counted(&keyway, "hedged_reads");
-    // One in a second in any case.
+    // One hedge in a second is always allowed.
     let least = SOON.as_secs_f64();
     assert!(hedged >= 1.0 && counted(&keyway, "refused_hedges") > 50.0);
     assert!(hedged <= reads() * 0.1 + least, "{hedged} of {}", reads());
@@ -212,7 +212,7 @@ fn writes_are_never_sent_twice_and_reads_only_where_that_is_asked_for() {
     servers.pause(1);
     let mut waiting = send_reads(&plain, 4);
     wait_until("some wait", SOON, || in_flight(&plain, servers.address(1)) > 0.0);
-    // Time passes.
+    // This lets time pass.
     assert_eq!(servers.client(0).command(&["BLPOP", "nothing", "0.3"]), Value::NilArray);
     assert!(in_flight(&plain, servers.address(1)) > 0.0, "they wait for their server");
     servers.resume(1);
@@ -222,7 +222,7 @@ fn writes_are_never_sent_twice_and_reads_only_where_that_is_asked_for() {
     assert_eq!(counted(&plain, "hedged_reads"), 0.0);
 }
 
-/// Kills a replica that many reads wait for; returns how many got an error.
+/// Kills a replica that many reads wait for. Returns the number of reads that got an error.
 fn lose_reads(servers: &mut Replicated, keyway: &Keyway, count: usize) -> usize {
     servers.pause(1);
     let mut clients = send_reads(keyway, count);

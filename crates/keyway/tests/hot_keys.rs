@@ -1,6 +1,5 @@
-//! Keys that stand out, as operators see them: those that are asked for most and those with the
-//! largest values, by the admin API, `keyway ctl` and HOTKEYS; and how long slow requests wait
-//! for their clients.
+//! Hot keys and keys with large values, as operators see them: by the admin API, `keyway ctl` and
+//! HOTKEYS. Also the time for which slow requests wait for their clients.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a while to have passed")]
 
 use keyway_testkit::{
@@ -20,7 +19,7 @@ fn told(keyway: &Keyway, path: &str) -> Json {
     serde_json::from_str(&reply.body).expect("JSON")
 }
 
-/// What is told of one pool.
+/// Returns what the API tells of one pool.
 fn of_pool(keyway: &Keyway, pool: &str) -> Json {
     let mut all = told(keyway, &format!("/v1/hot-keys?pool={pool}"));
     assert_eq!(all["pools"].as_array().map(Vec::len), Some(1), "{all}");
@@ -32,8 +31,8 @@ fn names(keys: &Json) -> Vec<&str> {
     keys.as_array().expect("a list").iter().filter_map(|it| it["key"].as_str()).collect()
 }
 
-/// Of a thousand requests that read, half are for one key and a fifth for another; all writes
-/// are of a third.
+/// Sends a thousand reads, half of them for one key and a fifth for another, and writes that are
+/// all for a third key.
 fn ask(client: &mut Client, prefix: &str) {
     for nth in 0..1000 {
         let key = match nth % 10 {
@@ -64,7 +63,7 @@ fn hot_keys_are_told_with_shares_that_are_true_on_stores_and_pools_of_servers() 
         .with_tables("[limits]\nhot_keys_every = 5\n");
     let keyway = Keyway::start(KEYWAY, config);
     for (place, pool) in [(0, "store"), (1, "servers")] {
-        // Several connections, so that several workers count.
+        // There are several connections, so that several workers count.
         let mut clients: Vec<_> = (0..4).map(|_| keyway.client(place)).collect();
         for _ in 0..3 {
             clients.iter_mut().for_each(|client| ask(client, "a\x1b:"));
@@ -72,7 +71,7 @@ fn hot_keys_are_told_with_shares_that_are_true_on_stores_and_pools_of_servers() 
         let keys = of_pool(&keyway, pool);
         let (reads, writes) = (&keys["reads"]["keys"], &keys["writes"]["keys"]);
         assert_eq!(names(reads)[..2], ["a\\x1b:hot", "a\\x1b:warm"], "{keys}");
-        // A cold one stands out by chance at times, and is then told of as what it is.
+        // A cold key may appear by chance, and then has its true share.
         let others = &reads.as_array().expect("a list")[2..];
         assert!(others.iter().all(|it| it["share"].as_f64() < Some(0.01)), "{keys}");
         assert!(is_near(&reads[0]["share"], 0.5, &reads[0]["share_error"]), "{keys}");
@@ -169,7 +168,7 @@ fn told_settings(keyway: &Keyway) -> (u64, u64) {
     (number("hot_keys_every"), number("big_values_from"))
 }
 
-/// Every big key of a pool: its name, its command, which way it went, and its bytes.
+/// Returns every big key of a pool: its name, its command, its direction, and its bytes.
 fn big(keyway: &Keyway, pool: &str) -> Vec<(String, String, String, u64)> {
     let keys = of_pool(keyway, pool);
     let text = |it: &Json, name: &str| it[name].as_str().expect("text").to_owned();
@@ -195,7 +194,7 @@ fn large_values_are_told_whichever_way_they_went() {
     ];
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
     let of = |kib: usize| "v".repeat(kib << 10);
-    // Nobody has seen these go by yet.
+    // No client has moved these values yet.
     let mut direct = server.client();
     for (key, kib) in [("read", 300), ("one", 10), ("other", 200), ("small", 60)] {
         assert_eq!(direct.command(&["SET", key, &of(kib)]), Value::simple("OK"));
@@ -217,13 +216,13 @@ fn large_values_are_told_whichever_way_they_went() {
             row("c", "mset", "request", 70 << 10),
         ]
     );
-    // Those that pass through without being kept are told as well.
+    // Values that pass through without being kept are noted as well.
     assert_eq!(client.command(&["SET", "passes", &of(3000)]), Value::simple("OK"));
     assert_eq!(big(&keyway, "servers")[0], row("passes", "set", "request", 3000 << 10));
     assert_eq!(client.command(&["GET", "passes"]).bytes().len(), 3000 << 10);
     let head = "$3072000\r\n\r\n".len() as u64;
     assert_eq!(big(&keyway, "servers")[0], row("passes", "get", "reply", (3000 << 10) + head));
-    // Of small elements, but large as a whole.
+    // The value has small elements, but is large as a whole.
     for _ in 0..20 {
         direct.command(&["RPUSH", "long", &of(10)]);
     }
@@ -277,7 +276,7 @@ fn keys_of_servers_of_memcached_stand_out_as_well() {
     );
 }
 
-/// The latest slow request.
+/// Returns the latest slow request.
 fn slow(keyway: &Keyway) -> Option<Json> {
     let mut all = told(keyway, "/v1/slow-log?limit=1");
     all["requests"].get_mut(0).map(Json::take)
@@ -307,8 +306,8 @@ fn the_time_until_a_client_has_its_reply_is_told_apart_from_that_of_its_server()
     assert!(micros(&request, "server_us") >= LONG, "{request}");
     assert!(micros(&request, "write_us") < LONG / 2, "{request}");
     adds_up(&request);
-    // More than sockets hold, to a client that does not read for a while. A string would pass
-    // through as it comes, and is not there as a whole before it is read; an array is kept.
+    // The reply is longer than sockets hold, and the client does not read for a while. A string
+    // would be streamed, and would not be whole before it is read. An array is kept.
     let kept = script.replace("return string", "return {string") + "}";
     let len = 48 << 20;
     client.send(&encode(&["EVAL", &kept, "1", "k", &len.to_string()]));
@@ -327,7 +326,7 @@ fn the_time_until_a_client_has_its_reply_is_told_apart_from_that_of_its_server()
     let log = keyway.process().log();
     let line = log.lines().find(|line| line.contains(&trace)).expect("a line of the log");
     assert!(line.contains(&format!("write_us={}", micros(&request, "write_us"))), "{line}");
-    // One who leaves without reading is told of without that.
+    // A request whose client leaves without reading is logged without that time.
     client.send(&encode(&["EVAL", &kept, "1", "k", &len.to_string()]));
     wait_for("another", SOON, || is_unwritten().filter(|it| it["trace"] != request["trace"]));
     client.reset();

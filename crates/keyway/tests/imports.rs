@@ -1,5 +1,5 @@
-//! Files of predixy and overlord: imported, started, and every key is found where
-//! the other proxy has it.
+//! Files of predixy and overlord are imported and started, and every key is found where the other
+//! proxy has it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// Lines of a place and a key, recorded from another proxy.
+/// Returns lines of a place and a key, recorded from another proxy.
 fn recorded(text: &'static str) -> Vec<(&'static str, &'static str)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let placed: Vec<_> = lines.map(|line| line.split_once('\t').expect("two columns")).collect();
@@ -19,7 +19,7 @@ fn recorded(text: &'static str) -> Vec<(&'static str, &'static str)> {
     placed
 }
 
-/// Imports a file and starts what comes of it; returns the notes as well.
+/// Imports a file and starts Keyway with the result. Returns the notes as well.
 fn start(of: &str, file: &std::path::Path, addresses: Vec<SocketAddr>) -> (Keyway, String) {
     let output = run_keyway(KEYWAY, &["import", of, &file.to_string_lossy()]);
     let output = output.expect_success(&format!("keyway import {of}"));
@@ -165,7 +165,7 @@ fn keys_are_where_overlord_has_them() {
         .collect();
     let seeds: Vec<String> = cluster.addresses().iter().map(|it| format!("\"{it}\"")).collect();
     let mut listeners = vec![free_address(), free_address()];
-    // A tag that no key has: overlord takes braces where a file has none.
+    // No key has this tag: overlord uses braces if a file has no tag.
     let mut text = format!(
         "[[clusters]]\nname = \"redis\"\nhash_method = \"fnv1a_64\"\nhash_distribution = \
          \"ketama\"\nhash_tag = \"~~\"\ncache_type = \"redis\"\nlisten_proto = \"tcp\"\n\

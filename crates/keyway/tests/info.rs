@@ -1,4 +1,4 @@
-//! INFO on a sharded pool: Keyway itself, its servers added up, and each alone.
+//! INFO on a sharded pool: Keyway itself, the sums over its servers, and each server alone.
 
 #![allow(clippy::disallowed_methods, reason = "execution is timed from outside")]
 
@@ -34,13 +34,13 @@ fn what_concerns_data_is_the_sum_over_the_servers() {
         client.words(&format!("GET none{nth}"));
     }
     client.pipeline(&["SELECT 1", "SET other 1", "SELECT 0"]);
-    // Not the pool's: its servers may serve others as well.
+    // This key is not the pool's: its servers may serve others as well.
     servers[0].client().pipeline(&["SELECT 9", "SET foreign 1"]);
     let text = client.words("INFO").text();
     let database = field(&text, "db0");
     assert!(database.starts_with("keys=60,expires=20,avg_ttl="), "{database}");
     let ttl: u64 = database.rsplit('=').next().and_then(|ttl| ttl.parse().ok()).expect("a number");
-    // A server works it out in passing, and says 0 until then.
+    // A server computes this in passing, and reports 0 until then.
     assert!(ttl <= 1_000_000, "{ttl}");
     assert!(field(&text, "db1").starts_with("keys=1,expires=0,"));
     assert_eq!(text.matches("\r\ndb").count(), 2, "{text}");
@@ -54,7 +54,7 @@ fn what_concerns_data_is_the_sum_over_the_servers() {
     assert_eq!(number(&text, "maxmemory"), 0);
     assert_eq!(field(&text, "maxmemory_policy"), "noeviction");
     assert_eq!(number(&text, "connected_slaves"), 0);
-    // What is about Keyway stays so.
+    // Fields about Keyway itself stay.
     assert_eq!(number(&text, "tcp_port"), u64::from(keyway.address(0).port()));
     assert_eq!(number(&text, "connected_clients"), 1);
     assert!(field(&text, "keyway_version").starts_with(|first: char| first.is_ascii_digit()));
@@ -63,7 +63,7 @@ fn what_concerns_data_is_the_sum_over_the_servers() {
     let count = names.len();
     names.dedup_by_key(|(name, _)| *name);
     assert_eq!(names.len(), count, "no field is there twice");
-    // In RESP3 it is a text, in a pipeline it has its place.
+    // In RESP3 the reply is a text, and in a pipeline it has its place.
     client.words("HELLO 3");
     let replies = client.pipeline(&["GET k1", "INFO keyspace", "GET k1"]);
     assert_eq!((&replies[0], &replies[2]), (&Value::bulk("v"), &Value::bulk("v")));
@@ -317,7 +317,7 @@ fn the_store_tells_how_much_it_takes_and_took_at_most() {
     assert!(stats.contains("total.allocated") && stats.contains("peak.allocated"), "{stats}");
 }
 
-/// What INFO tells of errors, but for the head.
+/// Returns the section of errors of INFO, without its head.
 fn errors_of(client: &mut Client) -> Vec<String> {
     let text = client.words("INFO errorstats").text();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -358,7 +358,7 @@ fn errors_are_counted_by_their_first_word_as_on_a_bare_server() {
     assert!(told[0].0.len() >= 4, "{told:?}");
     assert_eq!(told[1], told[0], "the store");
     assert_eq!(told[2], told[0], "a pool");
-    // Those of commands within a transaction count as well.
+    // Errors of commands within a transaction count as well.
     let mut client = keyway.client(0);
     ["MULTI", "HSET s a b", "EXEC"].iter().for_each(|line| drop(client.words(line)));
     assert_eq!(errors_of(&mut client), ["errorstat_WRONGTYPE:count=2"]);

@@ -1,5 +1,5 @@
-//! Values of many megabytes on the embedded store: held once, given and taken as they
-//! come, and answered as Redis does.
+//! Values of many megabytes on the embedded store: kept once, streamed in both directions, and
+//! answered as Redis does.
 
 #![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
 
@@ -43,7 +43,7 @@ fn a_large_value_is_held_once_and_no_more_is_taken_to_give_it() {
         for client in &mut clients {
             ask(client, "large");
         }
-        // Who reads it later still gets what was there.
+        // A client that reads later still gets the value that was there.
         expect(&mut clients[3], format!("${len}\r\n").as_bytes());
         let mut other = keyway.client(0);
         assert_eq!(other.words("DEL large"), Value::Integer(1));
@@ -62,7 +62,7 @@ fn a_large_value_is_held_once_and_no_more_is_taken_to_give_it() {
     });
 }
 
-/// Both are sent the same bytes in the same pieces, and answer alike.
+/// Keyway and Redis get the same bytes in the same pieces, and must answer alike.
 struct Pair {
     clients: [Client; 2],
     turn: usize,
@@ -82,7 +82,7 @@ impl Pair {
         self.turn += 1;
         let all: Vec<u8> = requests.concat();
         let piece_len = [300_007, 65_536, 1 << 20, all.len()][self.turn % 4];
-        // The end comes byte by byte.
+        // The end is sent byte by byte.
         let (most, end) = all.split_at(all.len() - 40.min(all.len()));
         self.send(most, piece_len);
         self.send(end, [1, 7, 40][self.turn % 3]);
@@ -162,7 +162,7 @@ fn large_values_are_answered_as_redis_does() {
     for len in [1_200_000, 300_000, 140_000] {
         let large: Vec<u8> = (0..len).map(|at| (at % 251) as u8 ^ (at >> 10) as u8).collect();
         for line in LINES {
-            // In front of others and behind them.
+            // The large requests come before and after small ones.
             let requests = [
                 words("INCR n", &[]),
                 words(line, &large),
@@ -178,7 +178,7 @@ fn large_values_are_answered_as_redis_does() {
         let waits = ["WATCH k", "MULTI", "SET k LARGE", "DISCARD", "UNWATCH"];
         pair.ask(&waits.map(|line| words(line, &large)));
         pair.ask(&["SUBSCRIBE c", "UNSUBSCRIBE c"].map(|line| words(line, &large)));
-        // The first two are not heard.
+        // The first two have no reply.
         let request = ["CLIENT REPLY SKIP", "SET k LARGE", "GET k"].map(|line| words(line, &large));
         pair.send(&request.concat(), 100_000);
         let [ours, theirs] = pair.clients.each_mut().map(|client| client.raw_reply());
@@ -200,7 +200,8 @@ fn what_is_no_value_to_its_end_sets_nothing() {
         expect(&mut client, b"-ERR Protocol error: ");
     }
     assert_eq!(other.words("GET k"), Value::bulk("before"));
-    // Who leaves in the middle leaves nothing, and neither who is ended there.
+    // A client that leaves in the middle leaves nothing behind, and neither does one that is ended
+    // there.
     let settled = || used_memory(&keyway) < 2 * MB;
     wait_until("nothing of them is there", Duration::from_secs(10), settled);
     for is_ended in [false, true] {
@@ -255,7 +256,7 @@ fn a_value_that_does_not_fit_is_refused_and_others_make_room() {
     }
 }
 
-/// Clients that send many large values before they read a reply.
+/// Clients send many large values before they read a reply.
 #[test]
 fn large_values_in_flight_do_not_pass_the_bound_on_memory() {
     let _watch = watchdog(Duration::from_secs(100), "a store that fills");
@@ -338,7 +339,7 @@ fn who_may_not_write_it_does_not_and_who_watches_sees_it_whole() {
     let line = String::from_utf8_lossy(&line).into_owned();
     assert!(line.contains(&more), "{line}");
     drop(monitor);
-    // One that begins while it comes as well.
+    // The same holds for a client that begins while the value is being received.
     client.write_all(&set_head("mine:late", MB, 3)).expect("taken");
     write_value(&mut client, 0, MB / 2);
     let mut monitor = keyway.client(0);
@@ -368,14 +369,14 @@ fn a_script_that_runs_when_it_is_whole_is_waited_for_or_told_of() {
         client.write_all(b"\r\n").expect("taken");
         expect(&mut client, b"+OK\r\n");
         running.raw_reply();
-        // Whichever came first: the script finds no number in it, or is over before.
+        // Either came first: the script finds no number in the value, or has ended before.
         let len = keyway.client(0).words("STRLEN n");
         assert_eq!(len, Value::Integer(2 * MB as i64), "round {round}");
         assert_eq!(keyway.client(0).words("DEL n"), Value::Integer(1), "round {round}");
     }
 }
 
-/// How many bytes came from clients, how many went to them, and how many turns that took.
+/// Returns the bytes received from clients, the bytes sent to them, and the number of turns.
 fn moved(keyway: &Keyway) -> [f64; 3] {
     let metrics = keyway.metrics();
     [
@@ -386,8 +387,8 @@ fn moved(keyway: &Keyway) -> [f64; 3] {
     .map(|name| metrics.sum(name, &[]))
 }
 
-/// What one client sends or reads at once is bounded, so that the others have their turn
-/// in between. (How long a turn takes is the machine's to say: the figures are printed.)
+/// The bytes that one client sends or reads at once are bounded, so that the others have their turn
+/// in between. (The length of a turn depends on the machine: the figures are printed.)
 #[test]
 fn others_have_their_turns_beside_large_values() {
     let _watch = watchdog(Duration::from_secs(120), "others");
@@ -427,15 +428,15 @@ fn others_have_their_turns_beside_large_values() {
                 at(1000)
             );
             // 256 KiB are read, with the rest of the last read, and a megabyte is sent to one
-            // client, with what others have.
+            // client, with the bytes of others.
             assert!(in_turn < 330e3, "{in_turn} bytes are read a turn");
             assert!(out_turn < 1.1e6, "{out_turn} bytes are sent a turn");
         });
     }
 }
 
-/// Pools over the stores `a` and `b`: whoever asks them on behalf of a client puts what they
-/// say into other replies.
+/// Pools over the stores `a` and `b`. Keyway asks them on behalf of a client, and puts what they
+/// answer into other replies.
 #[test]
 fn pools_over_stores_give_large_values_whole_and_in_order() {
     let _watch = watchdog(Duration::from_secs(120), "pools over stores");
@@ -468,7 +469,7 @@ fn pools_over_stores_give_large_values_whole_and_in_order() {
         for len in [8_000, 20_000, 300_000, 1_500_000] {
             let large: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             if *kind == "miss-then" {
-                // Found further on.
+                // The value is found further on.
                 let far = keyway.client(KINDS.len() + 1);
                 for mut client in [server.client(), far] {
                     client.send(&words("SET kfar LARGE", &large));
@@ -497,7 +498,7 @@ fn pools_over_stores_give_large_values_whole_and_in_order() {
             for request in &requests {
                 pair.ask(std::slice::from_ref(request));
             }
-            // Reads and writes of one pipeline go their own ways there.
+            // Reads and writes of one pipeline go to different pools there.
             if *kind != "read-write-split" {
                 pair.ask(&requests);
             }
@@ -528,7 +529,7 @@ fn clients_of_memcached_have_large_values_as_from_memcached() {
         let item = |len: usize| format!("VALUE k 7 {len}\r\n").len() + len + 2;
         let meta = format!("VA {len} f7 s{len}\r\n").len() + len + 2;
         let fixed = "STORED\r\nEND\r\nMN\r\nEND\r\n".len();
-        // memcached refuses what is longer than an item may be.
+        // memcached refuses a value that is longer than an item may be.
         let ends = "STORED\r\nEND\r\nDELETED\r\nEND\r\n".len();
         let all = 2 * item(len) + meta + fixed + item(len) + 3 * item(len + 4) + ends;
         for _ in 0..4 {

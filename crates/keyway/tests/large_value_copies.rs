@@ -1,4 +1,4 @@
-//! The memory that a large value takes on its way, beside the number of copies that Keyway
+//! The memory that a large value takes on its way, compared with the number of copies that Keyway
 //! announces at its start and `keyway check` prints.
 
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 const LEN: usize = 64 * MB;
 
-/// Beside copies: buffers of links and clients, and pages that the allocator keeps.
+/// Memory besides copies: buffers of links and clients, and pages that the allocator keeps.
 const REST: usize = 16 * MB;
 
 fn list(addresses: &[SocketAddr]) -> String {
@@ -23,7 +23,7 @@ fn list(addresses: &[SocketAddr]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// The copies that `keyway check` announces for a file.
+/// Returns the number of copies that `keyway check` announces for a file.
 fn announced(keyway: &Keyway) -> usize {
     let file = keyway.directory().join("keyway.toml");
     let told = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]).text;
@@ -69,7 +69,7 @@ fn a_large_value_takes_no_more_memory_than_the_copies_that_are_announced() {
         );
         let most = written.max(read);
         assert!(most < copies * LEN + REST, "{kind}: {copies} copies, {written} and {read} bytes");
-        // The announced number is not far more than can happen.
+        // The announced number is not far above what can happen.
         assert!(2 * most > copies * LEN - REST, "{kind}: {copies} copies, {written} and {read}");
         drop(client);
         let (_, log) = keyway.stop(SOON);

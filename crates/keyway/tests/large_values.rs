@@ -1,4 +1,4 @@
-//! Values of many megabytes, both ways, and what others notice of them.
+//! Values of many megabytes, in both directions, and their effect on other clients.
 
 #![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
 
@@ -46,7 +46,8 @@ fn the_largest_value_passes_both_ways_in_little_memory() {
     passes_both_ways(512 * MB);
 }
 
-/// Writes and reads small values of the same server; how long each took, in ascending order.
+/// Writes and reads small values of the same server. Returns how long each took, in ascending
+/// order.
 fn small_ones(keyway: &Keyway, count: usize) -> Vec<Duration> {
     let mut other = keyway.client(0);
     let mut took: Vec<Duration> = (0..count)
@@ -70,7 +71,7 @@ fn who_stops_in_the_middle_of_a_large_value_holds_nobody_up() {
     let (mut reader, mut writer) = (connect(keyway.address(0)), connect(keyway.address(0)));
     let len = 48 * MB;
     set(&mut writer, "{x}", len);
-    // From the second on it has a connection that it shares with its like alone.
+    // From the second one on, it has a connection that only large replies share.
     get(&mut reader, "{x}", len);
     let growth = growth_during(pid, || {
         ask(&mut reader, "{x}");
@@ -90,8 +91,8 @@ fn who_stops_in_the_middle_of_a_large_value_holds_nobody_up() {
     get(&mut writer, "{x}other", len);
 }
 
-/// The first large reply comes by the connection of all: the others go around it. If they waited
-/// behind it, what the client does not take would be read into memory for their sake.
+/// The first large reply comes by the shared connection, and the requests of others go around it.
+/// If they waited behind it, Keyway would have to buffer what the client does not read.
 #[test]
 fn who_does_not_read_a_first_large_reply_holds_nobody_up() {
     let _watch = watchdog(Duration::from_secs(120), "a client that does not read");
@@ -112,7 +113,7 @@ fn who_does_not_read_a_first_large_reply_holds_nobody_up() {
     assert!(growth < 16 * MB, "{growth} bytes for one that does not read");
     read_value(&mut reader, len);
     expect(&mut reader, b"\r\n");
-    // It is through: who went around it comes back.
+    // The reply is complete: the requests that went around it return to the shared connection.
     small_ones(&keyway, 100);
 }
 
@@ -128,8 +129,8 @@ fn mutes(keyway: &Keyway, count: usize, (first, request): (&str, &str)) -> Vec<T
     (0..count).map(|_| one()).collect()
 }
 
-/// Asks for a small value on a new connection each time. Returns the slowest reply and the number
-/// of errors.
+/// Asks for a small value on a new connection each time. Returns the time of the slowest reply and
+/// the number of errors.
 fn asked_beside(count: usize, mut ask_one: impl FnMut() -> bool) -> (Duration, usize) {
     let (mut slowest, mut errors) = (Duration::ZERO, 0);
     for _ in 0..count {
@@ -144,7 +145,7 @@ fn asked_beside(count: usize, mut ask_one: impl FnMut() -> bool) -> (Duration, u
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that a request may take, and the slack of this machine.
+/// The time that a request may take, and the extra time of a busy machine.
 const IN_TIME: Duration = Duration::from_millis(1100 + 400);
 
 /// Requests of other clients are answered. Clients that read nothing are disconnected, and the
@@ -163,7 +164,7 @@ fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
         let (slowest, errors) =
             asked_beside(30, || keyway.client(0).words("GET {x}small") == Value::bulk("a"));
         assert!(slowest < IN_TIME && errors < 25, "{slowest:?}, {errors} errors");
-        // One more is ended each time that what they leave unread passes its bound.
+        // One more client is disconnected each time that the unread bytes exceed their bound.
         wait_until("one is ended", Duration::from_secs(10), || {
             let labels = ["fault=\"limit\""];
             keyway.metrics().sum("keyway_client_closed_connections_total", &labels) >= 1.0
@@ -295,7 +296,7 @@ fn large_and_small_ones_keep_their_order() {
                 writer.write_all(line.as_bytes()).expect("taken");
             }
             ask(&mut writer, "large");
-            // With options behind the value, cut anywhere.
+            // The request has options after the value, and is cut anywhere.
             writer.write_all(&set_head("large", len, 5)).expect("taken");
             write_value(&mut writer, 0, len);
             let tail = b"\r\n$2\r\nEX\r\n$3\r\n100\r\n*2\r\n$7\r\nPERSIST\r\n$5\r\nlarge\r\n";
@@ -319,7 +320,7 @@ fn large_and_small_ones_keep_their_order() {
     }
 }
 
-/// A value of its own for each number, of that many bytes.
+/// Returns a value of `len` bytes that differs for each number.
 fn numbered(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 5) as u8 ^ (at >> 9) as u8 ^ (number * 37) as u8).collect()
 }
@@ -346,7 +347,7 @@ fn pipelines_of_values_of_all_lengths_come_whole_and_in_order() {
                     let mut numbers = Vec::new();
                     for _ in 0..24 {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        // The longest seldom: they pass by another way.
+                        // The longest values are asked for seldom: they go another way.
                         numbers.push((random >> 33) as usize % if reader < 4 { 7 } else { 9 });
                     }
                     for number in &numbers {
@@ -388,7 +389,7 @@ fn who_leaves_in_the_middle_leaves_nothing_behind() {
     let mut other = keyway.client(0);
     wait_until("only those who stay are there", Duration::from_secs(20), || {
         let list = servers[0].client().words("CLIENT LIST").text();
-        // The shared link, the one around it, and one that asks.
+        // These are the shared link, the link around it, and the one that asks.
         list.lines().filter(|line| line.contains(" addr=")).count() <= 3
     });
     assert_eq!(other.words("STRLEN {x}"), Value::Integer(len as i64));
@@ -473,7 +474,7 @@ fn large_items_of_memcached_pass_in_little_memory() {
         expect(&mut client, b"VALUE small 0 1\r\nx\r\nEND\r\n");
         assert!(growth < 16 * MB, "{growth} bytes for {asked}");
     }
-    // Among others of one request.
+    // The large value is among others of one request.
     client.write_all(b"get small large small\r\n").expect("taken");
     expect(&mut client, format!("VALUE small 0 1\r\nx\r\nVALUE large 0 {len}\r\n").as_bytes());
     read_value(&mut client, len);

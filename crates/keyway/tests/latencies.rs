@@ -1,5 +1,5 @@
-//! How long requests took, by class: INFO latencies, INFO latencystats, LATENCY
-//! HISTOGRAM and `/metrics` agree with what was sent.
+//! Latencies by class: INFO latencies, INFO latencystats, LATENCY HISTOGRAM and `/metrics` agree
+//! with the requests that were sent.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SECONDS: Duration = Duration::from_secs(20);
 
-/// A number of the line of a class in INFO latencies; `None` without the line.
+/// Returns a number from the line of a class in INFO latencies; `None` if there is no such line.
 fn share(info: &str, class: &str, name: &str) -> Option<f64> {
     let start = format!("latencies_{class}:");
     let line = info.lines().find_map(|line| line.strip_prefix(&start))?;
@@ -18,7 +18,7 @@ fn share(info: &str, class: &str, name: &str) -> Option<f64> {
     fields.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// What a reply is made of: numbers and texts without what they say.
+/// Returns the structure of a reply, without the content of numbers and texts.
 fn shape(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -56,7 +56,7 @@ fn a_slow_command_shows_in_its_class_and_in_those_behind_it() {
     let read = |name| share(&info, "read", name).unwrap_or_else(|| panic!("no {name} in {info}"));
     assert_eq!(read("requests"), 53.0);
     assert_eq!(read("window_requests"), 53.0);
-    // Both sorts, and the GET that waited behind one of them.
+    // Both SORTs count, and the GET that waited behind one of them.
     assert!(read("over_1ms") >= 300.0 / 53.0 - 0.001, "{info}");
     assert!(read("over_1ms") <= 100.0 && read("over_64ms") <= read("over_8ms"), "{info}");
     assert!(share(&info, "write", "over_1ms").is_some_and(|percent| percent >= 50.0), "{info}");
@@ -116,8 +116,8 @@ fn histograms_have_the_form_of_redis_and_count_every_request() {
             pairs.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
         assert!(bounds.is_sorted() && counts.is_sorted(), "{pairs:?}");
         assert_eq!(counts.last(), Some(&30));
-        // A class by its own name, once however often it is named; others and
-        // the unknown are passed over.
+        // A class is counted under its own name, once however often it is named. Other names and
+        // unknown ones are ignored.
         let reply = client.words("LATENCY HISTOGRAM read GET hget nothing config|nothing");
         assert_eq!(histogram(&reply).1, 30);
         let Value::Array(items) = &reply else { panic!("{reply:?}") };

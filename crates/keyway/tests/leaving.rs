@@ -1,6 +1,5 @@
-//! Clients that disconnect inside each state they can be in: afterwards
-//! connections, subscriptions, waits and memory are counted back to what they
-//! were.
+//! Clients that disconnect inside each state they can be in. Afterwards connections, subscriptions,
+//! waits and memory are back at their earlier counts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,10 +14,10 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Clients in each state at once.
+/// Number of clients in each state at once.
 const CLIENTS: usize = 40;
 
-/// What is counted back to zero.
+/// Gauges that must return to zero.
 const COUNTED: &[&str] = &[
     "keyway_client_connections",
     "keyway_pubsub_subscribed_clients",
@@ -27,8 +26,8 @@ const COUNTED: &[&str] = &[
     "keyway_backend_connecting_links",
 ];
 
-/// What a client sends before it leaves; a last line that ends in `...` is
-/// sent without its end.
+/// The lines that a client sends before it leaves. A last line that ends in `...` is sent without
+/// its end.
 const STATES: &[(&str, &[&str])] = &[
     ("at rest", &["PING"]),
     ("in MULTI", &["MULTI", "SET {t}a 1", "LPUSH {t}l x"]),
@@ -56,7 +55,7 @@ const STATES: &[(&str, &[&str])] = &[
     ("paused", &["CLIENT PAUSE 300", "INCR {t}n", "MULTI", "INCR {t}n", "EXEC", "BLPOP {t}none 0"]),
 ];
 
-/// How it leaves.
+/// The ways to leave.
 const WAYS: [fn(Client); 3] = [drop, Client::reset, |client| {
     client.close_write();
     drop(client);
@@ -75,7 +74,7 @@ fn send(client: &mut Client, lines: &[&str]) {
     }
 }
 
-/// Nobody waits, watches or subscribes at a server, and few connections stay.
+/// Returns whether no client waits, watches or subscribes at a server, and few connections stay.
 fn is_at_rest(server: &RedisServer) -> bool {
     let mut client = server.client();
     let list = client.words("CLIENT LIST").text();
@@ -103,7 +102,7 @@ fn a_client_that_leaves_in_any_state_leaves_nothing() {
                 {
                     send(&mut client, lines);
                     if nth % 2 == 0 {
-                        // Half of them stay until something came.
+                        // Half of them stay until a reply has come.
                         client.set_reply_within(Duration::from_millis(2));
                         let _ = client.try_reply();
                     }
@@ -118,14 +117,14 @@ fn a_client_that_leaves_in_any_state_leaves_nothing() {
             }
         }
         let now = resident_bytes(keyway.process().pid());
-        // Buffers are kept for the next; after the first round nothing grows.
+        // Buffers are kept for later clients; after the first round nothing grows.
         assert!(round == 0 || now < memory + (4 << 20), "{memory} bytes, then {now}");
         memory = if round == 0 { now } else { memory };
     }
     assert!(keyway.client(1).words("SET k v") == keyway_testkit::Value::simple("OK"));
 }
 
-/// The last request of a memcached client. Most of these requests have no reply.
+/// Returns the last request of a memcached client. Most of these requests have no reply.
 fn last_requests() -> Vec<Vec<u8>> {
     let lines = [
         "set n 0 0 1 noreply\r\n1\r\n",
@@ -263,7 +262,7 @@ fn a_client_of_pools_that_lead_on_leaves_nothing() {
     ];
     let count = pools.len();
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
-    // Nobody here waits for the end of a pause.
+    // No test here waits for the end of a pause.
     let states = || STATES.iter().filter(|(state, _)| *state != "paused");
     for (pool, (_, lines)) in (0..count).flat_map(|pool| states().map(move |one| (pool, one))) {
         for way in WAYS {

@@ -1,4 +1,4 @@
-//! How the process starts, speaks and ends.
+//! The start, the output and the end of the process.
 
 use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Client, Flood, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend,
-    Signal, TempDir, Value, encode, free_address, handshake_reply, http_get, keyway_binary,
-    run_keyway, skipped, wait_for, wait_until, watchdog,
+    Action, Client, Flood, Keyway, KeywayConfig, Pool, Process, RedisServer, ReplyFault,
+    ScriptedBackend, Signal, TempDir, Value, encode, free_address, handshake_reply, http_get,
+    keyway_binary, run_keyway, skipped, wait_for, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -21,8 +21,8 @@ fn without_a_file_the_store_listens_on_6380_and_says_so() {
     let directory = TempDir::new();
     let mut command = Command::new(keyway_binary(KEYWAY));
     command.arg("serve");
-    // The one fixed port of the product, and its fixed admin port: a
-    // developer's own instance may have them.
+    // The default port of the product and its default admin port are fixed: a developer's own
+    // instance may have them.
     let mut address: SocketAddr = "127.0.0.1:6380".parse().expect("an address");
     if [6380, 9380].iter().any(|port| TcpListener::bind(("127.0.0.1", *port)).is_err()) {
         skipped("port 6380 as the default: 127.0.0.1:6380 or :9380 is taken; tested with --bind");
@@ -75,7 +75,7 @@ fn check_prints_the_resolved_file_and_the_memory_it_implies() {
     assert!(text.to_lowercase().contains("memory"), "{text}");
 }
 
-/// Four mistakes, four messages with file and line, each with what to write.
+/// Four mistakes give four messages with file and line, each with advice.
 #[test]
 fn check_lists_every_error_with_file_line_and_a_hint() {
     let directory = TempDir::new();
@@ -120,7 +120,7 @@ fn a_file_that_cannot_be_read_is_named() {
     std::os::unix::fs::symlink(&missing, &dangling).expect("a link");
     let forbidden = directory.write("forbidden.toml", KeywayConfig::new(Vec::new()).toml());
     std::fs::set_permissions(&forbidden, Permissions::from_mode(0o0)).expect("our file");
-    // Root reads anything.
+    // The root user can read any file.
     let is_forbidden = std::fs::read(&forbidden).is_err();
     if !is_forbidden {
         skipped("a configuration file without permission: the tests run as root");
@@ -137,8 +137,8 @@ fn a_file_that_cannot_be_read_is_named() {
     }
 }
 
-/// Another program on the port, and a second Keyway on the port: both must
-/// end the start, although workers share the port among themselves.
+/// Another program or a second Keyway has the port. Both must end the start, although workers share
+/// the port among themselves.
 #[test]
 fn a_port_in_use_ends_the_start_and_is_named() {
     let _watch = watchdog(Duration::from_secs(60), "port in use");
@@ -167,8 +167,8 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     let _watch = watchdog(Duration::from_secs(60), "drain");
     let gate = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let opened = std::sync::Arc::clone(&gate);
-    // Holds the first request back until the gate opens: requests are in
-    // flight for as long as the test wants.
+    // The backend holds the first request back until the gate opens, so requests are in flight for
+    // as long as the test wants.
     let backend = ScriptedBackend::start(move |arguments| {
         if handshake_reply(arguments).is_none() {
             wait_until("the gate opens", Duration::from_secs(20), || {
@@ -203,7 +203,7 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     idle.expect_closed();
 }
 
-/// Two pools under clients that never stop sending: the servers of the first, and a store.
+/// Starts two pools under clients that never stop sending: a pool of servers, and a store.
 fn flooded(server: &RedisServer) -> (Keyway, Vec<Flood>) {
     let main = Pool::over("main", std::slice::from_ref(server)).with("timeout", "\"30s\"");
     let config = KeywayConfig::new(vec![main, Pool::store("local")])
@@ -216,7 +216,8 @@ fn flooded(server: &RedisServer) -> (Keyway, Vec<Flood>) {
     (keyway, floods)
 }
 
-/// Every reply that was sent has come, and what had none was not executed.
+/// Expects that every reply that was sent has been received, and that a request without a reply was
+/// not executed.
 fn expect_counted(server: &RedisServer, floods: Vec<Flood>) {
     let mut floods = floods.into_iter();
     let counted = floods.next().expect("that of the proxy").ended();
@@ -255,7 +256,7 @@ fn no_reply_is_lost_by_a_drain_to_clients_that_go_on_sending() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
-/// Nobody who has connected is forgotten, though no worker has seen it.
+/// A client that has connected is served, even if no worker has seen it yet.
 #[test]
 fn those_in_the_queue_when_sigterm_comes_are_answered() {
     let _watch = watchdog(Duration::from_secs(90), "a queue at SIGTERM");
@@ -283,7 +284,8 @@ fn those_in_the_queue_when_sigterm_comes_are_answered() {
     assert_eq!(keyway.process_mut().wait_exit(SOON).code(), Some(0));
 }
 
-/// Who is told its last reply has it, also when more is on its way that nobody reads.
+/// A client that is told that this is its last reply receives it, even if it has sent more that is
+/// not read.
 #[test]
 fn the_last_reply_comes_though_the_client_sends_on() {
     let _watch = watchdog(Duration::from_secs(90), "the last reply");
@@ -323,7 +325,7 @@ fn the_last_reply_comes_though_the_client_sends_on() {
     }
 }
 
-/// A service manager that reloads without need must not end what it manages.
+/// A service manager that reloads without need must not end the process.
 #[test]
 fn sighup_without_a_change_is_answered_in_the_log_and_changes_nothing() {
     let _watch = watchdog(Duration::from_secs(30), "SIGHUP");
@@ -355,16 +357,28 @@ fn sigterm_ends_in_bounded_time_even_with_a_backend_that_never_answers() {
     for client in &mut clients {
         client.send(&[encode(&["GET", "a"]), encode(&["GET", "b"])].concat());
     }
+    let mut waits = keyway.client(0);
+    waits.send(&[encode(&["BLPOP", "q", "0"]), encode(&["GET", "c"])].concat());
     let _at_rest = keyway.client(0);
-    wait_until("the requests are at the backend", SOON, || backend.requests() >= 4);
+    wait_until("the requests are at the backend", SOON, || backend.requests() >= 5);
     let (status, log) = keyway.stop(Duration::from_secs(60));
     assert_eq!(status.code(), Some(0), "{log}");
     let told = log.lines().find(|line| line.contains("WARN") && line.contains("drain_timeout"));
     let line = told.unwrap_or_else(|| panic!("what was cut off is told:\n{log}"));
-    assert!(line.contains("clients=2 requests=4"), "{line}");
+    assert!(line.contains("clients=3 requests=5"), "{line}");
+    // Nobody is left without a reply, nor those behind a request that waits.
+    for client in &mut clients {
+        for _ in 0..2 {
+            assert!(client.reply().error_text().contains("over; the request may have been"));
+        }
+        assert!(matches!(client.try_reply(), Err(ReplyFault::Closed)));
+    }
+    assert!(waits.reply().error_text().contains("over; the request may have been executed"));
+    assert!(waits.reply().error_text().contains("over; the request was not executed"));
+    assert!(matches!(waits.try_reply(), Err(ReplyFault::Closed)));
 }
 
-/// A load balancer looks only now and then: until it has, its clients are served.
+/// A load balancer checks only now and then: until it has, its clients are served.
 #[test]
 fn clients_are_accepted_for_as_long_as_the_end_is_given_notice_of() {
     let _watch = watchdog(Duration::from_secs(60), "a notice");
@@ -381,8 +395,7 @@ fn clients_are_accepted_for_as_long_as_the_end_is_given_notice_of() {
     assert!(log.contains("clients are accepted for 600s more"), "{log}");
 }
 
-/// Whoever has it drain and wait, and then end, need not ask a third time.
-/// What the log suggests to type at the start; none where it suggests nothing.
+/// Returns the command that the log suggests at the start; `None` if it suggests none.
 fn suggested(config: KeywayConfig) -> Option<String> {
     let (_, log) = Keyway::start(KEYWAY, config).stop(SOON);
     let line = log.lines().find_map(|line| line.split_once("try: "));
@@ -444,8 +457,8 @@ fn an_order_to_end_is_kept_that_comes_while_notice_is_given() {
     }
 }
 
-/// A dead backend is one line when it goes and one when it comes back, however
-/// many requests meet it.
+/// A dead backend is one line when it fails and one when it comes back, however many requests meet
+/// it.
 #[test]
 fn each_state_change_is_one_line() {
     let _watch = watchdog(Duration::from_secs(60), "log lines");
@@ -601,7 +614,7 @@ fn the_memory_that_the_limits_allow_is_printed_at_start() {
     });
 }
 
-/// Whoever stores JSON lines has one type for each name.
+/// A program that stores JSON lines needs one type for each name.
 #[test]
 fn a_field_has_one_type_in_every_line_of_the_log() {
     let _watch = watchdog(Duration::from_secs(60), "types in the log");

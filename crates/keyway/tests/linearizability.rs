@@ -1,5 +1,5 @@
-//! What many connections see of a key at the same time could have happened one
-//! after the other, on the embedded store with several workers.
+//! The replies that many connections get for a key at the same time could have come from some
+//! sequential order of the requests. Tested on the embedded store with several workers.
 
 #![allow(clippy::disallowed_methods, reason = "operations are timed from outside")]
 
@@ -15,11 +15,11 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
 const CLIENTS: usize = 8;
 const ROUNDS: usize = 400;
-/// Operations of a client in a round, over keys of three kinds: no key gets
-/// more than a history may have.
+/// Operations of a client in a round, over keys of three kinds. No key gets more than a history may
+/// have.
 const EACH: usize = 16;
 
-/// What a key holds: nothing, a string, or a list.
+/// The value of a key: nothing, a string, or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     text: Option<i64>,
@@ -88,7 +88,7 @@ fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// Asks something of one of the keys of a round; which, and what came of it.
+/// Sends a request about one of the keys of a round. Returns the key and the outcome.
 fn ask(client: &mut Client, round: usize, random: &mut Random, value: i64) -> (usize, Operation) {
     let kind = random.below(3);
     let key = format!("{kind}:{round}");
@@ -111,7 +111,7 @@ fn ask(client: &mut Client, round: usize, random: &mut Random, value: i64) -> (u
         1 => match random.below(3) {
             0 => Operation::Get(number(&client.words(&format!("GET {key}")))),
             1 => {
-                // A transaction is one operation of each of its keys.
+                // A transaction is one operation on each of its keys.
                 let lines = ["MULTI", &format!("INCR {key}"), "PING", "EXEC"];
                 let replies = client.pipeline(&lines);
                 Operation::Increment(replies[3].array()[0].integer())
@@ -141,7 +141,7 @@ fn ask(client: &mut Client, round: usize, random: &mut Random, value: i64) -> (u
     (kind, operation)
 }
 
-/// What a client saw in a round: of which key, and what.
+/// The operations of a client in a round: the key and the event of each.
 type Seen = Vec<(usize, Event<Operation>)>;
 
 #[test]

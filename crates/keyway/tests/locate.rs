@@ -1,5 +1,4 @@
-//! `keyway locate` says where keys are: where a running Keyway puts them, for
-//! every distribution.
+//! `keyway locate` prints the servers on which a running Keyway puts keys, for every distribution.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,8 +23,8 @@ const DISTRIBUTIONS: &[&str] = &[
     "maglev",
 ];
 
-/// Two pools for each distribution: equal servers, and weighted ones with names
-/// and a hash tag.
+/// Returns two pools for each distribution: one of equal servers, and one of weighted servers with
+/// names and a hash tag.
 fn pools(servers: &[RedisServer]) -> Vec<(String, Pool)> {
     let lines = |tails: [&str; 4]| -> Vec<String> {
         let line = |(server, tail): (&RedisServer, &str)| format!("{}{tail}", server.address());
@@ -165,7 +164,7 @@ fn what_cannot_be_located_is_told_and_fails() {
     assert!(!output.status.success() && output.text.contains("KEY"), "{}", output.text);
 }
 
-/// The text between `open` and the next line of three backticks.
+/// Returns the text between `open` and the next line of three backticks.
 fn block<'p>(page: &'p str, open: &str) -> &'p str {
     let (_, rest) = page.split_once(open).expect("the page has such a block");
     rest.split_once("\n```").expect("the block ends").0
@@ -188,7 +187,8 @@ fn the_page_on_placement_names_the_servers_that_the_program_does() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), lines);
 }
 
-/// A chain of rate-limited pools, each leading to the next. Valid with up to eight pools.
+/// Returns a chain of rate-limited pools, each leading to the next. It is valid with up to eight
+/// pools.
 fn chain(count: usize) -> String {
     let mut text = "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p0\"\n".to_owned();
     for pool in 0..count {
@@ -202,7 +202,7 @@ fn chain(count: usize) -> String {
 
 #[test]
 fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
-    // Large enough to show quadratic time, and to overflow a stack by recursion.
+    // The number is large enough to show quadratic time, and to overflow a stack by recursion.
     const POOLS: usize = 20_000;
     let _watch = watchdog(Duration::from_secs(60), "a file of many pools");
     let directory = TempDir::new();

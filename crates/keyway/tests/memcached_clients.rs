@@ -1,5 +1,5 @@
-//! Stock clients of memcached, as people use them, and libmemcached's test of
-//! servers: on the store and through pools asked in each of the protocols.
+//! Usual clients of memcached, and libmemcached's test of servers: on the store and through pools
+//! that ask servers in each of the protocols.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ struct Setup {
     _redis: Vec<RedisServer>,
 }
 
-/// The store, and pools of three servers of their own, of Redis the last.
+/// Starts the store, and pools of three servers each; the last has servers of Redis.
 fn start() -> Option<Setup> {
     if !has_memcached("stock clients of memcached") {
         return None;
@@ -39,7 +39,7 @@ fn start() -> Option<Setup> {
     Some(Setup { keyway, bare: MemcachedServer::start(), _servers: servers, _redis: redis })
 }
 
-/// Each system with its name; the bare server first, by which a test is right.
+/// Returns each system with its name. The bare server comes first, to show that the test is right.
 fn systems(setup: &Setup) -> Vec<(&'static str, SocketAddr)> {
     let ours = ["store", "meta", "text", "binary", "redis"].into_iter().enumerate();
     let ours = ours.map(|(index, name)| (name, setup.keyway.address(index)));
@@ -66,7 +66,7 @@ fn pymemcache_and_pylibmc_work_as_on_the_server_itself() {
     }
 }
 
-/// Empties what it is run against, so it has one of its own.
+/// The test empties what it runs against, so it has a Keyway of its own.
 #[test]
 fn memccapable_finds_no_fault() {
     let _watch = watchdog(Duration::from_secs(300), "memccapable");
@@ -76,7 +76,8 @@ fn memccapable_finds_no_fault() {
     let Some(setup) = start() else { return };
     for (name, address) in systems(&setup) {
         for protocol in ["-a", "-b"] {
-            // It wants the number of what it has set, which classic commands do not tell.
+            // It needs the version number of the item it has set, which classic commands do not
+            // return.
             if (name, protocol) == ("text", "-b") {
                 continue;
             }

@@ -1,6 +1,5 @@
-//! What operators met who put a proxy before memcached, one test for each
-//! finding: over real servers that are stopped, killed and started again, and
-//! over several proxies at once.
+//! Problems that operators had with a proxy in front of memcached, one test for each finding: over
+//! real servers that are stopped, killed and started again, and over several proxies at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,7 +14,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(20);
 const MARKER: &str = "keyway:generation:main";
 
-/// A pool over servers named `s0`, `s1`, ….
+/// Returns a pool over servers named `s0`, `s1`, ….
 fn named(servers: &[MemcachedServer]) -> Pool {
     let line =
         |(nth, server): (usize, &MemcachedServer)| format!("\"{}:1 s{nth}\"", server.address());
@@ -29,7 +28,7 @@ fn start(pool: Pool) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]))
 }
 
-/// A proxy that ejects servers after two failures for half a second.
+/// Starts a proxy that ejects servers after two failures for half a second.
 fn ejecting(servers: &[MemcachedServer], rejoin: &str) -> Keyway {
     let ejection = format!("{{ after_failures = 2, for = \"500ms\", rejoin = \"{rejoin}\" }}");
     start(named(servers).with("ejection", &ejection))
@@ -39,7 +38,7 @@ fn set(client: &mut MemcachedClient, key: &str, value: &str) -> String {
     client.say(&format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()))
 }
 
-/// What is under a key: nothing too when the request fails.
+/// Returns the value of a key; `None` also if the request fails.
 fn get(client: &mut MemcachedClient, key: &str) -> Option<String> {
     let said = client.say(&format!("get {key}\r\n"));
     let mut lines = said.lines();
@@ -47,7 +46,7 @@ fn get(client: &mut MemcachedClient, key: &str) -> Option<String> {
     lines.next().map(str::to_owned)
 }
 
-/// A figure of the server's own.
+/// Returns a figure of the server itself.
 fn figure(server: &MemcachedServer, name: &str) -> u64 {
     let stats = server.client().say("stats\r\n");
     let prefix = format!("STAT {name} ");
@@ -55,7 +54,7 @@ fn figure(server: &MemcachedServer, name: &str) -> u64 {
     line.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("no {name} in {stats}"))
 }
 
-/// A key that lives on this server, written through the proxy with the value `old`.
+/// Returns a key that lives on this server, written through the proxy with the value `old`.
 fn key_on(client: &mut MemcachedClient, server: &MemcachedServer) -> String {
     let mut direct = server.client();
     let found = (0..200).map(|nth| format!("key:{nth}")).find(|key| {
@@ -65,14 +64,14 @@ fn key_on(client: &mut MemcachedClient, server: &MemcachedServer) -> String {
     found.expect("one key in 200 lives there")
 }
 
-/// The state of the first server: 0 up, 2 ejected, 3 quarantined.
+/// Returns the state of the first server: 0 up, 2 ejected, 3 quarantined.
 fn state(keyway: &Keyway) -> f64 {
     keyway.metrics().sum("keyway_backend_health_state", &["backend=\"s0\""])
 }
 
-/// Asks for a key that lives on the first server until that is ejected, and
-/// writes it to the other. Nothing is written before, as the server would still
-/// do it when it goes on.
+/// Asks for a key of the first server until that server is ejected, and writes the key to the
+/// other. Nothing is written earlier, because the stopped server would still execute it when it
+/// goes on.
 fn divert(client: &mut MemcachedClient, key: &str) {
     wait_until("the other server is asked", SOON, || {
         !client.say(&format!("get {key}\r\n")).starts_with("SERVER_ERROR")
@@ -80,15 +79,15 @@ fn divert(client: &mut MemcachedClient, key: &str) {
     assert_eq!(set(client, key, "new"), "STORED\r\n");
 }
 
-/// Waits until the metrics tell that the first server is out of use.
+/// Waits until the metrics show that the first server is out of use.
 fn await_ejection(proxies: &[Keyway]) {
     wait_until("the server is ejected by every proxy", SOON, || {
         proxies.iter().all(|proxy| state(proxy) == 2.0)
     });
 }
 
-/// Waits until the first server is back for each of these proxies; meanwhile
-/// none may serve the old value.
+/// Waits until the first server is back for each of these proxies. Meanwhile no proxy may serve the
+/// old value.
 fn come_back(proxies: &[Keyway], clients: &mut [MemcachedClient], key: &str) {
     wait_until("the server is back for every proxy", SOON, || {
         for client in clients.iter_mut() {
@@ -123,7 +122,7 @@ fn keys_of_a_client_that_hashed_for_itself_are_found() {
     );
     let output = run_tool(&python(), &["-c", &script], b"", Duration::from_secs(60));
     let _ = output.expect_success("pylibmc");
-    // Its names are what pylibmc knows: the addresses.
+    // The names are the addresses that pylibmc knows.
     let keyway =
         start(Pool::memcached("main", &servers).with("distribution", "\"ketama-libmemcached\""));
     let mut client = keyway.memcached_client(0);
@@ -136,7 +135,7 @@ fn keys_of_a_client_that_hashed_for_itself_are_found() {
 const WRITERS: usize = 4;
 const KEYS_OF_WRITER: usize = 500;
 
-/// A client that knows two proxies, and goes to the other when one fails.
+/// A client that knows two proxies, and uses the other when one fails.
 struct FailingOver<'a> {
     addresses: &'a [std::net::SocketAddr; 2],
     current: usize,
@@ -145,7 +144,7 @@ struct FailingOver<'a> {
 }
 
 impl FailingOver<'_> {
-    /// Stores, wherever that is possible.
+    /// Stores a value through whichever proxy works.
     fn set(&mut self, key: &str) {
         for _ in 0..50 {
             if self.try_set(key).is_some() {
@@ -210,8 +209,8 @@ fn clients_with_two_proxies_lose_nothing_when_one_is_killed() {
     }
 }
 
-/// Finding c, with a server that kept its data: it is emptied once, whoever of
-/// several proxies is first, and the next time again.
+/// Finding c, with a server that kept its data. It is emptied once, by whichever proxy comes first,
+/// and again after the next failure.
 #[test]
 fn a_server_that_stalled_is_emptied_once_between_three_proxies() {
     let _watch = watchdog(Duration::from_secs(150), "several proxies empty a server");
@@ -228,7 +227,7 @@ fn a_server_that_stalled_is_emptied_once_between_three_proxies() {
         for client in &mut clients {
             assert_eq!(get(client, &key).as_deref(), Some("old"));
         }
-        // What another proxy did to the server since it came back is known by now.
+        // Each proxy knows by now what another proxy did to the server since it came back.
         let looked = figure(&servers[0], "cmd_get") + 9;
         wait_until("every proxy has looked at the marker", SOON, || {
             figure(&servers[0], "cmd_get") >= looked
@@ -249,7 +248,7 @@ fn a_server_that_stalled_is_emptied_once_between_three_proxies() {
     assert_eq!(count("another proxy has seen to"), 4, "{logs:?}");
 }
 
-/// Finding c, with a server that lost its data: there is nothing to empty.
+/// Finding c, with a server that lost its data: it need not be emptied.
 #[test]
 fn a_server_that_was_started_again_is_not_emptied_and_gets_the_marker() {
     let _watch = watchdog(Duration::from_secs(90), "a server is killed and started");
@@ -262,7 +261,7 @@ fn a_server_that_was_started_again_is_not_emptied_and_gets_the_marker() {
         proxies.iter().map(|proxy| proxy.memcached_client(0)).collect();
     let key = key_on(&mut clients[0], &servers[0]);
     assert_eq!(get(&mut clients[1], &key).as_deref(), Some("old"));
-    // Who has never looked for the marker trusts none that it finds.
+    // A proxy that has never looked for the marker trusts no marker that it finds.
     wait_until("both proxies have looked for the marker", SOON, || {
         figure(&servers[0], "get_misses") >= 2
     });
@@ -277,8 +276,7 @@ fn a_server_that_was_started_again_is_not_emptied_and_gets_the_marker() {
     assert!(proxies.iter().any(found_empty), "{}", proxies[0].process().log());
 }
 
-/// A proxy that was not there when the outage began knows of no generation, and
-/// trusts none.
+/// A proxy that started after the outage began knows no generation, and trusts none.
 #[test]
 fn a_proxy_started_during_the_outage_serves_nothing_stale() {
     let _watch = watchdog(Duration::from_secs(90), "a proxy starts in an outage");
@@ -300,7 +298,7 @@ fn a_proxy_started_during_the_outage_serves_nothing_stale() {
     assert_eq!(figure(&servers[0], "cmd_flush"), 1);
 }
 
-/// Servers spoken to in packets are told the same.
+/// The same holds for servers that are asked in the binary protocol.
 #[test]
 fn a_server_asked_in_the_binary_protocol_is_emptied_too() {
     let _watch = watchdog(Duration::from_secs(90), "emptied in the binary protocol");
@@ -322,7 +320,7 @@ fn a_server_asked_in_the_binary_protocol_is_emptied_too() {
     assert!(marker(&servers[0]).is_some());
 }
 
-/// Finding c as it was found, for who wants it so: with a warning.
+/// Finding c as it was reported, for an operator who wants it so: with a warning.
 #[test]
 fn serving_what_a_server_held_is_warned_of_once_a_return() {
     let _watch = watchdog(Duration::from_secs(90), "rejoin serve");
@@ -350,8 +348,7 @@ fn serving_what_a_server_held_is_warned_of_once_a_return() {
     assert_eq!((figure(&servers[0], "cmd_flush"), marker(&servers[0])), (0, None));
 }
 
-/// A server that refuses to be emptied serves nothing stale: it stays out, and
-/// the log says why.
+/// A server that refuses to be emptied serves nothing stale: it stays out, and the log says why.
 #[test]
 fn a_server_that_refuses_to_be_emptied_stays_out_and_is_told_of() {
     let _watch = watchdog(Duration::from_secs(90), "flush_all refused");
@@ -383,7 +380,7 @@ fn a_server_that_refuses_to_be_emptied_stays_out_and_is_told_of() {
     let each = client.say("stats servers\r\n");
     assert!(each.contains("STAT s0:state ") && each.contains("STAT s1:pid "), "{each}");
     assert!(get(&mut servers[0].client(), &key).is_some(), "it holds the old value still");
-    // Started anew it is empty, and needs no flush.
+    // After a restart it is empty, and needs no flush.
     servers[0].restart();
     wait_until("it is back", SOON, || {
         assert_ne!(get(&mut client, &key).as_deref(), Some("old"));
@@ -391,7 +388,7 @@ fn a_server_that_refuses_to_be_emptied_stays_out_and_is_told_of() {
     });
 }
 
-/// Who could write the marker could have stale values served.
+/// A client that could write the marker could make proxies serve stale values.
 #[test]
 fn clients_cannot_write_the_marker() {
     let _watch = watchdog(Duration::from_secs(60), "writes of the marker");
@@ -441,8 +438,8 @@ fn a_quarantined_server_is_kept_out_until_an_operator_restores_it() {
     wait_until("which the metrics tell", SOON, || state(&keyway) == 0.0);
 }
 
-/// Finding d: between a proxy over `before` servers and one over `after`, so
-/// many of a thousand keys are where they were.
+/// Returns how many of a thousand keys keep their server between a proxy over `before` servers and
+/// one over `after`.
 fn kept_per_mille(servers: &[MemcachedServer], before: usize, after: usize) -> usize {
     let first = start(named(&servers[..before]));
     let mut client = first.memcached_client(0);
@@ -471,8 +468,8 @@ fn a_server_more_or_less_moves_its_share_of_the_keys() {
     }
 }
 
-/// memcached 1.6.18 repeats a key that a client gave in base64 as its bytes are, line ends
-/// included. On a connection that clients share the rest would be another client's reply.
+/// memcached 1.6.18 repeats a key that a client gave in base64 as raw bytes, with line ends. On a
+/// connection that clients share, the rest would be another client's reply.
 #[test]
 fn a_key_in_base64_never_becomes_another_clients_reply() {
     let _watch = watchdog(Duration::from_secs(60), "keys in base64");

@@ -1,6 +1,6 @@
-//! The same requests to a bare memcached, to the store and through pools of
-//! one server: byte for byte the same replies, but for the numbers of values,
-//! which have to be told apart alike, and for times.
+//! The same requests go to a bare memcached, to the store and through pools of one server. The
+//! replies must be equal byte for byte, except for version numbers of values, which must be equal
+//! or different alike, and times.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// Who is asked on connections of each kind.
+/// The connections of each kind to one system.
 struct Side {
     name: &'static str,
     text: MemcachedClient,
@@ -43,15 +43,15 @@ struct Setup {
 
 const POOLS: [&str; 3] = ["meta", "text", "binary"];
 
-/// `None` without memcached.
+/// Starts the systems. Returns `None` without memcached.
 fn setup() -> Option<Setup> {
     if !has_memcached("the comparison with a real memcached") {
         return None;
     }
-    // While its own thread looks at an item, a number is not changed in place.
+    // While memcached's own thread looks at an item, a number is not changed in place.
     let start = || MemcachedServer::start_with(&["-o", "no_lru_maintainer,no_lru_crawler"]);
     let (bare, servers) = (start(), [start(), start(), start()]);
-    // So that their numbers are above those that clients give.
+    // Their version numbers then are above those that clients give.
     let numbers = b"set k 0 0 1 noreply\r\nx\r\n".repeat(MEMCACHED_CAS_MIN as usize);
     let mut pools = vec![Pool::store("store").spoken_to_in("memcached")];
     for (server, protocol) in servers.iter().zip(POOLS) {

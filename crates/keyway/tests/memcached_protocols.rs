@@ -1,5 +1,5 @@
-//! Clients of memcached, classic, meta and binary, on the store and through
-//! pools whose servers are asked in each of the protocols.
+//! Clients of memcached, classic, meta and binary, on the store and through pools whose servers are
+//! asked in each of the protocols.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// What clients are served by, in the order of the listeners.
+/// The systems that serve clients, in the order of the listeners.
 const SYSTEMS: [&str; 4] = ["store", "meta", "text", "binary"];
 const MANY_SERVERS: usize = 3;
 
@@ -23,7 +23,7 @@ struct Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// `None` without memcached.
+/// Starts the systems. Returns `None` without memcached.
 fn setup() -> Option<Arc<Setup>> {
     if !has_memcached("clients of memcached through pools") {
         return None;
@@ -40,7 +40,7 @@ fn setup() -> Option<Arc<Setup>> {
     }))
 }
 
-/// Runs `test` with a client of each system; keys begin with the system's name.
+/// Runs `test` with a client of each system. Keys begin with the system's name.
 fn on_each(setup: &Setup, test: impl Fn(&str, &mut MemcachedClient)) {
     for (index, system) in SYSTEMS.iter().enumerate() {
         test(system, &mut setup.keyway.memcached_client(index));
@@ -106,7 +106,7 @@ fn cas_stores_once_for_each_number() {
         assert_eq!(client.say(&line), "EXISTS\r\n", "{system}");
         assert_ne!(cas_of(client, &key), cas, "{system}");
         assert_eq!(client.say(&format!("cas {key}:no 0 0 1 1\r\nb\r\n")), "NOT_FOUND\r\n");
-        // The same through packets.
+        // The same is done with packets.
         let cas = cas_of(client, &key);
         let mut binary = MemcachedClient::connect(
             setup.keyway.address(SYSTEMS.iter().position(|one| *one == system).unwrap()),
@@ -145,8 +145,8 @@ fn meta_commands_do_what_they_say() {
         says("ma @:none\r\n", "NF\r\n");
         says("ms aGFsbG8= 1 b\r\nx\r\nmg aGFsbG8= b v k\r\n", "HD\r\nVA 1 kaGFsbG8= b\r\nx\r\n");
     });
-    // What only the meta protocol has words for: said to a server that knows
-    // it, and refused with what to do about it where it does not.
+    // Only the meta protocol has this request. It is passed on to a server that knows the protocol,
+    // and refused with advice otherwise.
     on_each(&setup, |system, client| {
         let told = client.say(&format!("mg {system}:recache N30 v t c\r\n"));
         match system {
@@ -223,8 +223,8 @@ fn packets_do_what_they_say() {
         assert_eq!(status(0x04, &[], b"").0, 1, "{system}: delete of none");
         let from_seven = [&1u64.to_be_bytes()[..], &7u64.to_be_bytes(), &[0; 4]].concat();
         let told = status(0x05, &from_seven, b"");
-        // Packets alone can make a number that is not there; what the servers
-        // are asked in decides whether that can be said.
+        // Only a packet can create a number that is missing. The protocol of the servers decides
+        // whether that can be passed on.
         if system != "text" {
             assert_eq!(told, (0, 7u64.to_be_bytes().to_vec()), "{system}: incr makes it");
             assert_eq!(status(0x05, &from_seven, b"").1, 8u64.to_be_bytes(), "{system}: incr");
@@ -240,11 +240,11 @@ fn values_of_many_keys_come_in_the_order_of_the_keys() {
     let Some(setup) = setup() else { return };
     on_each(&setup, |system, client| {
         let key = |nth: usize| format!("{system}:many:{nth}");
-        // Every third is not there.
+        // Every third key is missing.
         let sets = (0..KEYS).filter(|nth| nth % 3 != 0);
         let sets = sets.map(|nth| format!("set {} {nth} 0 0 noreply\r\n\r\n", key(nth)));
         assert_eq!(client.say(&sets.collect::<String>()), "", "{system}: noreply is silent");
-        // Mixed up, and each asked for twice.
+        // The keys are mixed up, and each is asked for twice.
         let asked: Vec<usize> = (0..2 * KEYS).map(|nth| nth * 7 % KEYS).collect();
         let names: String = asked.iter().map(|&nth| format!(" {}", key(nth))).collect();
         let there = || asked.iter().filter(|&&nth| nth % 3 != 0);
@@ -306,7 +306,7 @@ fn quiet_requests_say_only_what_went_wrong() {
     });
 }
 
-/// Operation and status of each packet.
+/// Returns the operation and the status of each packet.
 fn heads(mut packets: &[u8]) -> Vec<(u8, u8)> {
     let mut heads = Vec::new();
     while !packets.is_empty() {
@@ -373,7 +373,7 @@ fn a_value_of_a_megabyte_goes_through_and_a_larger_one_is_refused() {
         let told = format!("VALUE {key} 3 {}\r\n{value}\r\nEND\r\n", value.len());
         assert!(client.say(&format!("get {key}\r\n")) == told, "{system}");
         assert!(client.say(&format!("get {key} {key} no\r\n")).len() > 2_000_000, "{system}");
-        // The one there was is gone, lest it be taken for the new one.
+        // The earlier item is gone, so that it is not taken for the new one.
         let value = "v".repeat(2 << 20);
         let set = format!("set {key} 0 0 {}\r\n{value}\r\nget {key}\r\n", value.len());
         assert_eq!(
@@ -443,7 +443,7 @@ fn wrong_input_is_refused_in_the_words_of_memcached() {
             assert_eq!(client.say(stream), theirs, "{system}: {}", stream.escape_debug());
         });
     }
-    // A packet that contradicts itself is the last that is read.
+    // Nothing is read after a packet that contradicts itself.
     let mut too_short = memcached_packet(0x00, 0, &[], b"k", &[]);
     too_short[3] = 200;
     let packets = [
@@ -470,7 +470,7 @@ fn a_client_that_changes_its_protocol_is_understood_no_more() {
     let _watch = watchdog(Duration::from_secs(60), "mixed protocols");
     let Some(setup) = setup() else { return };
     on_each(&setup, |system, client| {
-        // A packet where a line is expected is no command, whatever is in it.
+        // A packet where a line is expected is not a command, whatever it contains.
         let packet = memcached_packet(0x01, 0, &[0; 8], b"mixed", b"\r\n");
         client.send(&[b"mn\r\n", &packet[..], b"mn\r\n"].concat());
         let told = (client.line(), client.line(), client.line());

@@ -1,6 +1,5 @@
-//! Clients of memcached on a pool of Redis servers: what they are told beside a
-//! real memcached, what Redis clients of the same pool see, and what happens
-//! when a server fails.
+//! Clients of memcached on a pool of Redis servers: compared with a real memcached, with Redis
+//! clients of the same pool, and when a server fails.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ impl Setup {
         for (name, value) in settings {
             pool = pool.with(name, value);
         }
-        // One pool, two listeners.
+        // One pool has two listeners.
         let pools = vec![pool.clone().spoken_to_in("memcached"), pool];
         Setup { keyway: Keyway::start(KEYWAY, KeywayConfig::new(pools)), servers }
     }
@@ -43,7 +42,7 @@ fn bytes(client: &mut Client, words: &[&[u8]]) -> Value {
     client.reply()
 }
 
-/// What a side says, without the numbers of values: equal ones have the same.
+/// One side's replies. Version numbers are replaced so that equal numbers stay equal.
 struct Side {
     client: MemcachedClient,
     binary: MemcachedClient,
@@ -71,8 +70,8 @@ impl Side {
     }
 }
 
-/// Whether both do the same in docs/memcached.md's words: a number is not
-/// padded with blanks, and equal values have equal numbers.
+/// Returns whether both sides do the same by docs/memcached.md. Steps that depend on numbers padded
+/// with blanks, or on equal values having different numbers, are left out.
 fn is_alike(step: &MemcachedStep) -> bool {
     match step {
         MemcachedStep::Text(text) => {
@@ -94,7 +93,7 @@ fn sequences_of_requests_are_answered_as_by_memcached() {
     }
     let setup = Setup::new(2, &[("allow_flush", "true")]);
     let bare = MemcachedServer::start_with(&["-o", "no_lru_maintainer,no_lru_crawler"]);
-    // Its numbers are above those that clients give.
+    // Its version numbers are above those that clients give.
     bare.client().ask(&b"set k 0 0 1 noreply\r\nx\r\n".repeat(1000));
     for seed in 0..20 {
         let mut random = Random::new(4000 + seed);
@@ -185,7 +184,7 @@ fn values_without_flags_are_plain_and_others_in_an_envelope() {
     assert_eq!(client.say("get other\r\n"), "VALUE other 258 3\r\nabc\r\nEND\r\n");
     assert_eq!(redis.words("SET other v EX 100"), Value::simple("OK"));
     assert_eq!(client.say("get other\r\n"), "VALUE other 0 1\r\nv\r\nEND\r\n");
-    // What begins like an envelope is escaped; what is none is as it is.
+    // A value that begins like an envelope is escaped; any other is stored as it is.
     client.send(b"set magic 0 0 5\r\n\xc1mc\x01x\r\n");
     assert_eq!(client.line(), "STORED");
     assert_eq!(client.ask(b"get magic\r\n"), b"VALUE magic 0 5\r\n\xc1mc\x01x\r\nEND\r\n");
@@ -195,7 +194,8 @@ fn values_without_flags_are_plain_and_others_in_an_envelope() {
         let line = format!("VALUE magic 0 {}\r\n", raw.len());
         assert_eq!(said, [line.as_bytes(), raw, b"\r\nEND\r\n"].concat());
     }
-    // Joined where it lies, and escaped when joining makes it look like one.
+    // The value is joined where it is stored, and escaped if joining makes it look like an
+    // envelope.
     assert_eq!(client.say("append sealed 0 0 1\r\n>\r\n"), "STORED\r\n");
     assert_eq!(client.say("prepend sealed 0 0 1\r\n<\r\n"), "STORED\r\n");
     assert_eq!(client.say("get sealed\r\n"), "VALUE sealed 258 5\r\n<abc>\r\nEND\r\n");
@@ -225,14 +225,14 @@ fn a_value_is_replaced_only_while_it_is_what_was_read() {
     assert_eq!(client.say(&format!("cas k 9 50 1 {first}\r\nb\r\n")), "STORED\r\n");
     assert_eq!(client.say(&format!("cas k 9 0 1 {first}\r\nc\r\n")), "EXISTS\r\n");
     assert!((40..=50).contains(&redis.words("TTL k").integer()));
-    // A Redis client's write is one too, and an equal value has an equal number.
+    // A write of a Redis client changes the value too, and an equal value has an equal number.
     redis.words("SET k plain");
     let plain = number(&mut client);
     redis.words("SET k other");
     assert_eq!(client.say(&format!("cas k 0 0 1 {plain}\r\nc\r\n")), "EXISTS\r\n");
     redis.words("SET k plain");
     assert_eq!(client.say(&format!("cas k 0 0 1 {plain}\r\nc\r\n")), "STORED\r\n");
-    // Meta and binary name the same number.
+    // Meta and binary return the same number.
     let number = number(&mut client);
     assert_eq!(client.say("mg k c v\r\n"), format!("VA 1 c{number}\r\nc\r\n"));
     assert_eq!(client.say("ms k 1 c F3\r\nd\r\n").split(' ').count(), 2);
@@ -434,10 +434,10 @@ fn a_server_that_was_made_to_forget_scripts_is_given_them_again() {
     let setup = Setup::new(1, &[]);
     let mut client = setup.memcached();
     assert_eq!(client.say("set n 5 0 1\r\n1\r\nincr n 1\r\n"), "STORED\r\n2\r\n");
-    // Through the pool: known of.
+    // This goes through the pool, so Keyway knows of it.
     assert_eq!(setup.redis().words("SCRIPT FLUSH"), Value::simple("OK"));
     assert_eq!(client.say("incr n 1\r\n"), "3\r\n");
-    // Behind Keyway's back: told, and nothing was done.
+    // This happens without Keyway's knowledge. The client is told, and nothing was executed.
     assert_eq!(setup.servers[0].client().words("SCRIPT FLUSH"), Value::simple("OK"));
     let said = client.say("incr n 1\r\n");
     assert!(said.starts_with("SERVER_ERROR") && said.contains("ask again"), "{said}");

@@ -1,5 +1,4 @@
-//! Pools of memcached servers that fail, come back, want passwords and are
-//! asked for statistics.
+//! Pools of memcached servers that fail, come back, want passwords and are asked for statistics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +12,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(20);
 const PROTOCOLS: [&str; 3] = ["meta", "text", "binary"];
 
-/// A pool over the servers for each protocol they can be asked in.
+/// Returns a pool over the servers for each protocol in which they can be asked.
 fn pools(servers: &[MemcachedServer], settings: &[(&str, &str)]) -> Vec<Pool> {
     let pool = |protocol: &&str| {
         let pool = Pool::memcached(protocol, servers);
@@ -23,7 +22,7 @@ fn pools(servers: &[MemcachedServer], settings: &[(&str, &str)]) -> Vec<Pool> {
     PROTOCOLS.iter().map(pool).collect()
 }
 
-/// A key that lives on this server, written through `client`.
+/// Returns a key that lives on this server, written through `client`.
 fn key_on(client: &mut MemcachedClient, server: &MemcachedServer) -> String {
     let mut direct = server.client();
     let found = (0..200).map(|nth| format!("{nth}:key")).find(|key| {
@@ -129,7 +128,7 @@ fn flush_all_empties_every_server_where_that_is_allowed() {
         assert_eq!(client.say(&format!("get {}\r\n", keys.join(" "))), "END\r\n", "{protocol}");
         assert_eq!(client.say("set k 0 0 1\r\nx\r\nflush_all noreply\r\n"), "STORED\r\n");
         assert_eq!(client.say("get k\r\n"), "END\r\n", "{protocol}");
-        // Later, not now.
+        // The flush takes effect later, not now.
         assert_eq!(client.say("set k 0 0 1\r\nx\r\nflush_all 1000\r\n"), "STORED\r\nOK\r\n");
         assert_eq!(client.say("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n", "{protocol}");
         client.say("flush_all\r\n");
@@ -249,7 +248,7 @@ fn servers_that_want_a_password_get_it() {
         assert!(is_refused && told.matches("\r\n").count() == 1, "{index}: {told}");
     }
     assert_refusal_is_told(&keyway, 3);
-    // What would be one as a first `set` logs nobody in.
+    // A line that would log in as a first `set` does not log in here.
     let mut client = keyway.memcached_client(4);
     for _ in 0..20 {
         let told = client.say("set k 0 0 13\r\nkeyway sesame\r\nget k1\r\n");
@@ -260,8 +259,8 @@ fn servers_that_want_a_password_get_it() {
     assert!(log.contains("CLIENT_ERROR unauthenticated"), "{log}");
 }
 
-/// The log and the clients are told that it is the password, in words that are
-/// about memcached.
+/// Checks that the log and the clients are told that the password is wrong, in words about
+/// memcached.
 fn assert_refusal_is_told(keyway: &Keyway, pool: usize) {
     let mut client = keyway.memcached_client(pool);
     wait_until("clients are told of the password", Duration::from_secs(20), || {
@@ -335,7 +334,7 @@ fn clients_say_the_password_first() {
         assert_eq!(status(0x00, b"k", b""), 0x20);
         assert_eq!(status(0x21, b"PLAIN", b"\0me\0secret"), 0);
         assert_eq!(status(0x00, b"k", b""), 0);
-        // Nobody's memory is for who has not said it.
+        // A client without the password gets no memory.
         let mut stranger = keyway.memcached_client(index);
         let large = format!("set k 0 0 {}\r\n{}\r\nget k\r\n", 100_000, "x".repeat(100_000));
         stranger.send(large.as_bytes());

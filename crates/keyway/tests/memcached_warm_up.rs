@@ -1,5 +1,5 @@
-//! A new ring of memcached servers is warmed up from an old one: nothing that was
-//! there is missed, and nothing comes back that a client has removed.
+//! A new ring of memcached servers is warmed up from an old one: no existing item is missed, and no
+//! item comes back that a client has removed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ impl Client {
         Client(stream)
     }
 
-    /// The replies to some lines: all that comes before that to a no-operation.
+    /// Returns the replies to some lines: everything before the reply to a no-operation.
     fn ask(&mut self, request: &str) -> String {
         self.0.write_all(format!("{request}mn\r\n").as_bytes()).unwrap();
         let (mut said, mut room) = (Vec::new(), [0; 16 << 10]);
@@ -396,7 +396,7 @@ fn an_old_pool_that_is_dead_fails_no_read() {
         );
         new.warm("old_errors") > 2
     });
-    // Writes fail while it is not known whether it has older values, and no longer.
+    // Writes fail while Keyway does not know whether the server has older values, and no longer.
     wait_until("writes to go on", WITHIN, || {
         let said = new.ask("set fresh 0 0 1\r\n2\r\n");
         assert!(said == "STORED\r\n" || said.starts_with("SERVER_ERROR"), "{said}");

@@ -1,4 +1,4 @@
-//! What `/metrics` and `/healthz` say agrees with what was sent.
+//! `/metrics` and `/healthz` agree with the requests that were sent.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const LOCAL: &str = "pool=\"local\"";
 /// Samples of one metric with these labels, summed.
 type Expected<'a> = (&'a str, &'a [&'a str], f64);
 
-/// Counters are summed from workers' cells at each scrape, a turn later at
-/// the most.
+/// Expects these sums. Counters are summed from workers' cells at each scrape, at most one turn
+/// late.
 fn expect(keyway: &Keyway, wanted: &[Expected<'_>]) {
     for (name, labels, value) in wanted {
         let mut seen = f64::NAN;
@@ -62,7 +62,7 @@ fn counters_of_a_pool_match_what_was_sent() {
     let _watch = watchdog(Duration::from_secs(60), "counters of a pool");
     let servers = RedisServer::start_many(2);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
-    // Whoever asked whether it is up has left, and all of that is counted.
+    // The client that asked whether Keyway is up has left, and all of that is counted.
     expect(&keyway, &[("keyway_client_connections", &[MAIN], 0.0)]);
     let before = keyway.metrics();
     let base = |name: &str, labels: &[&str]| before.sum(name, labels);
@@ -190,7 +190,7 @@ fn requests_are_counted_by_command_wherever_they_are_counted_by_class() {
     {
         assert_eq!(calls("cache", command), count, "{command}");
     }
-    // Both count every request.
+    // Both pools count every request.
     for pool in ["local", "far", "cache", "front"] {
         let labels = [format!("pool=\"{pool}\"")];
         let sum = |name: &str| metrics.sum(name, &[&labels[0]]);
@@ -263,7 +263,7 @@ fn faults_are_counted_under_what_went_wrong() {
     expect(&keyway, &[("keyway_client_closed_connections_total", &[MAIN, broken], 1.0)]);
 }
 
-/// Client bytes are nowhere on the page, whatever a client sends.
+/// No bytes of clients are on the page, whatever a client sends.
 #[test]
 fn no_key_value_or_address_of_a_client_becomes_a_label() {
     let _watch = watchdog(Duration::from_secs(30), "labels");
@@ -277,8 +277,8 @@ fn no_key_value_or_address_of_a_client_becomes_a_label() {
     assert!(!page.contains(&client.local_address().to_string()), "a client's address on the page");
 }
 
-/// A link that is lost with ten requests on it is ten errors; while nobody can
-/// be reached each request is one more, and a link lost at rest is none.
+/// A link that is lost with ten requests on it counts ten errors. While the server cannot be
+/// reached, each request is one more. A link that is lost at rest counts none.
 #[test]
 fn errors_of_a_backend_are_requests_not_links() {
     let _watch = watchdog(Duration::from_secs(60), "a lost link");
@@ -360,7 +360,7 @@ fn a_client_refused_at_a_bound_was_accepted_and_refused() {
         .with_server("workers", "2")
         .with_tables("[limits]\nclients_max = 2");
     let keyway = Keyway::start(KEYWAY, config);
-    // The harness's own look whether it is ready comes and goes.
+    // The harness's own check whether Keyway is ready comes and goes.
     expect(&keyway, &[("keyway_client_connections", &[LOCAL], 0.0)]);
     let before = keyway.metrics().sum("keyway_client_accepted_connections_total", &[LOCAL]);
     let mut inside: Vec<_> = (0..2).map(|_| keyway.client(0)).collect();

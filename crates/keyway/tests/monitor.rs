@@ -1,4 +1,4 @@
-//! MONITOR: what passes through a pool or the store, shown to who watches.
+//! MONITOR: requests of a pool or the store are shown to clients that watch.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn monitor(mut client: Client) -> Client {
     client
 }
 
-/// A line without its time and the client's port.
+/// Returns a line without its time and the client's port.
 fn shape(line: &Value) -> String {
     let text = line.text();
     let (time, rest) = text.split_once(" [").unwrap_or_else(|| panic!("no line: {text}"));
@@ -155,7 +155,7 @@ fn a_monitor_sees_its_own_pool_through_all_workers_until_it_ends() {
     watching[1].expect_closed();
     drop(watching.pop());
     clients[0].words("GET last");
-    // RESET is shown to the others, and to who resets nothing any more.
+    // RESET is shown to the others. The client that resets is shown nothing more.
     let next = |client: &mut Client| shape(&client.reply());
     let mut rest = vec![next(&mut watching[2])];
     while !rest.last().is_some_and(|line| line.contains("last")) {
@@ -163,7 +163,7 @@ fn a_monitor_sees_its_own_pool_through_all_workers_until_it_ends() {
     }
     assert_eq!(watching[0].words("GET mine"), Value::Nil, "nothing comes in between");
     drop(watching);
-    // With nobody left requests go on as before.
+    // Without any watching client requests go on as before.
     clients.iter_mut().for_each(|client| assert_eq!(client.words("GET last"), Value::Nil));
 }
 
@@ -178,7 +178,7 @@ fn a_monitor_that_does_not_read_misses_lines_and_is_told_how_many() {
     let mut client = keyway.client(0);
     let line = format!("SET k {}", "v".repeat(100));
     let lines = vec![line.as_str(); 1000];
-    // More than sockets and bounds hold together.
+    // This is more than sockets and bounds hold together.
     const COUNT: usize = 60_000;
     for _ in 0..COUNT / 1000 {
         assert!(client.pipeline(&lines).iter().all(|reply| *reply == Value::simple("OK")));
@@ -187,7 +187,7 @@ fn a_monitor_that_does_not_read_misses_lines_and_is_told_how_many() {
     watching.set_reply_within(Duration::from_millis(100));
     while shown + lost < COUNT {
         let Ok(line) = watching.try_reply() else {
-            // Who has read is told with the next request.
+            // A client that has read is told so with the next request.
             client.words("GET k");
             continue;
         };

@@ -1,4 +1,4 @@
-//! The shipped board and alert rules name metrics and labels that there are, and the rules fire
+//! The shipped board and alert rules use only metrics and labels that exist, and the rules fire
 //! when they should.
 
 use keyway_metrics::{CATALOGUE, Kind, Label, Metric};
@@ -15,7 +15,7 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 const RULES: &str = "prometheus/keyway.rules.yml";
 const RULES_TESTS: &str = "prometheus/keyway.test.yml";
 const BOARD: &str = "grafana/keyway.json";
-/// Labels that Prometheus adds, or that a rule gives.
+/// Labels that Prometheus adds, or that a rule sets.
 const ADDED: &[&str] = &["job", "instance"];
 
 fn read(file: &str) -> String {
@@ -26,7 +26,7 @@ fn board() -> Value {
     serde_json::from_str(&read(BOARD)).expect("the board is JSON")
 }
 
-/// Every string under a key of that name, anywhere in the board.
+/// Collects every string under a key of that name, anywhere in the board.
 fn strings<'v>(value: &'v Value, key: &str, found: &mut Vec<&'v str>) {
     match value {
         Value::Object(fields) => {
@@ -42,7 +42,7 @@ fn strings<'v>(value: &'v Value, key: &str, found: &mut Vec<&'v str>) {
     }
 }
 
-/// What is asked of Prometheus: by the rules, the board's panels and its variables.
+/// Returns all expressions for Prometheus: of the rules, the board's panels and its variables.
 fn expressions() -> Vec<String> {
     let rules = read(RULES);
     let of_rules = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: '"));
@@ -60,7 +60,8 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// One metric of an expression, and the labels it is chosen by, with what they are compared with.
+/// One metric of an expression, with the labels that select it and the values they are compared
+/// with.
 struct Use {
     name: String,
     labels: Vec<(String, String)>,
@@ -89,7 +90,7 @@ fn selected(inside: &str) -> Vec<(String, String)> {
     inside.split(", ").map(one).collect()
 }
 
-/// The labels in `by (…)`, `without (…)` and the like.
+/// Returns the labels in `by (…)`, `without (…)` and the like.
 fn grouped(expression: &str) -> Vec<&str> {
     let words = ["by (", "without (", "on (", "ignoring (", "group_left (", "group_right ("];
     let lists = words.iter().flat_map(|word| expression.split(word).skip(1));
@@ -97,7 +98,7 @@ fn grouped(expression: &str) -> Vec<&str> {
     lists.flat_map(|list| list.split(", ")).filter(|label| !label.is_empty()).collect()
 }
 
-/// The metric that a series belongs to.
+/// Returns the metric that a series belongs to.
 fn metric(series: &str) -> &'static Metric {
     let found = CATALOGUE.iter().find(|metric| {
         let part = series.strip_prefix(metric.name);
@@ -125,7 +126,7 @@ fn every_metric_and_label_is_in_the_catalogue() {
             for (label, _) in &one.labels {
                 assert!(has_label(&one.name, label), "{label} of {} in {expression}", one.name);
             }
-            // What is grouped by but not there would be empty.
+            // Grouping by a label that does not exist would give an empty value.
             for label in grouped(expression) {
                 let is_there = uses.iter().any(|one| has_label(&one.name, label));
                 assert!(is_there, "{label} in {expression}");

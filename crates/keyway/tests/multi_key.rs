@@ -1,5 +1,5 @@
-//! Commands with several keys: split once per shard and joined, or refused
-//! with a text that says why. Never a wrong answer.
+//! Commands with several keys are split once per shard and joined, or refused with a reason. They
+//! never give a wrong answer.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn keys(topic: &str, count: usize) -> Vec<String> {
     (0..count).map(|nth| format!("{topic}:{nth}")).collect()
 }
 
-/// `VERB key key ...`
+/// Sends `VERB key key ...`.
 fn command(client: &mut Client, verb: &str, keys: &[String]) -> Value {
     let words: Vec<&str> = std::iter::once(verb).chain(keys.iter().map(String::as_str)).collect();
     client.command(&words)
@@ -40,7 +40,7 @@ fn mset(client: &mut Client, keys: &[String]) -> Value {
     client.command(&words)
 }
 
-/// How many times each server has executed `verb`.
+/// Returns how many times each server has executed `verb`.
 fn calls(servers: &[RedisServer], verb: &str) -> Vec<i64> {
     let label = format!("cmdstat_{verb}:calls=");
     let count = |server: &RedisServer| {
@@ -71,7 +71,7 @@ fn mset_and_mget_over_all_shards_keep_every_value_in_its_place() {
 #[test]
 fn each_shard_is_asked_once() {
     let _watch = watchdog(Duration::from_secs(60), "once per shard");
-    // Servers of its own: the counters must see nothing else.
+    // This test has servers of its own: the counters must count nothing else.
     let servers = RedisServer::start_many(4);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
     let mut client = keyway.client(0);
@@ -120,7 +120,7 @@ fn a_key_named_twice_gets_the_last_value() {
     assert_eq!(reply, Value::Array(["5", "2", "5"].map(Value::bulk).to_vec()));
 }
 
-/// Two keys on different servers, found by asking the servers.
+/// Returns two keys on different servers, found by asking the servers.
 fn apart(setup: &Setup) -> (String, String) {
     let mut client = setup.keyway.client(0);
     let keys = keys("apart", 64);

@@ -1,5 +1,5 @@
-//! Redis itself as the oracle: generated sequences over several connections,
-//! against a bare server and the store and pools of one and four servers.
+//! Redis itself is the oracle: generated sequences over several connections run against a bare
+//! server and against the store and pools of one and four servers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, watchdog};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// Sequences on each system, unless `KEYWAY_ORACLE_SEQUENCES` says otherwise.
+/// Sequences on each system, unless `KEYWAY_ORACLE_SEQUENCES` sets another number.
 const QUICK: u64 = 100;
 
 const ALL: [Reach; 3] = [Reach::Store, Reach::One, Reach::Four];
@@ -44,7 +44,7 @@ impl Systems {
     }
 }
 
-/// A number of the environment: `make oracle` sets them.
+/// Returns a number from the environment: `make oracle` sets them.
 #[allow(clippy::disallowed_methods, reason = "how long a test runs is chosen from outside")]
 fn chosen(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -84,7 +84,7 @@ fn every_known_difference_is_still_one() {
         let mut stage = systems.stage(reach);
         for difference in DIFFERENCES {
             let steps = written(difference.example);
-            // Where an order is drawn by chance the two may agree by chance.
+            // If an order is random, the two systems may agree by chance.
             for _ in 0..20 {
                 let mut tally = Tally::default();
                 let outcome = stage.play(&steps, &mut tally);

@@ -1,4 +1,4 @@
-//! What packages hold: made of the program under test, and in its place.
+//! The contents of packages, made from the program under test and used as installed.
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
@@ -25,7 +25,7 @@ fn program() -> String {
     keyway_binary(KEYWAY).to_string_lossy().into_owned()
 }
 
-/// Whether this machine has a tool that no test installs, but most machines have.
+/// Returns whether this machine has a tool that no test installs, but most machines have.
 fn has(tool: &str, what: &str) -> bool {
     let is_there = tool_is_installed(tool);
     if !is_there {
@@ -34,7 +34,7 @@ fn has(tool: &str, what: &str) -> bool {
     is_there
 }
 
-/// The packages, made in a directory of their own.
+/// Makes the packages in a directory of their own.
 fn packages(directory: &TempDir, name: &str) -> PathBuf {
     let papers = directory.path().join("papers");
     fs::create_dir_all(&papers).expect("a fresh directory");
@@ -44,7 +44,7 @@ fn packages(directory: &TempDir, name: &str) -> PathBuf {
     let out = directory.path().join(name);
     let script = format!("{ROOT}/scripts/package.sh");
     let path = |path: &Path| path.to_string_lossy().into_owned();
-    // The program of tests has all there is for debuggers, which takes long to pack.
+    // The program of tests has all debug information, which takes long to pack.
     let small = directory.path().join("keyway");
     let _ = run("objcopy", &["--strip-all", &program(), &path(&small)]).expect_success("objcopy");
     let arguments = ["PACKAGE_LEVEL=1", &script, &path(&small), &path(&papers), &path(&out)];
@@ -52,7 +52,7 @@ fn packages(directory: &TempDir, name: &str) -> PathBuf {
     out
 }
 
-/// The file in `directory` whose name ends so.
+/// Returns the file in `directory` whose name ends with `end`.
 fn ending(directory: &Path, end: &str) -> PathBuf {
     let entries = fs::read_dir(directory).expect("a directory").flatten();
     let mut paths = entries.map(|entry| entry.path());
@@ -102,7 +102,7 @@ fn packages_hold_everything_and_are_the_same_each_time() {
     }
 }
 
-/// Links of the pages below `at` to files that are not under `root`.
+/// Returns links of the pages below `at` to files that are not under `root`.
 fn dead_links(root: &Path, at: &Path) -> Vec<String> {
     let mut dead = Vec::new();
     for path in fs::read_dir(at).expect("a directory").flatten().map(|entry| entry.path()) {
@@ -167,14 +167,14 @@ fn installed_configurations_are_right() {
     for file in ["deploy/keyway.toml", "deploy/container/keyway.toml"] {
         let path = format!("{ROOT}/{file}");
         let output = run_keyway(KEYWAY, &["check", &path]).expect_success(file);
-        // A container's listener is for whoever reaches the container.
+        // A container's listener is for every client that can reach the container.
         let warnings = output.text.lines().filter(|line| line.starts_with("warning"));
         let of_others = warnings.filter(|line| !line.contains("asks for no password")).count();
         assert!(output.text.contains("no errors") && of_others == 0, "{file}: {}", output.text);
     }
 }
 
-/// What the unit runs ahead of SIGHUP, but this program and this file.
+/// Runs the unit's command before SIGHUP, with this program and this file.
 fn reload_check(file: &Path) -> ToolOutput {
     let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
     let mut commands = unit.lines().filter_map(|line| line.strip_prefix("ExecReload="));
@@ -199,7 +199,7 @@ fn a_reload_of_the_unit_fails_where_the_file_is_wrong() {
     assert!(wrong.text.contains("workers"), "{}", wrong.text);
 }
 
-/// What the container's HEALTHCHECK runs, but this program and this file.
+/// Runs the container's HEALTHCHECK, with this program and this file.
 fn health_of_a_container(file: &Path) -> ToolOutput {
     let text = fs::read_to_string(format!("{ROOT}/deploy/container/Containerfile"));
     let text = text.expect("a Containerfile").replace("\\\n", " ");
@@ -218,7 +218,8 @@ fn health_of_a_container(file: &Path) -> ToolOutput {
 fn a_container_is_healthy_whatever_its_file_says_of_the_admin_listener() {
     let _watch = watchdog(Duration::from_secs(120), "health of a container");
     let files = CertificateFiles::default();
-    // The name by which others ask, and not the one by which the container itself does.
+    // The certificate has the name by which others ask, and not the one by which the container
+    // itself asks.
     files.add("server", &files.authority.issue(&["cache.example"]));
     let ca = files.path("ca.pem");
     let token = files.write("token", "open-sesame-open-sesame");
@@ -275,7 +276,7 @@ fn systemd_understands_the_unit_and_finds_it_confined() {
     let of_ours: Vec<&str> =
         verified.text.lines().filter(|line| line.contains("keyway.service")).collect();
     assert!(of_ours.is_empty(), "{}", verified.text);
-    // From 0 (confined) to 100: a unit that says nothing has 96.
+    // The score goes from 0 (confined) to 100. A unit without any such settings has 96.
     let bound = "--threshold=15";
     let judged = run("systemd-analyze", &["security", "--offline=true", bound, &file]);
     println!("{}", judged.text.lines().last().unwrap_or_default());
@@ -286,9 +287,9 @@ fn systemd_understands_the_unit_and_finds_it_confined() {
 #[test]
 fn the_unit_allows_what_settings_of_sockets_need() {
     let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
-    // With users of its own the ids of clients are not those that `allow_uids` names.
+    // With users of its own, the ids of clients would not be those that `allow_uids` names.
     assert!(!unit.contains("PrivateUsers=yes"), "{unit}");
-    // `owner` and `group` are set by calls that are among those taken away as privileged.
+    // `owner` and `group` need system calls that are among the privileged ones, which are removed.
     let filters: Vec<&str> =
         unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
     let taken =

@@ -1,5 +1,4 @@
-//! Clients far ahead of their replies are slowed, never cut off, and get every
-//! reply in order.
+//! Clients far ahead of their replies are slowed, never cut off, and get every reply in order.
 
 use std::io::Write;
 use std::time::Duration;
@@ -17,7 +16,7 @@ fn start() -> (Keyway, Vec<RedisServer>) {
     (Keyway::start(KEYWAY, KeywayConfig::new(pools)), servers)
 }
 
-/// One request of a long pipeline and its reply.
+/// Returns one request of a long pipeline and its reply.
 fn request(nth: usize) -> (Vec<u8>, Value) {
     let key = format!("key:{}", nth % 1000);
     match nth % 5 {
@@ -73,8 +72,8 @@ fn a_client_100_000_requests_ahead_of_a_pool_gets_every_reply_in_order() {
     run_ahead(&keyway, 1);
 }
 
-/// Four clients ask for far more than they read: the process holds what its
-/// limits allow and no more, and serves others meanwhile.
+/// Four clients ask for far more than they read. The process holds what its limits allow and no
+/// more, and serves others meanwhile.
 #[test]
 fn slow_readers_are_slowed_and_memory_stays_bounded() {
     const READERS: usize = 4;
@@ -95,14 +94,14 @@ fn slow_readers_are_slowed_and_memory_stays_bounded() {
             let bytes = encode(&["GET", "big"]).repeat(REQUESTS);
             sending.push(std::thread::spawn(move || writer.write_all(&bytes)));
         }
-        // Served all the while; and by the thousandth reply the readers'
-        // requests have long been taken as far as they will be.
+        // The client is served all the time. By the thousandth reply Keyway has long stopped
+        // reading the readers' requests.
         let mut other = keyway.client(pool);
         for _ in 0..1000 {
             assert_eq!(other.words("STRLEN big"), Value::Integer(VALUE as i64));
         }
-        // What `keyway check` says of a busy client: 5.25 MiB; and what the
-        // allocator adds to buffers that grow.
+        // `keyway check` announces 5.25 MiB for a busy client. The allocator adds to buffers that
+        // grow.
         let allowed = READERS as u64 * (12 << 20);
         let grown = resident_peak_bytes(pid).saturating_sub(before);
         assert!(grown < allowed, "pool {pool}: {} MB held", grown >> 20);

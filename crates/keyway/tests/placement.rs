@@ -1,5 +1,5 @@
-//! The same key lies on the same server as with twemproxy, proven against a
-//! real one in both directions: what one writes the other reads.
+//! A key is on the same server as with twemproxy. This is tested against a real one in both
+//! directions: each reads what the other has written.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ enum Variant {
 
 const VARIANTS: &[Variant] = &[Variant::Plain, Variant::Weights, Variant::Names, Variant::Tags];
 
-/// One pool, as both proxies are told about it.
+/// One pool, in the form for both proxies.
 struct Ring {
     name: String,
     hash: &'static str,
@@ -98,8 +98,8 @@ impl Ring {
         if self.variant == Variant::Tags { pool.with("hash_tag", "\"{}\"") } else { pool }
     }
 
-    /// Keys of this ring: plain, long, binary, and with braces in every
-    /// position that a tag parser could get wrong.
+    /// Returns keys for this ring: plain, long, binary, and with braces in every position that a
+    /// tag parser could get wrong.
     fn keys(&self, direction: &str) -> Vec<Vec<u8>> {
         let mut random = Random::new(self.name.len() as u64 + direction.len() as u64);
         let mine = format!("{}/{direction}/", self.name);
@@ -139,7 +139,7 @@ fn write_all(client: &mut Client, keys: &[Vec<u8>], what: &str) {
     }
 }
 
-/// The keys whose value is not where it should be.
+/// Returns the keys whose value is not where it should be.
 fn misplaced(client: &mut Client, keys: &[Vec<u8>]) -> Vec<String> {
     let mut wrong = Vec::new();
     for chunk in keys.chunks(100) {
@@ -158,7 +158,7 @@ fn value_of(key: &[u8]) -> Vec<u8> {
     [b"value of ", key].concat()
 }
 
-/// Both directions over one pool.
+/// Compares both directions over one pool.
 fn compare(name: &str, keys: [Vec<Vec<u8>>; 2], nutcracker: SocketAddr, keyway: SocketAddr) {
     let mut theirs = Client::connect(nutcracker);
     let mut ours = Client::connect(keyway);
@@ -171,7 +171,8 @@ fn compare(name: &str, keys: [Vec<Vec<u8>>; 2], nutcracker: SocketAddr, keyway: 
     assert!(wrong.is_empty(), "{name}: written by Keyway, not found by nutcracker: {wrong:#?}");
 }
 
-/// No key may lie twice: a proxy that wrote everywhere would pass the rest.
+/// Asserts that each key is stored once: a proxy that wrote to every server would pass the other
+/// checks.
 fn assert_stored_once(servers: &[RedisServer], keys: usize) {
     let stored: i64 = servers.iter().map(|server| server.client().words("DBSIZE").integer()).sum();
     assert_eq!(stored, keys as i64, "keys over all servers");
@@ -193,8 +194,7 @@ fn every_hash_and_distribution_places_keys_as_twemproxy_does() {
     assert_stored_once(&servers, rings.len() * 2 * KEYS);
 }
 
-/// `keyway import twemproxy` on the file nutcracker runs on, with nothing
-/// changed but where it listens.
+/// `keyway import twemproxy` runs on nutcracker's file, with only the addresses changed.
 #[test]
 fn an_imported_file_places_keys_as_twemproxy_does() {
     let _watch = watchdog(Duration::from_secs(120), "placement after import");
@@ -225,7 +225,7 @@ fn start_imported(nutcracker: &Nutcracker) -> Keyway {
     Keyway::start_text(KEYWAY, &text, addresses)
 }
 
-/// The same of pools that speak memcached, which take fewer keys than Redis.
+/// The same for pools that speak memcached, which accept fewer keys than Redis.
 #[test]
 fn an_imported_file_places_keys_of_memcached_as_twemproxy_does() {
     if !has_memcached("placement of an imported memcached pool") {
@@ -235,7 +235,7 @@ fn an_imported_file_places_keys_of_memcached_as_twemproxy_does() {
     let servers = MemcachedServer::start_many(4);
     let rings: Vec<Ring> = rings().into_iter().step_by(5).collect();
     let pools = rings.iter().map(|ring| {
-        // Nothing fails here; that ejection is imported as well must not move a key.
+        // No server fails here. The imported ejection must not move a key.
         ring.nutcracker_of_memcached(&servers).with("auto_eject_hosts", "true")
     });
     let nutcracker = Nutcracker::start(pools.collect());
@@ -261,7 +261,7 @@ fn an_imported_file_places_keys_of_memcached_as_twemproxy_does() {
         let items = stats.lines().find_map(|line| line.strip_prefix("STAT curr_items "));
         items.and_then(|number| number.trim().parse().ok()).expect("a number of items")
     };
-    // Beside the clients' there is a marker of each pool on each server at most.
+    // Besides the clients' items there is at most one marker of each pool on each server.
     let markers = rings.len() * servers.len();
     let items: usize = servers.iter().map(held).sum();
     assert!((stored..=stored + markers).contains(&items), "{items} items of {stored}");
@@ -279,7 +279,7 @@ fn store_items(client: &mut MemcachedClient, keys: &[Vec<u8>]) {
     }
 }
 
-/// The keys whose item is not found, or is not what was stored.
+/// Returns the keys whose item is not found, or is not what was stored.
 fn missing_items(client: &mut MemcachedClient, keys: &[Vec<u8>]) -> Vec<String> {
     let mut missing = Vec::new();
     for key in keys {
@@ -297,7 +297,7 @@ fn missing_items(client: &mut MemcachedClient, keys: &[Vec<u8>]) -> Vec<String> 
     missing
 }
 
-/// Both eject the dead server and agree on where its keys go.
+/// Both proxies eject the dead server and agree on the new servers of its keys.
 #[test]
 fn keys_of_an_ejected_server_move_as_with_twemproxy() {
     let _watch = watchdog(Duration::from_secs(120), "placement after ejection");
@@ -332,7 +332,7 @@ fn keys_of_an_ejected_server_move_as_with_twemproxy() {
     }
 }
 
-/// Whether no key fails any more.
+/// Returns whether no key fails any more.
 fn ejected(address: SocketAddr, keys: &[Vec<u8>]) -> bool {
     let mut client = Client::connect(address);
     keys.iter().all(|key| {
@@ -352,13 +352,12 @@ fn random_distribution_spreads_evenly() {
     write_all(&mut keyway.client(0), &keys, "random");
     let counts: Vec<i64> =
         servers.iter().map(|server| server.client().words("DBSIZE").integer()).collect();
-    // 2000 each; six standard deviations are 232.
+    // The mean is 2000; six standard deviations are 232.
     assert!(counts.iter().all(|count| (1768..2232).contains(count)), "{counts:?}");
     assert_stored_once(&servers, keys.len());
 }
 
-/// A name resolved to an address is no part of a ring: servers are placed by
-/// the text of the file.
+/// A name resolved to an address is not part of a ring: servers are placed by the text of the file.
 #[test]
 fn host_names_place_by_their_text() {
     let _watch = watchdog(Duration::from_secs(60), "host names");
@@ -380,7 +379,7 @@ fn host_names_place_by_their_text() {
         variant: Variant::Plain,
     };
     let keys = [ring.keys("to keyway"), ring.keys("to nutcracker")];
-    // nutcracker resolves in the background of its first requests.
+    // nutcracker resolves names in the background of its first requests.
     wait_for("nutcracker reaches its servers", Duration::from_secs(10), || {
         ejected(nutcracker.pools()[0].listen, &ring.keys("probe")).then_some(())
     });

@@ -1,4 +1,4 @@
-//! What a sharded pool's settings do, seen from the servers.
+//! The effect of a sharded pool's settings, as servers see it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn start(pool: Pool) -> Keyway {
     Keyway::start(KEYWAY, config)
 }
 
-/// Clients connected to the server, our own look not counted.
+/// Returns the number of clients connected to the server, without this one.
 fn connections(server: &RedisServer) -> usize {
     server.client().words("CLIENT LIST").text().lines().count() - 1
 }
@@ -30,7 +30,7 @@ fn the_servers_password_is_sent_and_a_wrong_one_is_told() {
     assert_eq!(client.words("GET a"), Value::bulk("1"));
     let keyway = start(Pool::over("main", &servers).with("password", "\"aladdin\""));
     let mut client = keyway.client(0);
-    // Those refused between two attempts to connect are told the same.
+    // Clients that are refused between two attempts to connect get the same error.
     for _ in 0..20 {
         for line in ["GET a", "MGET a b", "BLPOP a 0", "SET a 1"] {
             let text = client.words(line).error_text();
@@ -124,7 +124,7 @@ fn the_servers_database_is_selected_before_anything_else() {
     let replies = servers[0].client().pipeline(&["GET a", "SELECT 3", "GET a"]);
     assert_eq!(replies, [Value::Nil, Value::simple("OK"), Value::bulk("1")]);
     assert!(client.words("SELECT 1").is_error(), "one database by default");
-    // After a reconnect too.
+    // The same holds after a reconnect.
     servers[0].restart();
     wait_until("served again", SOON, || client.words("SET b 2") == Value::simple("OK"));
     assert_eq!(servers[0].client().pipeline(&["SELECT 3", "GET b"])[1], Value::bulk("2"));
@@ -156,8 +156,8 @@ fn clients_may_select_as_many_databases_as_the_pool_allows() {
     assert_eq!(two.words("DBSIZE"), Value::Integer(49));
 }
 
-/// The number in it is the server's: it would reach databases that clients of
-/// the pool may not, or the wrong one of those they may.
+/// The number in the command is the server's: it would reach databases that clients of the pool may
+/// not use, or the wrong one of those they may.
 #[test]
 fn copying_to_another_database_is_refused_with_a_reason() {
     let _watch = watchdog(Duration::from_secs(30), "COPY with DB");
@@ -218,8 +218,8 @@ fn connections_are_as_many_as_asked_and_made_when_asked() {
     });
 }
 
-/// One client too many is told so and closed; those inside, and other pools,
-/// do not notice.
+/// A client beyond the limit is told so and closed. Connected clients, and other pools, do not
+/// notice.
 #[test]
 fn a_pool_takes_as_many_clients_as_it_may() {
     let _watch = watchdog(Duration::from_secs(60), "clients of a pool");
@@ -227,7 +227,7 @@ fn a_pool_takes_as_many_clients_as_it_may() {
     let pools = vec![Pool::over("main", &servers).with("clients_max", "3"), Pool::store("local")];
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "1"));
     let connected = "keyway_client_connections";
-    // The harness looked whether it answers; that client is to be gone.
+    // The harness checked whether Keyway answers; its client must be gone first.
     wait_until("nobody is connected", SOON, || {
         keyway.metrics().sum(connected, &["pool=\"main\""]) == 0.0
     });
@@ -252,8 +252,8 @@ fn a_pool_takes_as_many_clients_as_it_may() {
     });
 }
 
-/// With several connections a client's own requests for a key stay in order:
-/// it reads what it wrote.
+/// With several connections the requests of a client for a key stay in order: it reads what it
+/// wrote.
 #[test]
 fn a_client_reads_its_own_writes_over_several_connections() {
     let _watch = watchdog(Duration::from_secs(60), "own writes");
@@ -271,7 +271,7 @@ fn a_client_reads_its_own_writes_over_several_connections() {
     }
 }
 
-/// Listener and servers over unix sockets.
+/// The listener and the servers use unix sockets.
 #[test]
 fn unix_sockets_work_on_both_sides() {
     use std::io::{Read, Write};
@@ -282,7 +282,7 @@ fn unix_sockets_work_on_both_sides() {
     let server = RedisServer::start_with(&["--unixsocket", &socket]);
     let ours = directory.path().join("keyway.sock");
     let own = std::fs::metadata(directory.path()).expect("it is there");
-    // Who is not root may give it to itself alone.
+    // A user who is not root may give the socket only to itself.
     let (owner, group) = if own.uid() == 0 { (65_533, 65_534) } else { (own.uid(), own.gid()) };
     let listener = format!(
         "[[listener]]\nbind = \"unix://{}\"\nmode = \"0620\"\nowner = {owner}\ngroup = {group}\n\
@@ -306,8 +306,8 @@ fn unix_sockets_work_on_both_sides() {
     assert!(!ours.exists(), "the socket is removed at the end");
 }
 
-/// A queue of 20 at a server that is silent: the rest waits with its client,
-/// and goes out once half of the queue was answered.
+/// A server that is silent has a queue of 20. Further requests wait with their client, and are sent
+/// once half of the queue was answered.
 #[test]
 fn a_pools_own_queue_bounds_what_waits_for_a_server() {
     let _watch = watchdog(Duration::from_secs(60), "queue of a pool");
@@ -316,7 +316,7 @@ fn a_pools_own_queue_bounds_what_waits_for_a_server() {
     let backend = ScriptedBackend::start(move |arguments| match handshake_reply(arguments) {
         Some(bytes) => Action::Reply(bytes),
         None => {
-            // Until the other end is dropped.
+            // This waits until the other end is dropped.
             let _ = gate.recv();
             Action::echo_key(arguments)
         }

@@ -1,5 +1,4 @@
-//! Publish and subscribe: words, deliveries, counts, and what happens when
-//! somebody leaves.
+//! Publish and subscribe: replies, deliveries, counts, and clients that leave.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ struct Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// A store and a pool of four servers, two workers; and a bare server.
+/// Starts a store and a pool of four servers with two workers, and a bare server.
 fn setup() -> std::sync::Arc<Setup> {
     SETUP.get(|| {
         let servers = RedisServer::start_many(4);
@@ -31,8 +30,8 @@ fn setup() -> std::sync::Arc<Setup> {
     })
 }
 
-/// Everything that is answered to lines with `;` between: whatever comes until a PING behind
-/// it is answered.
+/// Returns everything that is answered to lines separated by `;`, up to the reply to a PING behind
+/// them.
 fn answers(client: &mut Client, line: &str) -> Vec<String> {
     line.split(';').for_each(|line| client.send(&encode_words(line)));
     client.send(&encode_words("PING end"));
@@ -54,8 +53,8 @@ fn change(word: &str, name: &str, count: i64) -> Value {
     Value::Array(vec![Value::bulk(word), Value::bulk(name), Value::Integer(count)])
 }
 
-/// Clients of one pool until both workers have some: several, as the kernel
-/// spreads them.
+/// Connects clients of one pool until both workers have some. It takes several, because the kernel
+/// chooses the worker.
 fn clients(keyway: &Keyway, pool: usize, count: usize) -> Vec<Client> {
     (0..count).map(|_| keyway.client(pool)).collect()
 }
@@ -142,7 +141,7 @@ fn every_message_reaches_every_subscriber_in_order() {
                 if pool == STORE {
                     assert_eq!(receivers, 24);
                 } else {
-                    // A worker's subscription, and its pattern.
+                    // A worker has one subscription, and one pattern.
                     assert!((2..=4).contains(&receivers), "{receivers}");
                 }
                 assert!(publisher.command(&["SPUBLISH", "d:a", "s"]).integer() > 0);
@@ -194,8 +193,8 @@ fn the_store_counts_every_receiver_wherever_it_is() {
     });
 }
 
-/// However many clients subscribe, a server has one subscription per worker,
-/// and none once the last has left, in whatever way.
+/// However many clients subscribe, a server has one subscription per worker. It has none after the
+/// last client has left in whatever way.
 #[test]
 fn a_server_is_subscribed_once_for_each_worker_and_not_after_the_last() {
     let _watch = watchdog(Duration::from_secs(60), "upstream");
@@ -221,7 +220,7 @@ fn a_server_is_subscribed_once_for_each_worker_and_not_after_the_last() {
     assert_eq!(told[1].integer(), on_servers("PUBSUB NUMSUB u:a"));
     assert_eq!(operator.words("PUBSUB CHANNELS u:*"), Value::Array(vec![Value::bulk("u:a")]));
     assert!(operator.words("PUBSUB NUMPAT").integer() >= 1);
-    // By leaving, by a reset connection, by RESET, by name.
+    // The clients leave by closing, by a reset, by RESET, and by name.
     for (nth, mut client) in subscribers.into_iter().enumerate() {
         match nth % 4 {
             0 => drop(client),
@@ -240,7 +239,7 @@ fn a_server_is_subscribed_once_for_each_worker_and_not_after_the_last() {
     });
 }
 
-/// What Redis publishes of the same commands, the store publishes.
+/// The store publishes the same as Redis for the same commands.
 #[test]
 fn the_store_publishes_what_becomes_of_keys_as_redis_does() {
     let _watch = watchdog(Duration::from_secs(60), "keyspace events");
@@ -391,8 +390,8 @@ fn new_keys_and_misses_are_published_as_by_redis_where_they_are_asked_for() {
     assert_eq!(client.words("EXEC"), Value::Array(vec![Value::bulk("2")]), "a miss is no change");
 }
 
-/// A subscriber that never reads is closed, told of in the log and counted;
-/// the others and the publisher notice nothing.
+/// A subscriber that never reads is closed, logged and counted. The others and the publisher notice
+/// nothing.
 #[test]
 fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
     let _watch = watchdog(Duration::from_secs(90), "slow subscriber");
@@ -426,7 +425,7 @@ fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
         }
         assert!(keyway.process().log().contains("subscriber disconnected"));
         assert_eq!(quick.words("PING"), message("pong", &[""]));
-        // What was on its way may still be read, then the end.
+        // Messages that were in flight may still be read, then the end comes.
         while let Ok(reply) = slow.try_reply() {
             assert_eq!(reply, message("message", &["s:a", &text]));
         }
@@ -434,8 +433,8 @@ fn a_subscriber_that_never_reads_is_dropped_and_the_others_are_not() {
     }
 }
 
-/// A server is killed and started again: what is subscribed there is
-/// subscribed anew, and who asks meanwhile is told why not.
+/// A server is killed and started again. Its subscriptions are made again, and a client that
+/// subscribes meanwhile is told why it cannot.
 #[test]
 fn subscriptions_come_back_with_their_server() {
     let _watch = watchdog(Duration::from_secs(90), "restart");
@@ -479,8 +478,8 @@ fn subscriptions_come_back_with_their_server() {
     }
 }
 
-/// A client that leaves while its subscription waits for a server that does
-/// not answer leaves nothing behind.
+/// A client leaves while its subscription waits for a server that does not answer. It leaves
+/// nothing behind.
 #[test]
 fn who_leaves_while_a_subscription_is_pending_leaves_nothing_behind() {
     let _watch = watchdog(Duration::from_secs(60), "pending");
@@ -506,7 +505,7 @@ fn who_leaves_while_a_subscription_is_pending_leaves_nothing_behind() {
     assert_eq!(told.words("SUBSCRIBE p:x"), change("subscribe", "p:x", 1));
 }
 
-/// redis-py, as people use it: `get_message`, handlers in a thread, patterns.
+/// Tests redis-py as it is usually used: `get_message`, handlers in a thread, patterns.
 #[test]
 fn redis_py_subscribes_and_is_told() {
     let _watch = watchdog(Duration::from_secs(300), "redis-py");
@@ -527,7 +526,7 @@ fn redis_py_subscribes_and_is_told() {
     }
 }
 
-/// A transaction may publish; it cannot subscribe.
+/// A transaction may publish, but it cannot subscribe.
 #[test]
 fn a_transaction_of_a_pool_may_publish() {
     let _watch = watchdog(Duration::from_secs(30), "transaction");
@@ -546,8 +545,8 @@ fn a_transaction_of_a_pool_may_publish() {
     assert_eq!(client.words("PING"), Value::simple("PONG"));
 }
 
-/// The channels of a server that is ejected move to the others, those of one
-/// that comes back move back; nobody subscribes again for that.
+/// The channels of an ejected server move to the others, and those of a returning server move back.
+/// No client needs to subscribe again.
 #[test]
 fn channels_move_with_the_ring() {
     let _watch = watchdog(Duration::from_secs(90), "moving");
@@ -587,7 +586,7 @@ fn channels_move_with_the_ring() {
     all_are_heard("after");
 }
 
-/// In RESP3 messages are pushes, and a subscriber may ask anything.
+/// In RESP3 messages are pushes, and a subscriber may send any request.
 #[test]
 fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
     let _watch = watchdog(Duration::from_secs(60), "resp3");
@@ -600,7 +599,7 @@ fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
         "PSUBSCRIBE v:p*",
         "SSUBSCRIBE v:s",
         "UNSUBSCRIBE v:none v:b",
-        // One is left: of several Redis says which comes first by chance.
+        // One is left: if there are several, Redis chooses by chance which comes first.
         "UNSUBSCRIBE",
         "UNSUBSCRIBE",
         "PUNSUBSCRIBE",
@@ -630,8 +629,8 @@ fn a_subscriber_that_speaks_resp3_is_answered_as_redis_answers() {
     }
 }
 
-/// Everybody hears the messages of a channel in one order, whoever publishes
-/// and whatever worker serves whom.
+/// All subscribers receive the messages of a channel in the same order, whoever publishes and
+/// whichever workers serve them.
 #[test]
 fn all_subscribers_of_the_store_hear_one_order() {
     const PUBLISHERS: usize = 8;
@@ -664,8 +663,8 @@ fn all_subscribers_of_the_store_hear_one_order() {
     assert!(heard.iter().all(|one| *one == heard[0]), "there are several orders");
 }
 
-/// An answer is never heard before what it answers, whichever worker its
-/// author and its audience are on.
+/// An answer is never received before the message it answers, whichever workers its author and its
+/// audience are on.
 #[test]
 fn an_answer_is_heard_behind_what_it_answers() {
     let _watch = watchdog(Duration::from_secs(90), "cause and effect");
@@ -703,8 +702,7 @@ fn an_answer_is_heard_behind_what_it_answers() {
     }
 }
 
-/// One message larger than an inbox reaches who wants it, and costs those who
-/// do not nothing.
+/// One message larger than an inbox reaches its subscribers, and does not affect other clients.
 #[test]
 fn a_message_of_any_size_closes_no_subscriber_of_another_channel() {
     let _watch = watchdog(Duration::from_secs(90), "a large message");
@@ -732,8 +730,8 @@ fn a_message_of_any_size_closes_no_subscriber_of_another_channel() {
     assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
 }
 
-/// A server without room for the connection of its subscribers is quoted to who
-/// asks; who has subscribed before hears it again once there is room.
+/// The error of a server without room for the connection of subscribers is passed on to a client
+/// that subscribes. Earlier subscribers receive messages again once there is room.
 #[test]
 fn a_server_without_room_closes_no_subscriber() {
     let _watch = watchdog(Duration::from_secs(60), "maxclients");
@@ -748,7 +746,7 @@ fn a_server_without_room_closes_no_subscriber() {
     assert_eq!(inside.words("CONFIG SET maxclients 1"), Value::simple("OK"));
     assert_eq!(inside.words("CLIENT KILL TYPE pubsub"), Value::Integer(1));
     let mut late = keyway.client(0);
-    // Between two attempts to connect, it cannot be reached.
+    // Between two attempts to connect, the error is that the server cannot be reached.
     wait_until("it is quoted", Duration::from_secs(20), || {
         let text = late.words("SUBSCRIBE f:b").error_text();
         text.contains("ERR max number of clients reached")
@@ -762,8 +760,8 @@ fn a_server_without_room_closes_no_subscriber() {
     assert_eq!(keyway.metrics().sum("keyway_pubsub_dropped_clients_total", &[]), 0.0);
 }
 
-/// A script runs on one server: it reaches the channels and keys that are there,
-/// which those with the hash tag of its keys are, and patterns.
+/// A script runs on one server. It reaches the channels and keys of that server, which include
+/// those with the hash tag of its keys, and patterns.
 #[test]
 fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
     let _watch = watchdog(Duration::from_secs(60), "scripts that publish");
@@ -829,6 +827,6 @@ fn thousands_of_channels_hold_nobody_up() {
         assert_eq!(counts.len(), 2 * count as usize);
         assert!(counts.iter().skip(1).step_by(2).all(|it| *it == Value::Integer(each)));
     }
-    // Half a second; more than half a minute if each name is looked for among all.
+    // It takes half a second, or more than half a minute if each name is searched among all.
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
 }

@@ -1,5 +1,5 @@
-//! Pools that read in one pool and write to another, beside real servers: their own
-//! counts say where requests went.
+//! Pools that read from one pool and write to another, with real servers: the servers' own counts
+//! show where requests went.
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn split(name: &str, settings: &[(&str, &str)]) -> Pool {
     all.fold(pool, |pool, (name, value)| pool.with(name, value))
 }
 
-/// A pool that gives up soon.
+/// Returns a pool with short timeouts.
 fn quick(pool: Pool) -> Pool {
     pool.with("timeout", "\"300ms\"")
         .with("connect_timeout", "\"300ms\"")
@@ -35,7 +35,7 @@ fn start(pools: Vec<Pool>) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"))
 }
 
-/// How often a server has executed a command, as it says itself.
+/// Returns how many times a server has executed a command.
 fn calls(client: &mut Client, command: &str) -> u64 {
     let text = client.words("INFO commandstats").text();
     let line =
@@ -73,7 +73,7 @@ fn writes_go_to_one_pool_and_reads_to_the_other() {
     assert_eq!(client.words("MGET k l"), both);
     assert_eq!(client.words("TTL k"), Value::Integer(-1));
     assert_eq!(client.words("HGET h f"), Value::bulk("read"));
-    // A cursor is about the table of one server.
+    // A cursor belongs to the table of one server.
     assert!(text(&mut client, "HSCAN h 0").contains("written"));
     assert_eq!(counts(&servers, "get"), [0, 20]);
     assert_eq!(counts(&servers, "set"), [20, 0]);
@@ -89,7 +89,7 @@ fn writes_go_to_one_pool_and_reads_to_the_other() {
         assert_eq!(reply, expected, "{nth}");
     }
     assert_eq!(servers[0].client().words("GET p"), Value::bulk("498"));
-    // What is executed by the pool that writes keeps its order.
+    // Requests that the writing pool executes keep their order.
     let counted: Vec<Value> = client.pipeline(&["INCR n"; 300]);
     assert_eq!(counted, (1..=300).map(Value::Integer).collect::<Vec<_>>());
 }
@@ -113,7 +113,7 @@ fn a_client_that_has_written_reads_its_writes_for_a_while() {
     assert_eq!(other.words("GET k"), Value::bulk("old"), "others are not pinned");
     wait_until("the pin to end", SOON, || writer.words("GET k") == Value::bulk("old"));
     assert!(written.elapsed() >= Duration::from_millis(600));
-    // What a transaction or a script wrote counts as well.
+    // Writes of a transaction or a script count as well.
     let replies = writer.pipeline(&["MULTI", "SET k t", "EXEC", "GET k"]);
     assert_eq!(replies[3], Value::bulk("t"));
     wait_until("the pin to end", SOON, || writer.words("GET k") == Value::bulk("old"));
@@ -131,7 +131,7 @@ fn what_belongs_to_a_connection_goes_to_the_pool_that_writes() {
     servers[1].client().words("MSET k read n 7");
     servers[0].client().words("SET k written");
     let mut client = keyway.client(0);
-    // A transaction, with reads around it, in one pipeline.
+    // A transaction with reads around it is sent in one pipeline.
     let replies =
         client.pipeline(&["GET k", "MULTI", "GET k", "INCR n", "EXEC", "GET k", "INCR n", "GET n"]);
     let exec = Value::Array(vec![Value::bulk("written"), Value::Integer(1)]);
@@ -153,7 +153,7 @@ fn what_belongs_to_a_connection_goes_to_the_pool_that_writes() {
         client.words(end);
         assert_eq!(client.words("GET k"), Value::bulk("read"), "{end}");
     }
-    // Commands that wait.
+    // These are blocking commands.
     client.send(&keyway_testkit::encode_words("BLPOP list 20"));
     let mut writers = servers[0].client();
     wait_until("it waits", SOON, || {
@@ -163,7 +163,7 @@ fn what_belongs_to_a_connection_goes_to_the_pool_that_writes() {
     assert_eq!(client.reply(), Value::Array(vec![Value::bulk("list"), Value::bulk("e")]));
     assert_eq!(client.words("GET k"), Value::bulk("read"));
     assert_eq!(client.words("WAIT 0 10"), Value::Integer(0));
-    // Channels, and reads in between by RESP3.
+    // These are channels, with RESP3 reads in between.
     let mut listener = keyway.client(0);
     listener.words("HELLO 3");
     listener.send(&keyway_testkit::encode_words("SUBSCRIBE news"));
@@ -174,13 +174,13 @@ fn what_belongs_to_a_connection_goes_to_the_pool_that_writes() {
     listener.send(&keyway_testkit::encode_words("UNSUBSCRIBE news"));
     assert!(format!("{:?}", listener.reply()).contains("unsubscribe"));
     assert_eq!(listener.words("GET k"), Value::bulk("read"));
-    // What is about all keys.
+    // These commands concern all keys.
     for (line, expected) in [("DBSIZE", "2"), ("SCAN 0 COUNT 100", "\"n\"")] {
         assert!(text(&mut client, line).contains(expected), "{line}: {}", text(&mut client, line));
     }
     assert_eq!(counts(&servers, "scan")[1], 0);
     assert!(text(&mut client, "CLIENT TRACKING ON").contains("is refused"));
-    // A client that leaves in the middle of it all leaves nothing behind.
+    // A client that leaves in the middle of all this leaves nothing behind.
     let mut gone = keyway.client(0);
     gone.words("WATCH k");
     gone.words("MULTI");
@@ -205,7 +205,7 @@ fn scripts_that_only_read_run_where_is_read() {
     let get = "return redis.call('get', KEYS[1])";
     assert_eq!(client.command(&["EVAL", get, "1", "k"]), Value::bulk("written"));
     assert_eq!(client.command(&["EVAL_RO", get, "1", "k"]), Value::bulk("read"));
-    // Loaded once, known on either side.
+    // A script is loaded once and known on either side.
     let loaded = "return redis.call('get', KEYS[1]) .. '!'";
     let digest = client.command(&["SCRIPT", "LOAD", loaded]).text();
     assert_eq!(client.command(&["EVALSHA", &digest, "1", "k"]), Value::bulk("written!"));
@@ -239,7 +239,7 @@ fn reads_that_fail_go_to_the_writers_if_they_may() {
     };
     assert!(dead.contains(&true) && dead.contains(&false));
     servers[1].kill();
-    // Only what the dead server had is read where is written.
+    // Only keys of the dead server are read from the writing pool.
     let expected = |dead: &bool| Value::bulk(if *dead { "written" } else { "read" });
     for (key, dead) in keys.iter().zip(&dead) {
         assert_eq!(safe.command(&["GET", key]), expected(dead), "{key}");
@@ -254,7 +254,7 @@ fn reads_that_fail_go_to_the_writers_if_they_may() {
     };
     assert!(failovers("safe") > 0.0);
     assert_eq!(failovers("strict"), 0.0);
-    // A write is no read: it fails where it fails.
+    // A write does not go to the other pool: it fails if its own pool fails.
     servers[0].kill();
     wait_until("the writer is gone", SOON, || matches!(safe.words("SET k1 x"), Value::Error(_)));
 }
@@ -286,7 +286,7 @@ fn splits_nest_and_are_pinned_over_other_kinds() {
         assert_eq!(replies[1], Value::bulk("written"), "listener {listener}");
         assert_eq!(servers[1].client().words("GET k"), Value::bulk("written"));
         wait_until("the pin to end", SOON, || client.words("GET k") == Value::bulk("read"));
-        // What belongs to a connection has nowhere to go: the writers are no servers.
+        // State of a connection is impossible here: the writers are not servers.
         assert!(text(&mut client, "MULTI").contains("is refused"));
         assert!(text(&mut client, "EXEC").contains("EXECABORT"));
     }
@@ -318,7 +318,7 @@ fn replicas_are_read_in_a_pool_of_their_own() {
     assert!(after[1] + after[2] - before[1] - before[2] >= 100);
     let mut sets = (0..3).map(|nth| calls(&mut servers.client(nth), "set"));
     assert!(sets.next() >= Some(100));
-    // An embedded store takes part as any pool.
+    // An embedded store is part of it like any pool.
     let keyway =
         start(vec![split("main", &[]), Pool::store("w"), quick(Pool::sharded("r", &lines[1..]))]);
     let mut client = keyway.client(0);
@@ -333,7 +333,7 @@ fn replicas_are_read_in_a_pool_of_their_own() {
 fn a_split_over_one_server_answers_as_that_does() {
     let _watch = watchdog(Duration::from_secs(120), "conformance of a split");
     let servers = RedisServer::start_many(2);
-    // Reads go another way to the same connection, so that even a pipeline keeps its order.
+    // Reads take another way to the same connection, so that even a pipeline keeps its order.
     let keyway = start(vec![
         split("main", &[]),
         Pool::of_kind("r", "rate-limited")
@@ -349,7 +349,7 @@ fn a_split_over_one_server_answers_as_that_does() {
     }
 }
 
-/// Requests for items that a server of memcached has had.
+/// Returns how many requests for items a memcached server has had.
 fn gets(server: &MemcachedServer) -> u64 {
     let text = server.client().say("stats\r\n");
     let line = text.lines().find_map(|line| line.strip_prefix("STAT cmd_get "));
@@ -388,12 +388,12 @@ fn clients_of_memcached_are_split_as_well() {
     assert_eq!(client.say("get k l\r\n"), both);
     assert_eq!(client.say("mg k v\r\n"), "VA 5\r\nreads\r\n");
     assert_eq!((gets(&servers[0]) - before.0, gets(&servers[1]) - before.1), (0, 23));
-    // A number for cas is that of the server that is written to.
+    // A version number for cas is that of the server to which writes go.
     let told = client.say("gets k\r\n");
     assert!(told.contains("\r\nwrite\r\n"), "{told}");
     let number = told.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
     assert_eq!(client.say(&format!("cas k 0 0 5 {number}\r\nswaps\r\n")), "STORED\r\n");
-    // In one pipeline, in its order.
+    // One pipeline keeps its order.
     let stream = "set p 0 0 1\r\n1\r\nget k\r\nincr p 1\r\nget p\r\nincr p 1\r\n";
     assert_eq!(
         client.say(stream),

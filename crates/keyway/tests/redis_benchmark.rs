@@ -1,5 +1,5 @@
-//! redis-benchmark as it comes: its whole default suite through a pool, what
-//! the store serves on the store, without a single error.
+//! Runs redis-benchmark unchanged: its whole default suite through a pool, and the commands that
+//! the store has on the store, without a single error.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The configuration changes while clients are served.
 //!
-//! Servers are added and weights change under load whose every reply is checked. So that a
-//! key is there wherever it is looked for, the servers of such a pool are one redis-server
-//! under several names; that requests of a client keep their order on the way from one pool
-//! to the next is what is at stake then.
+//! Servers are added and weights change under a load whose every reply is checked. All servers of
+//! such a pool are one redis-server under several names, so a key is found wherever it is looked
+//! for. The test is then whether the requests of a client keep their order on the way from one pool
+//! to the next.
 
 #![allow(clippy::disallowed_methods, reason = "servers and files change at a pace of their own")]
 
@@ -43,7 +43,7 @@ impl Changing {
         self.keyway.process().log().matches(words).count()
     }
 
-    /// Changes the file and has it read again; waits until the log has the words once more.
+    /// Changes the file and reloads it. Waits until the log has the words once more.
     fn reload(&mut self, change: impl Fn(&str) -> String, words: &str) {
         let text = change(&self.text);
         self.write(&text);
@@ -64,7 +64,7 @@ impl Changing {
 
 const DONE: &str = " reloaded ";
 
-/// One redis-server as several: `count` of its names.
+/// Returns one redis-server as several servers, by several of its names.
 fn aliases(server: &RedisServer, weights: &[u32]) -> String {
     let port = server.address().port();
     let hosts = ["127.0.0.1", "localhost", "LOCALHOST", "Localhost"];
@@ -103,7 +103,7 @@ fn pools_change_under_load_and_no_reply_is_lost_or_wrong() {
         }
     }
     load.stop().assert_clean();
-    // What was replaced has ended, and is told of no more.
+    // The replaced pools have ended, and are no longer shown.
     wait_until("every pool that was replaced has ended", SOON, || {
         changing.keyway.metrics().sum("keyway_config_ending_pools", &[]) == 0.0
     });
@@ -112,7 +112,7 @@ fn pools_change_under_load_and_no_reply_is_lost_or_wrong() {
     assert!(!log.contains("panicked") && !log.contains("WARN"), "{log}");
 }
 
-/// Several redis-servers as the servers of a pool, of these weights.
+/// Returns several redis-servers as the servers of a pool, with these weights.
 fn weighted(servers: &[RedisServer], weights: &[u32]) -> String {
     let lines = servers.iter().zip(weights).enumerate().map(|(index, (server, weight))| {
         format!("\"{}:{weight} server{index}\"", server.address())
@@ -120,7 +120,7 @@ fn weighted(servers: &[RedisServer], weights: &[u32]) -> String {
     format!("servers = [{}]", lines.collect::<Vec<_>>().join(", "))
 }
 
-/// How many of these keys are on each server, by the file as it is now.
+/// Returns which of these keys are on each server, by the current file.
 fn located(changing: &Changing, keys: &[String], count: usize) -> Vec<Vec<String>> {
     let binary = keyway_binary(KEYWAY).to_string_lossy().into_owned();
     let file = changing.keyway.directory().join("keyway.toml").to_string_lossy().into_owned();
@@ -140,15 +140,15 @@ fn located(changing: &Changing, keys: &[String], count: usize) -> Vec<Vec<String
 fn after_a_reload_keys_are_on_the_servers_that_the_new_ring_names() {
     let _watch = watchdog(Duration::from_secs(240), "servers of their own");
     let servers = RedisServer::start_many(4);
-    // The default puts names that differ in their last letters next to each other.
+    // The default hash puts names that differ in their last letters next to each other.
     let pool = Pool::sharded("main", &[format!("{}:1 server0", servers[0].address())])
         .with("hash", "\"md5\"");
     let mut changing = Changing::start(vec![pool]);
-    // A key may be on its old server or its new one meanwhile, but is never another's.
+    // A key may be on its old server or its new one meanwhile, but is never mixed up with another.
     let shape = LoadShape { may_read_old: true, ..LoadShape::default() };
     let load = CheckedLoad::start(changing.keyway.address(0), shape);
     load.wait_replies(300);
-    // One that stays over all reloads; it may be of either worker.
+    // This client stays over all reloads; either worker may have it.
     let mut stays = changing.keyway.client(0);
     let keys: Vec<String> = (0..600).map(|nth| format!("key:{nth}")).collect();
     let steps: [&[u32]; 6] = [&[1, 1], &[1, 4], &[1, 1, 2], &[4, 1, 1, 1], &[1, 1, 1, 9], &[2]];
@@ -175,7 +175,7 @@ fn after_a_reload_keys_are_on_the_servers_that_the_new_ring_names() {
                 .collect();
             assert_eq!(there, placed[index].iter().collect::<Vec<_>>(), "{weights:?}: {index}");
         }
-        // Weights are what the keys are shared by, give or take what a ring of few points does.
+        // The keys are shared by weight, with the error of a ring of few points.
         let sum: u32 = weights.iter().sum();
         for (weight, keys_there) in weights.iter().zip(&placed) {
             let fair = keys.len() as f64 * f64::from(*weight) / f64::from(sum);
@@ -356,8 +356,8 @@ fn clients_of_a_pool_that_is_removed_go_to_the_next_or_are_told() {
     assert!(log.contains("pool first: removed") && log.contains("pool second: added"), "{log}");
 }
 
-/// A client stays in a pool that was replaced while a write of its own is owed there. What that
-/// pool leads to is there for as long, also if a later version replaces it again.
+/// A client stays in a replaced pool while the server there still owes a reply to its write. The
+/// pools that it leads to stay as long, even if a later version replaces them again.
 #[test]
 fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
     let _watch = watchdog(Duration::from_secs(120), "a pool that leads to replaced ones");
@@ -387,7 +387,7 @@ fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
         },
         DONE,
     );
-    // Ten times a second a pool is ended in which nobody is.
+    // Ten times a second, pools without clients are ended.
     std::thread::sleep(Duration::from_millis(500));
     let third =
         format!("\n[pool.third]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n", other.address());
@@ -402,8 +402,8 @@ fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
     });
 }
 
-/// A client whose write has timed out stays in the pool that a reload replaced, and goes by what an
-/// operator says of the pool's servers as all others do.
+/// A client whose write has timed out stays in the replaced pool. An operator's order about the
+/// pool's servers applies to this client as to all others.
 #[test]
 fn an_operators_word_about_a_server_counts_for_clients_of_the_replaced_pool_too() {
     let _watch = watchdog(Duration::from_secs(120), "ejected for clients of a replaced pool");
@@ -483,14 +483,14 @@ fn who_waits_in_a_command_is_let_go_with_its_listener() {
     }
 }
 
-/// Of a listener that goes, with clients that never stop sending.
+/// The listener is removed while its clients never stop sending.
 #[test]
 fn no_reply_is_lost_when_the_listener_of_a_client_goes() {
     let _watch = watchdog(Duration::from_secs(120), "a listener that goes");
     let server = RedisServer::start();
     let one = std::slice::from_ref(&server);
     let over = || Pool::over("main", one).with("timeout", "\"30s\"");
-    // Each pool has a listener that goes and one that stays.
+    // Each pool has a listener that is removed and one that stays.
     let pools = vec![over(), Pool::store("local"), over(), Pool::store("local")];
     let mut changing = Changing::start(pools);
     let flood = |place| Flood::start(changing.keyway.address(place), "flood", 5);
@@ -523,7 +523,7 @@ fn user(name: &str, rules: &str) -> String {
     format!("[[user]]\nname = \"{name}\"\nrules = \"nopass {rules}\"\n\n")
 }
 
-/// Whether a connection ends, whatever is said on it before.
+/// Returns whether a connection ends, whatever comes on it before.
 fn ends(client: &mut Client) -> bool {
     loop {
         match client.try_reply() {
@@ -533,7 +533,7 @@ fn ends(client: &mut Client) -> bool {
     }
 }
 
-/// Clients of users who are to lose something, by the listener at this position.
+/// Connects clients of users who are to lose a right, by the listener at this position.
 fn what_users_may_no_more_ends(changing: &mut Changing, place: usize, name: &str) {
     let come = |name: &str| {
         let mut client = changing.keyway.client(place);
@@ -584,7 +584,7 @@ fn what_users_may_no_more_ends(changing: &mut Changing, place: usize, name: &str
     assert!(told.is_error() && told.error_text().contains("rights of this user"), "{told:?}");
     assert!(waits.words("BLPOP jobs:1 1").error_text().contains("NOPERM"), "{name}");
     assert!(off.words("PING").error_text().contains("NOAUTH"), "{name}");
-    // Who has lost nothing goes on.
+    // A user who has lost nothing goes on.
     assert!(!keep.words("PUBLISH news.a hi").is_error(), "{name}");
     let heard = format!("{:?}{:?}", hears.reply(), both.reply());
     assert!(heard.matches("news.a").count() == 2, "{name}: {heard}");
@@ -644,12 +644,12 @@ fn who_is_kept_out_for_wrong_passwords_stays_so_when_users_change() {
     };
     assert_eq!(try_all(&changing.keyway, "one"), TRIES);
     changing.reload(|text| text.replace(&user("other", "+@all ~*"), ""), DONE);
-    // One more each second.
+    // Each second one more is verified.
     let looked_at = try_all(&changing.keyway, "two");
     assert!(looked_at < TRIES / 2, "{looked_at}");
 }
 
-/// A client of each of two workers.
+/// Connects one client to each of two workers.
 fn one_of_each_worker(keyway: &Keyway, place: usize) -> [Client; 2] {
     let mut clients: Vec<(Client, i64)> = Vec::new();
     for _ in 0..24 {
@@ -782,7 +782,7 @@ fn a_reload_that_fails_at_its_end_changes_no_certificate_and_no_limit() {
     let before = gauge(&changing.keyway);
     assert_eq!(before.1, 4.0 * 1024.0 * 1024.0);
     files.add("server", &files.authority.issue_for(&["127.0.0.1"], Span::Future));
-    // Room for the sockets that one worker needs, and not for those of all.
+    // There is room for the sockets that one worker needs, but not for those of all.
     let pid = changing.keyway.process().pid();
     let limit = |soft: &str| {
         let (pid, limit) = (pid.to_string(), format!("--nofile={soft}:"));
@@ -839,7 +839,7 @@ fn who_waits_for_room_on_a_pool_that_changes_waits_no_longer() {
     first.replies(100).iter().for_each(|reply| assert_eq!(*reply, Value::Nil));
 }
 
-/// How many threads look after other Keyways.
+/// Returns the number of threads that check other Keyways.
 fn peer_threads(keyway: &Keyway) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", keyway.process().pid()));
     let name = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
@@ -866,7 +866,7 @@ fn other_keyways_that_a_reload_names_are_looked_after_until_they_are_named_no_mo
     wait_until("nobody looks for it", SOON, || peer_threads(&changing.keyway) == 0);
 }
 
-/// The settings of TLS by those files.
+/// Returns the TLS settings with these files.
 fn tls_by(files: &CertificateFiles, name: &str, more: &str) -> String {
     let file = |end: &str| files.path(&format!("{name}.{end}"));
     format!("{{ cert_file = {:?}, key_file = {:?}{more} }}", file("pem"), file("key"))
@@ -932,7 +932,7 @@ fn a_certificate_of_which_a_listener_has_gone_is_told_of_as_it_is() {
 fn ask_on(at: std::net::SocketAddr, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let Ok(mut client) = Client::try_connect(at) else {
-            // Nobody listens there for the moment.
+            // No process listens there for the moment.
             std::thread::sleep(Duration::from_millis(5));
             continue;
         };

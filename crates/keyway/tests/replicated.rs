@@ -31,7 +31,7 @@ fn listed(servers: &Replicated) -> Pool {
         .with("refresh", "\"200ms\"")
 }
 
-/// Requests that a server was sent by Keyway.
+/// Returns the number of requests that Keyway has sent to a server.
 fn asked(keyway: &Keyway, address: SocketAddr) -> f64 {
     keyway.metrics().sum("keyway_backend_requests_total", &[&format!("backend=\"{address}\"")])
 }
@@ -49,20 +49,20 @@ fn a_fail_over_by_sentinel_is_followed_and_what_a_client_reads_is_right() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     assert!(set(&mut client, "before"));
-    // A replica that has just come is sent nothing for a second.
+    // A new replica is sent nothing for a second.
     let has = |server: usize| servers.client(server).command(&["GET", "before"]) != Value::Nil;
     wait_until("it is copied", SOON, || has(1) && has(2));
 
     servers.kill(0);
     let promoted = sentinels.wait_primary("mymaster", |address| address != servers.address(0));
-    // A second, and some for a machine that has other things to do.
+    // This is a second, and more for a busy machine.
     let within = Duration::from_secs(3);
     wait_until("soon behind the sentinels", within, || set(&mut client, "after"));
     assert_eq!(client.command(&["GET", "before"]), Value::bulk("v"));
     let new = servers.server_at(promoted).expect("one of ours");
     assert_eq!(servers.client(new).command(&["GET", "after"]), Value::bulk("v"));
 
-    // All sentinels at once, and a primary that comes back as a replica.
+    // All sentinels restart at once, and a former primary comes back as a replica.
     sentinels.restart_all();
     servers.restart(0);
     wait_until("the old primary is a replica", SOON, || servers.primaries() == [new]);
@@ -85,8 +85,8 @@ fn a_manual_fail_over_under_load_loses_nothing_that_redis_does_not() {
     let promoted = sentinels.failover("mymaster");
     wait_until("the new primary serves", SOON, || asked(&keyway, promoted) > 1000.0);
     let report = load.stop();
-    // Sentinel does not stop the old primary before the new one takes over, so what was
-    // written in between is lost with any client; but nothing is mixed up.
+    // Sentinel does not stop the old primary before the new one takes over, so writes in between
+    // are lost with any client. But nothing is mixed up.
     assert!(report.wrong.is_empty() && report.doubled.is_empty(), "{report}");
 }
 
@@ -115,7 +115,8 @@ fn several_primaries_share_the_keys_by_their_names() {
     let request: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     assert_eq!(client.command(&request), Value::Array(vec![Value::bulk("v"); 300]));
     assert_eq!(client.words("DBSIZE"), Value::Integer(300));
-    // What is published at any of them, which tell each other nothing.
+    // Messages published at any of the primaries arrive, although the primaries do not exchange
+    // messages.
     let mut ear = keyway.client(0);
     ear.words("PSUBSCRIBE news:*");
     for nth in 0..20 {
@@ -132,7 +133,7 @@ fn servers_that_are_listed_are_asked_which_is_the_primary() {
     let mut client = keyway.client(0);
     assert!(set(&mut client, "a"));
     servers.promote(1);
-    // A write that the demoted one refuses goes to the new one.
+    // A write that the demoted server refuses goes to the new primary.
     for nth in 0..50 {
         let reply = client.command(&["SET", &format!("k{nth}"), "v"]);
         assert_eq!(reply, Value::simple("OK"), "the {nth}th");
@@ -161,7 +162,7 @@ fn a_transaction_may_begin_at_one_primary_and_end_at_the_next() {
     let one = Value::Integer(1);
     assert_eq!(client.words("EXEC"), Value::Array(vec![one.clone(), Value::Integer(0), one]));
     assert_eq!(servers.client(1).command(&["GET", "b"]), Value::bulk("1"));
-    // Nobody watches the key where it is now.
+    // The key is not watched on the server where it is now.
     assert_eq!(guarded.words("MULTI"), ok);
     assert_eq!(guarded.words("GET a"), queued);
     assert!(matches!(guarded.words("EXEC"), Value::Nil | Value::NilArray));
@@ -186,7 +187,7 @@ fn reads_go_to_replicas_in_turns_and_to_the_primary_behind_a_write() {
     }
     let pinned = counts(&keyway);
     assert_eq!(pinned[0] - before[0], 10.0, "{before:?} {pinned:?}");
-    // A replica that has just come is sent nothing for a second.
+    // A new replica is sent nothing for a second.
     let has = |server: usize| servers.client(server).command(&["GET", "k"]) == Value::bulk("v");
     wait_until("it is copied", SOON, || has(1) && has(2));
     wait_until("the write was long ago", SOON, || {
@@ -217,7 +218,7 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     for server in 0..2 {
-        // No replica is told of it.
+        // No replica gets these keys.
         let populated = servers.client(server).words("DEBUG POPULATE 2500");
         assert_eq!(populated, Value::simple("OK"));
     }
@@ -227,7 +228,7 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
         client.words("GET key:1") == Value::bulk("value:1") && asked(&keyway, at) > before
     });
     let (mut loading, mut replica) = (servers.client(1), servers.client(1));
-    // 4 ms a key, and others are answered after every few.
+    // Loading takes 4 ms a key, and other requests are answered after every few keys.
     for setting in ["key-load-delay 4000", "loading-process-events-interval-bytes 1024"] {
         assert_eq!(loading.words(&format!("CONFIG SET {setting}")), Value::simple("OK"));
     }
@@ -317,7 +318,7 @@ fn a_listener_may_read_otherwise_than_its_pool() {
         let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
     };
-    // Who comes through other pools is a client of none of its listeners.
+    // A client that comes through other pools is not a client of any of its listeners.
     for (listener, reads) in [(0, [0, 20]), (1, [20, 0]), (2, [20, 0]), (3, [20, 0]), (4, [20, 0])]
     {
         let mut client = keyway.client(listener);
@@ -370,7 +371,7 @@ fn a_user_may_read_otherwise_than_its_listener() {
         }
         assert_eq!([gets(0) - before[0], gets(1) - before[1]], reads, "{name} at {listener}");
     }
-    // One connection may change who it is.
+    // A connection may change its user.
     let mut client = keyway.client(0);
     for (name, reads) in [("light", [0, 5]), ("latest", [5, 0]), ("light", [0, 5])] {
         assert_eq!(client.command(&["AUTH", name, "x"]), Value::simple("OK"));
@@ -394,7 +395,7 @@ fn the_password_of_sentinels_may_be_in_a_file() {
     assert!(!keyway.process().log().contains("sesame"));
 }
 
-/// Primaries tell of their replicas by the names that these announce.
+/// Primaries list their replicas by the names that these announce.
 #[test]
 fn replicas_that_announce_host_names_are_found_in_what_their_primary_says() {
     let _watch = watchdog(Duration::from_secs(60), "announced names");
@@ -416,16 +417,15 @@ fn replicas_that_announce_host_names_are_found_in_what_their_primary_says() {
     assert_eq!(info.matches("lag_ms=").count(), 2, "{info}");
 }
 
-/// Addresses of this machine that share a port, each with a name that leads there and is no
-/// address as such are written.
+/// Returns addresses of this machine that share a port, each with a name that resolves to it and is
+/// not itself written as an address.
 fn on_one_port(count: u8) -> Vec<(SocketAddr, String)> {
     let port = free_address().port();
     let own = |number: u8| SocketAddr::from(([127, 0, 0, number], port));
     (2..2 + count).map(|number| (own(number), format!("127.0.{number}"))).collect()
 }
 
-/// Replicas on other hosts have the same port, and the names of these are known on one side
-/// only.
+/// Replicas on other hosts have the same port, and their names are known on one side only.
 #[test]
 fn replicas_with_one_port_are_told_apart_by_where_their_names_lead() {
     let _watch = watchdog(Duration::from_secs(120), "names on one port");

@@ -1,4 +1,4 @@
-//! Primaries behind sentinels that flap, and sentinels that are gone or know nothing.
+//! Primaries behind sentinels that change often, and sentinels that are gone or know nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(15);
-/// A second, and some for a machine that has other things to do.
+/// This is a second, and more for a busy machine.
 const FOLLOWED: Duration = Duration::from_secs(3);
 
 fn start(sentinels: &Sentinels) -> Keyway {
@@ -37,8 +37,8 @@ fn has(servers: &Replicated, address: SocketAddr, key: &str) -> bool {
     servers.client(server).command(&["GET", key]) == Value::bulk("v")
 }
 
-/// Whether a sentinel has seen that both are replicas: until then it may make one of them
-/// a replica again that another is about to promote.
+/// Returns whether a sentinel has seen that both servers are replicas. Until then it may demote a
+/// server that another sentinel is about to promote.
 fn sees_two_replicas(sentinels: &Sentinels, sentinel: usize) -> bool {
     let replicas = sentinels.ask(sentinel, "SENTINEL REPLICAS mymaster");
     let is_one = |replica: &Value| {
@@ -49,7 +49,7 @@ fn sees_two_replicas(sentinels: &Sentinels, sentinel: usize) -> bool {
     replicas.array().iter().filter(|replica| is_one(replica)).count() == 2
 }
 
-/// How often the log has said that a server is the primary now.
+/// Returns how often the log has reported a new primary.
 fn changes(keyway: &Keyway) -> usize {
     keyway.process().log().matches("a server is the primary now").count()
 }
@@ -93,7 +93,7 @@ fn a_primary_that_flaps_is_followed_and_nothing_is_mixed_up() {
     let mut client = keyway.client(0);
     let (mut primary, mut count) = (servers.address(0), 1);
     for round in 0..3 {
-        // For a moment it answers nobody: too short for anybody to act on it.
+        // It answers no requests for a moment, too short for any sentinel to act.
         let now = servers.server_at(primary).expect("one of ours");
         servers.pause(now);
         assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
@@ -110,7 +110,7 @@ fn a_primary_that_flaps_is_followed_and_nothing_is_mixed_up() {
             set(&mut client, &key) && has(&servers, promoted, &key)
         });
         if round == 0 {
-            // It comes back as a primary, with nothing, until the sentinels see it.
+            // It comes back as an empty primary, until the sentinels notice it.
             servers.restart(now);
             for nth in 0..300 {
                 assert!(set(&mut client, &format!("kept:{nth}")), "the {nth}th");
@@ -126,12 +126,12 @@ fn a_primary_that_flaps_is_followed_and_nothing_is_mixed_up() {
         assert!(has(&servers, primary, &format!("kept:{nth}")), "the {nth}th");
     }
     let report = load.stop();
-    // What the first one had and no replica is lost, as it is without Keyway.
+    // Writes that only the first primary had are lost, as they are without Keyway.
     assert!(report.wrong.is_empty() && report.doubled.is_empty(), "{report}");
     assert_eq!(changes(&keyway), count, "each once");
 }
 
-/// A sentinel that believes for ever what was so at first.
+/// Starts a sentinel that always tells the first state.
 fn stale_sentinel(servers: &Replicated) -> ScriptedBackend {
     let listed = servers.addresses();
     let flat = |words: &[(&str, String)]| {
@@ -177,7 +177,7 @@ fn a_sentinel_that_has_missed_a_fail_over_is_not_believed() {
         set(&mut client, "after") && has(&servers, promoted, "after")
     });
     servers.wait_linked(servers.server_at(promoted).expect("one of ours"));
-    // Then there is nobody else.
+    // Then there is no other sentinel.
     (0..3).for_each(|sentinel| sentinels.kill(sentinel));
     let before = stale.requests();
     wait_until("it has been asked", SOON, || stale.requests() >= before + 20);

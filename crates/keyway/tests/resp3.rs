@@ -1,6 +1,5 @@
-//! Clients that speak RESP3: what they are told, to the byte, by a bare server,
-//! through pools of one, four and very old servers, and beside clients that
-//! speak RESP2.
+//! Clients that speak RESP3 get, to the byte, the replies of a bare server: through pools of one,
+//! four and very old servers, and beside clients that speak RESP2.
 
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ fn greet(mut client: Client, version: &str) -> Client {
     client
 }
 
-/// One line each; every key begins with `K`, which keeps them on one server.
+/// One script line each. Every key begins with `K`, which keeps them on one server.
 const TYPES: &str = "
     HSET Kh f 1 g 2
     HGETALL Kh
@@ -152,7 +151,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty())
 }
 
-/// Plays the lines on both and compares the bytes.
+/// Sends the lines to both and compares the bytes.
 fn compare(ours: &mut Client, bare: &mut Client, what: &str, text: &str) {
     for line in lines(text) {
         let words: Vec<String> = line
@@ -182,7 +181,7 @@ fn every_reply_through_a_pool_is_the_bare_servers() {
             let mut bare = greet(systems.bare.client(), version);
             compare(&mut ours, &mut bare, &format!("{name}, RESP{version}"), TYPES);
             if pool != OLD {
-                // A script says what it answers; of RESP2 there is no telling.
+                // The script decides the reply; whether it uses RESP2 cannot be known.
                 let script = "EVAL return{double=3.5} 1 K";
                 compare(&mut ours, &mut bare, &format!("{name}, RESP{version}"), script);
             }
@@ -487,7 +486,7 @@ fn a_server_that_breaks_resp3_loses_its_link_and_nothing_else() {
     assert!(new.words("GET broken").is_error());
     assert_eq!(old.words("GET fine"), Value::bulk("fine"));
     wait_until("it is connected to again", SOON, || new.words("GET fine") == Value::bulk("fine"));
-    // A client of RESP2 is never told what it does not understand.
+    // A RESP2 client is never sent what it does not understand.
     assert!(old.words("GET pushed").is_error());
 }
 
@@ -500,7 +499,7 @@ fn links_of_resp3_are_made_when_the_first_client_needs_them() {
     let keyway = Keyway::start(KEYWAY, config);
     let links = |version: &str| {
         let list = servers[0].client().words("CLIENT LIST").text();
-        // Our own look speaks RESP2 and says CLIENT.
+        // This test's own connection speaks RESP2 and runs CLIENT.
         let is_link = |line: &&str| line.contains(version) && !line.contains("cmd=client|list");
         list.lines().filter(is_link).count()
     };

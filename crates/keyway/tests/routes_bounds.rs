@@ -1,5 +1,5 @@
-//! Pools that lead to others: the order of one client's requests, how many one of them
-//! may become, and who is shown and paused.
+//! Pools that lead to others: the order of one client's requests, the number of requests that one
+//! of them becomes, and MONITOR and CLIENT PAUSE.
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,14 +22,14 @@ fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
 }
 
-/// Servers of memcached that answer when they are told to, and what each was sent.
+/// Memcached servers that answer when they are told to, and what each was sent.
 struct Puppets {
     said: Receiver<(usize, String)>,
     streams: Vec<TcpStream>,
 }
 
 impl Puppets {
-    /// Takes the one connection that comes to each.
+    /// Accepts one connection at each listener.
     fn meet(listeners: Vec<TcpListener>) -> Puppets {
         let (tell, said) = channel();
         let mut streams = Vec::new();
@@ -58,7 +58,7 @@ impl Puppets {
     }
 }
 
-/// A pool of two servers, of which a client leaves the first no room, and a key of each.
+/// Starts a pool of two servers. A client leaves no room on the first. Returns a key of each.
 fn half_full(top: Pool) -> (Keyway, Puppets, [String; 2]) {
     let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let servers = listeners.iter().map(|it| format!("\"{}:1\"", it.local_addr().unwrap()));
@@ -91,7 +91,7 @@ fn half_full(top: Pool) -> (Keyway, Puppets, [String; 2]) {
     (keyway, puppets, keys)
 }
 
-/// What a server is sent, after the first server has answered those before.
+/// Returns what the second server is sent after the first server has answered the earlier requests.
 fn second_server_hears(puppets: &mut Puppets, count: usize) -> Vec<String> {
     puppets.answer(0, &b"END\r\n".repeat(16));
     let mut heard = Vec::new();
@@ -136,7 +136,7 @@ fn a_copy_that_is_split_over_a_full_link_is_not_overtaken_either() {
     let settings = [("main", "\"local\""), ("shadow", "\"slow\""), ("percent", "100")];
     let (keyway, mut puppets, [full, free]) = half_full(routed("top", "shadow", &settings));
     let mut client = keyway.memcached_client(0);
-    // Who is copied waits for nothing.
+    // A client whose requests are copied waits for nothing.
     let said = client.say(&format!("get {full} {free}\r\nset {free} 0 0 1\r\n2\r\n"));
     assert_eq!(said, "END\r\nSTORED\r\n");
     assert_eq!(client.say("get nothing\r\n"), "END\r\n");
@@ -166,7 +166,7 @@ fn one_request_becomes_many_and_all_are_asked() {
     for key in &keys {
         words.extend([key.as_str(), "v"]);
     }
-    // 4096 × (1 + 2 + 10) of them: more than there may be at once.
+    // These are 4096 × (1 + 2 + 10) requests: more than may be in flight at once.
     assert_eq!(client.command(&words), ok());
     for listener in [4, 13] {
         assert_eq!(keyway.client(listener).words("DBSIZE"), Value::Integer(4096));
@@ -252,7 +252,7 @@ fn who_does_not_read_what_many_keys_have_is_cut_off_and_told_of_once() {
     let keyway = Keyway::start(KEYWAY, config);
     let mut client = keyway.memcached_client(0);
     let value = "v".repeat(1_000_000);
-    // Of one server alone they would pass through, and not be read on.
+    // Requests of one server alone would be streamed, and reading would stop.
     for nth in 0..10 {
         let set = format!("set {nth}-of-many-keys 0 0 {}\r\n{value}\r\n", value.len());
         assert_eq!(client.say(&set), "STORED\r\n");

@@ -1,5 +1,5 @@
-//! Pools that lead to others, for clients of memcached, over servers that are killed,
-//! stopped and started again.
+//! Pools that lead to others, for clients of memcached, over servers that are killed, stopped and
+//! started again.
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +19,7 @@ fn routed(name: &str, kind: &str, settings: &[(&str, &str)]) -> Pool {
     settings.iter().fold(pool, |pool, (name, value)| pool.with(name, value))
 }
 
-/// A pool that gives up soon.
+/// Returns a pool with short timeouts.
 fn pool(name: &str, servers: &[MemcachedServer]) -> Pool {
     Pool::memcached(name, servers)
         .with("hash", "\"md5\"")
@@ -40,7 +40,7 @@ fn metric(keyway: &Keyway, name: &str, pool: &str) -> f64 {
     keyway.metrics().sum(&format!("keyway_route_{name}_total"), &[&format!("pool=\"{pool}\"")])
 }
 
-/// The seconds a key has left on a server.
+/// Returns the seconds that a key has left on a server.
 fn time_left(server: &MemcachedServer, key: &str) -> i64 {
     let told = server.client().say(&format!("mg {key} t\r\n"));
     let told = told.trim().strip_prefix("HD t").unwrap_or_else(|| panic!("{key}: {told}"));
@@ -74,7 +74,8 @@ fn the_longest_prefix_chooses_the_pool() {
     assert_eq!(there, format!("{}VALUE other 0 1\r\no\r\nEND\r\n", hit("b:1")));
     let mut local = keyway.memcached_client(4);
     assert_eq!(local.say("get u:1 u:x:1\r\n"), format!("{}END\r\n", hit("u:x:1")));
-    // Over three pools, in the order of the keys, pipelined behind and before others.
+    // The keys belong to three pools. The reply is in the order of the keys, pipelined after and
+    // before others.
     let many = format!("{}{}{}END\r\n", hit("b:1"), hit("u:1"), hit("u:x:1"));
     assert_eq!(all.say("get b:1 nil u:1 u:x:1\r\n"), many);
     let stream = "set u:1 0 0 1\r\nN\r\nget b:1 u:1\r\nset u:1 0 0 1\r\nM\r\nget u:1\r\n";
@@ -115,7 +116,7 @@ fn no_more_requests_are_let_through_than_the_rate_allows() {
         }
         (served, refused)
     };
-    // Over both workers.
+    // The clients are on both workers.
     let clients: Vec<_> = (0..4).map(|_| keyway.memcached_client(0)).collect();
     let (served, refused) = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -169,7 +170,7 @@ fn what_a_dead_server_had_goes_to_the_gutter_for_a_short_time() {
         let most = if expiry == 3 { 3 } else { 7 };
         assert!((most - 2..=most).contains(&left), "{key}: {left} of {most}");
     }
-    // All protocols, and quiet ones.
+    // All protocols are tested, and quiet requests.
     let key = dead[0];
     assert_eq!(client.say(&format!("ms {key} 2 T0 O77\r\nhi\r\n")), "HD O77\r\n");
     assert!((5..=7).contains(&time_left(&gutter[0], key)));
@@ -183,9 +184,9 @@ fn what_a_dead_server_had_goes_to_the_gutter_for_a_short_time() {
     );
     assert_eq!(client.say(&format!("touch {key} 1000\r\n")), "TOUCHED\r\n");
     assert!((5..=7).contains(&time_left(&gutter[0], key)));
-    // Nothing was sent, so that a number may be counted elsewhere.
+    // Nothing was sent, so the number may be changed in another pool.
     assert_eq!(client.say(&format!("set {key} 0 0 1\r\n5\r\nincr {key} 2\r\n")), "STORED\r\n7\r\n");
-    // Of many keys only those of the dead server are looked for in the gutter.
+    // Of many keys only those of the dead server are looked up in the gutter.
     let request = format!("get {} {} {}\r\n", dead[1], alive[0], dead[2]);
     let expected = format!(
         "VALUE {} 9 1\r\ng\r\nVALUE {} 5 1\r\nm\r\nVALUE {} 9 1\r\ng\r\nEND\r\n",
@@ -217,7 +218,7 @@ fn what_may_have_been_executed_is_repeated_only_where_that_does_no_harm() {
     spare.client().say("set n 0 0 1\r\n1\r\nset a 0 0 1\r\n1\r\n");
     assert_eq!(client.say("set n 0 0 1\r\n5\r\n"), "STORED\r\n");
     main.process().pause();
-    // Pipelined: each in its place, what failed behind what did not.
+    // In a pipeline each reply is in its place, whether its request failed or not.
     let said =
         client.say("set k 0 0 1\r\nx\r\nincr n 1\r\nget a\r\nappend a 0 0 1\r\nz\r\ndelete k\r\n");
     main.process().resume();
@@ -267,11 +268,11 @@ fn a_mirror_serves_with_a_dead_server_and_counts_what_it_lacks() {
     assert_eq!(quick.say("delete q\r\nget q\r\n"), "DELETED\r\nEND\r\n");
     assert!(metric(&keyway, "child_failures", "all") >= 3.0);
     assert!(keyway.process().log().contains("a child could not serve a request"));
-    // A write does not wait for one that hangs.
+    // A write does not wait for a server that hangs.
     first.restart();
     wait_until("the server to be used again", WITHIN, || all.say("get k\r\n") == "END\r\n");
     second.process().pause();
-    // Where it waited for that one it would each time.
+    // If it waited for that server, it would do so each time.
     wait_until("a write that does not wait", WITHIN, || {
         let began = Instant::now();
         let said = quick.say("set w 0 0 1\r\nx\r\nget w\r\n");
@@ -356,25 +357,25 @@ fn what_misses_is_looked_up_further_and_filled_in() {
         let left = time_left(&near, key);
         assert!((most - 5..=most).contains(&left), "{key}: {left}");
     }
-    // The server has an item before its reply is here.
+    // The server has an item before its reply arrives.
     wait_until("all are counted", WITHIN, || metric(&keyway, "stored_fills", "filling") == 3.0);
-    // Only what is missing is asked for further on.
+    // Only missing items are looked up further on.
     near.client().say("set b 0 0 1\r\nn\r\n");
     assert_eq!(plain.say("get c b\r\n"), "VALUE c 9 1\r\n3\r\nVALUE b 0 1\r\nn\r\nEND\r\n");
-    // Writes go to both, and a delete leaves it nowhere.
+    // Writes go to both pools, and a delete removes the item everywhere.
     assert_eq!(
         filling.say("set d 0 0 1\r\n4\r\ndelete a\r\nget a\r\n"),
         "STORED\r\nDELETED\r\nEND\r\n"
     );
     assert_eq!(far.client().say("get a d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");
-    // Packets, with their numbers.
+    // Packets return version numbers.
     far.client().say("set p 33 0 3\r\nabc\r\n");
     let get = keyway_testkit::memcached_packet(0x00, 0, b"", b"p", b"");
     let said = keyway.memcached_client(1).ask(&get);
     assert!(said.ends_with(b"\0\0\0\x21abc"), "{}", said.escape_ascii());
     let there = "VALUE p 33 3\r\nabc\r\nEND\r\n";
     wait_until("it to be filled in", WITHIN, || near.client().say("get p\r\n") == there);
-    // A dead server is as one that has nothing.
+    // A dead server is like one without items.
     drop(far);
     assert_eq!(plain.say("get p no\r\n"), there);
     drop(near);
@@ -425,7 +426,7 @@ fn kinds_nest_and_clients_may_leave_at_any_time() {
     assert!((1..=10).contains(&time_left(&servers[2], "x")));
     let said = client.say("get m:1\r\n");
     assert!(said.starts_with("SERVER_ERROR backend 127.0.0.1"), "{said}");
-    // Clients that leave while they are waited for cost nothing later.
+    // Clients that leave while they wait cost nothing later.
     servers[2].process().pause();
     for _ in 0..50 {
         keyway.memcached_client(0).send(b"get x\r\nset x 0 0 1\r\n9\r\nget x m:1 y\r\n");
@@ -479,7 +480,7 @@ fn what_slow_children_hold_is_bounded_and_nothing_is_lost() {
     }
 }
 
-/// A value that is one byte too long for memcached's own default.
+/// Length of a value that is one byte too long for memcached's own default.
 const TOO_LONG: usize = (1 << 20) + 1;
 
 fn too_long(key: &str) -> Vec<u8> {
@@ -509,8 +510,8 @@ fn a_value_that_is_refused_for_its_length_is_forgotten_by_a_shadow_too() {
     assert_eq!(client.line(), "SERVER_ERROR object too large for cache");
     assert_eq!(main.client().say("get k\r\n"), "END\r\n");
     wait_until("the shadow to forget it", WITHIN, || !is_there("k"));
-    // The copy is at its end, and another has its place. Keyway may hear of the end later than this
-    // test, and drops what comes before.
+    // The copy has ended, and another has taken its place. Keyway may notice the end later than
+    // this test, and drops what comes before.
     wait_until("the next copy", WITHIN, || {
         assert_eq!(client.say("set k2 0 0 1\r\n2\r\n"), "STORED\r\n");
         is_there("k2")
@@ -580,7 +581,7 @@ fn what_waits_for_a_full_link_is_not_overtaken_by_what_its_client_sends_later() 
     };
     client.send(first);
     wait_until("the first to be taken", WITHIN, || is_taken(first.len()));
-    // There is room, though not as much as lets go on who waits.
+    // There is room, but not enough for the waiting clients to go on.
     answers.write_all(b"END\r\n").unwrap();
     assert_eq!(filler.line(), "END");
     client.send(second);

@@ -1,5 +1,5 @@
-//! Pools that lead to others answer as the one server behind them would: the same
-//! requests to a bare memcached and through every kind, reply by reply.
+//! Pools that lead to others answer like the one server behind them: the same requests go to a bare
+//! memcached and through every kind, reply by reply.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// What memcached 1.6.18 says of numbers from 2^63 on where it finds a minus sign in the memory
-/// behind them, which is whatever was there before.
+/// memcached 1.6.18 may answer so for numbers from 2^63 on: it depends on whether there is a minus
+/// sign in the memory behind them, which holds earlier data.
 const NOT_A_NUMBER: &str = "on-numeric";
 
-/// How often one sequence is played before what differs each time is believed.
+/// Times that one sequence is repeated. A difference counts only if it occurs each time.
 const TRIES: usize = 12;
 
 const SPLIT: &str = "read-write-split";
 
-/// Pools over `NAME-a` and `NAME-b`, which both are there for each of them.
+/// Pools over `NAME-a` and `NAME-b`, which exist for each of them.
 const KINDS: [(&str, &[(&str, &str)]); 7] = [
     ("prefix", &[("routes", "[{ prefix = \"k\", pool = \"A\" }]"), ("default", "\"A\"")]),
     ("failover", &[("children", "[\"A\"]"), ("gutter", "\"B\"")]),
@@ -28,11 +28,11 @@ const KINDS: [(&str, &[(&str, &str)]); 7] = [
     ("shadow", &[("main", "\"A\""), ("shadow", "\"B\"")]),
     ("miss-then", &[("children", "[\"A\", \"B\"]")]),
     ("rate-limited", &[("child", "\"A\""), ("requests_per_second", "10000000")]),
-    // Of one server, told twice.
+    // Both children are one server.
     (SPLIT, &[("write", "\"A\""), ("read", "\"B\""), ("read_fallback", "true")]),
 ];
 
-/// A pool of that kind over the pools of its name.
+/// Returns a pool of that kind over the pools of its name.
 fn routed(kind: &str) -> Pool {
     let (_, settings) = KINDS.iter().find(|(known, _)| *known == kind).expect("a known kind");
     settings.iter().fold(Pool::of_kind(kind, kind), |pool, (name, value)| {
@@ -63,9 +63,8 @@ impl Side {
     }
 }
 
-/// Steps that are about items: these pools refuse what empties servers. Quiet reads that
-/// move the expiry say so in an order of Keyway's, through any pool: which of `T` and `R`
-/// comes first is left out.
+/// Returns a random step about items, because these pools refuse to empty servers. Quiet reads that
+/// change the expiry are left out: they return `T` and `R` in Keyway's own order, through any pool.
 fn any_step(random: &mut Random) -> MemcachedStep {
     loop {
         let step = match random.below(3) {
@@ -90,11 +89,11 @@ fn memcached_sequences_are_answered_as_by_the_server_itself() {
     if !has_memcached("pools that lead to others beside a real memcached") {
         return;
     }
-    // While its own thread looks at an item, a number is not changed in place.
+    // While memcached's own thread looks at an item, a number is not changed in place.
     let start = || MemcachedServer::start_with(&["-o", "no_lru_maintainer,no_lru_crawler"]);
     let bare = start();
     let servers: Vec<[MemcachedServer; 2]> = KINDS.iter().map(|_| [start(), start()]).collect();
-    // So that their numbers are above those that clients give.
+    // Their version numbers then are above those that clients give.
     let numbers = b"set k 0 0 1 noreply\r\nx\r\n".repeat(MEMCACHED_CAS_MIN as usize);
     servers.iter().flatten().chain([&bare]).for_each(|server| {
         server.client().ask(&numbers);
@@ -120,15 +119,15 @@ fn memcached_sequences_are_answered_as_by_the_server_itself() {
                 let ours = Side::new(kind, || keyway.memcached_client(index));
                 play(theirs, ours, seed)
             };
-            // The seconds of two servers do not begin together: what differs for that is
-            // no difference the next time; a machine that is slow meets them more often.
+            // The seconds of two servers do not begin together. A difference caused by that does
+            // not occur the next time; on a slow machine it is more frequent.
             let differences: Vec<String> = (0..TRIES).map_while(|_| play().err()).collect();
             assert!(differences.len() < TRIES, "{}", differences.join("\n--\n"));
         }
     }
 }
 
-/// Asks both the same; an error tells what was answered otherwise.
+/// Sends both the same requests. Returns an error that tells the difference, if there is one.
 fn play(mut theirs: Side, mut ours: Side, seed: u64) -> Result<(), String> {
     let mut random = Random::new(5000 + seed);
     let mut before = String::new();

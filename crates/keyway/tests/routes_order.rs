@@ -1,5 +1,5 @@
-//! The order of one client's requests over pools of pools, while the map of a cluster
-//! behind them changes and servers do not take what they are sent.
+//! The order of one client's requests over pools of pools, while the map of a cluster behind them
+//! changes and servers do not read what they are sent.
 
 use keyway_testkit::{
     Action, Keyway, KeywayConfig, Pool, ScriptedBackend, Value, handshake_reply, wait_until,
@@ -13,30 +13,31 @@ use std::time::Duration;
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What two servers of a cluster have done, of which one has all slots.
+/// The state of two servers of a cluster, one of which has all slots.
 #[derive(Default)]
 struct Seen {
-    /// The old owner was sent something, and what it has is the other's.
+    /// Whether the old owner was sent something: from then on its slots belong to the other.
     has_moved: bool,
-    /// How often the new owner was asked who has which slot since.
+    /// How often the new owner was asked for the slots since then.
     told: u32,
-    /// The old owner may answer.
+    /// Whether the old owner may answer.
     is_released: bool,
-    /// What the owner has executed, in its order.
+    /// The commands that the owner has executed, in order.
     executed: Vec<String>,
-    /// How often the first request is not taken, for now.
+    /// How many more times the first request is refused.
     refusals: u32,
 }
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// What is told of a cluster whose slots the first of two has, with the other as its replica.
+/// Returns the reply about a cluster in which the first of two servers has all slots, and the other
+/// is its replica.
 fn slots([owner, other]: [SocketAddr; 2]) -> Vec<u8> {
     let node = |of: SocketAddr| format!("*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", of.port());
     format!("*1\r\n*4\r\n:0\r\n:16383\r\n{}{}", node(owner), node(other)).into_bytes()
 }
 
-/// The same of a server alone.
+/// Returns the reply about a single server.
 fn one_slot_range(owner: SocketAddr) -> Vec<u8> {
     let port = owner.port();
     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n").into_bytes()
@@ -46,7 +47,7 @@ fn word(arguments: &[Vec<u8>], index: usize) -> String {
     arguments.get(index).map_or_else(String::new, |word| String::from_utf8_lossy(word).into_owned())
 }
 
-/// The server that has all slots in the end, or from the beginning.
+/// Returns the script of the server that has all slots in the end, or from the beginning.
 fn owner(seen: &Shared) -> impl FnMut(&[Vec<u8>]) -> Action + Send + 'static + use<> {
     let seen = Arc::clone(seen);
     move |arguments| {
@@ -65,7 +66,8 @@ fn owner(seen: &Shared) -> impl FnMut(&[Vec<u8>]) -> Action + Send + 'static + u
     }
 }
 
-/// One that loses them with the first SET, which it sends on when it is told to.
+/// Returns the script of the server that loses the slots with the first SET. It sends that SET on
+/// when it is told to.
 fn loser(
     seen: &Shared,
     [own, other]: [SocketAddr; 2],
@@ -85,7 +87,7 @@ fn loser(
     }
 }
 
-/// Pools that lead to the cluster `c`, each with what it is.
+/// Returns the pools that lead to the cluster `c`, each with its kind.
 fn leading() -> Vec<Pool> {
     let over = |name: &str, kind: &str, children: &str| {
         Pool::of_kind(name, kind).with("children", children)
@@ -118,7 +120,7 @@ fn executed(seen: &Shared) -> Vec<String> {
     seen.lock().executed.clone()
 }
 
-/// Where the listeners are that lead to the cluster, and which of them it is itself.
+/// Returns the listeners that lead to the cluster: the position and the name of each.
 fn listeners() -> Vec<(usize, String)> {
     let names = ["cluster", "prefix", "failover", "mirror", "first", "nested", "deep", "shadow"];
     let at = |index: usize| if index == 0 { 0 } else { index + 1 };
@@ -147,10 +149,10 @@ fn what_is_sent_after_a_slot_has_moved_does_not_overtake_what_its_old_owner_has(
         let keyway = serve(&both);
         let mut client = keyway.client(listener);
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n");
-        // The new map is known, and the first is still with the old owner.
+        // The new map is known, and the first request is still with the old owner.
         wait_until("the map is known", WITHIN, || seen.lock().told >= 2);
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n");
-        // What overtakes it is there before what others send later to the same server.
+        // A request that overtakes it reaches the server before later requests of other clients.
         let mut other = keyway.client(0);
         (0..3).for_each(|_| assert_eq!(other.words("GET a"), Value::simple("OK")));
         assert_eq!(executed(&seen), [""; 0], "{name}");

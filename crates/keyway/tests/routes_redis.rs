@@ -1,5 +1,5 @@
-//! Pools that lead to others, for clients of Redis, over servers that are killed,
-//! stopped and started again.
+//! Pools that lead to others, for clients of Redis, over servers that are killed, stopped and
+//! started again.
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn routed(name: &str, kind: &str, settings: &[(&str, &str)]) -> Pool {
     settings.iter().fold(Pool::of_kind(name, kind), |pool, (name, value)| pool.with(name, value))
 }
 
-/// A pool that gives up soon.
+/// Returns a pool with short timeouts.
 fn pool(name: &str, servers: &[RedisServer]) -> Pool {
     Pool::over(name, servers)
         .with("hash", "\"md5\"")
@@ -32,7 +32,7 @@ fn metric(keyway: &Keyway, name: &str, pool: &str) -> f64 {
     keyway.metrics().sum(&format!("keyway_route_{name}_total"), &[&format!("pool=\"{pool}\"")])
 }
 
-/// A reply as text: `nil`, numbers and lists as redis-cli shows them.
+/// Returns a reply as text: `nil`, numbers and lists as redis-cli prints them.
 fn said(client: &mut Client, line: &str) -> String {
     shown(&client.words(line))
 }
@@ -92,7 +92,8 @@ fn the_longest_prefix_chooses_the_pool() {
         let refused = said(&mut strict, line);
         assert!(refused.contains("is of kind \"prefix\", which leads"), "{line}: {refused}");
     }
-    // Nothing behind a MULTI that was refused is executed, before what it meant to begin ends.
+    // Nothing after a refused MULTI is executed until the transaction that it would have begun has
+    // ended.
     let refused = said(&mut strict, "SET u:behind 1");
     assert!(refused.starts_with("-ERR not executed"), "{refused}");
     assert!(said(&mut strict, "EXEC").starts_with("-EXECABORT"));
@@ -101,7 +102,7 @@ fn the_longest_prefix_chooses_the_pool() {
     assert_eq!(said(&mut strict, "DISCARD"), "OK");
     assert!(said(&mut strict, "DISCARD").contains("is refused"), "there is nothing to discard");
     assert!(said(&mut strict, "INFO server").contains("redis_version"));
-    // Other versions of RESP, and clients that want no replies.
+    // Other versions of RESP are tested, and clients that want no replies.
     assert_eq!(all.words("HELLO 3").map()[2].0, Value::bulk("proto"));
     assert_eq!(said(&mut all, "MGET u:x:1 none"), "[l null]");
     all.send(&keyway_testkit::encode_words("CLIENT REPLY OFF"));
@@ -164,7 +165,7 @@ fn what_a_dead_server_had_goes_to_the_gutter_for_a_short_time() {
         let most = if write.contains("EX 3") { 3000 } else { 7000 };
         assert!((most - 2000..=most).contains(&left), "{key}: {left} of {most}");
     }
-    // Any type, and many keys.
+    // Any type is tested, and many keys.
     let hash = dead[0];
     assert_eq!(said(&mut client, &format!("DEL {hash}")), "1");
     assert_eq!(said(&mut client, &format!("HSET {hash} f v")), "1");
@@ -206,7 +207,7 @@ fn what_may_have_been_executed_is_repeated_only_where_that_does_no_harm() {
         assert!(replies[failed].ends_with(unknown), "{}", replies[failed]);
     }
     assert_eq!(said(&mut spare.client(), "MGET n a k"), "[1 1 null]");
-    // A server that says that it cannot has not executed anything.
+    // A server that refuses a command has not executed anything.
     said(&mut main.client(), "REPLICAOF 127.0.0.1 1");
     wait_until("it to be read-only", WITHIN, || {
         said(&mut main.client(), "SET x 1").starts_with("-READONLY")
@@ -248,7 +249,7 @@ fn a_mirror_serves_with_a_dead_server_and_counts_what_it_lacks() {
     second.process().resume();
 }
 
-/// Judged are the pools that clients come to, of a listener or a user. `near` and `far` have none.
+/// Only pools that clients come to are judged, by a listener or a user. `near` and `far` have none.
 #[test]
 fn a_pool_of_pools_is_ready_while_its_requests_are_served() {
     let _watch = watchdog(Duration::from_secs(120), "readiness of pools of pools");
@@ -328,7 +329,7 @@ fn a_stopped_shadow_slows_nobody() {
         assert_eq!(said(&mut client, &format!("SET key{nth} x")), "OK");
     }
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    // The replies to the first two may still be on their way.
+    // The replies to the first two may still be in flight.
     let dropped = metric(&keyway, "shadow_dropped_requests", "all");
     assert!((290.0..=292.0).contains(&dropped), "{dropped}");
     shadow.process().resume();
@@ -361,7 +362,7 @@ fn what_misses_is_looked_up_further_and_filled_in() {
     assert_eq!(said(&mut client, "EXISTS h a no"), "2");
     assert_eq!(said(&mut client, "HGET h none"), "null");
     assert_eq!(said(&mut client, "TYPE h"), "hash");
-    // Writes go to both; what was read before them comes first, in a pipeline too.
+    // Writes go to both pools. Reads sent earlier are executed first, in a pipeline too.
     let replies: Vec<String> = client
         .pipeline(&["GET p", "DEL p", "GET p", "SET p 5", "GET p"])
         .iter()
@@ -371,7 +372,7 @@ fn what_misses_is_looked_up_further_and_filled_in() {
     assert_eq!(said(&mut there, "GET p"), "5");
     assert_eq!(said(&mut client, "DEL a h"), "2");
     assert_eq!(said(&mut client, "MGET a h"), "[null null]");
-    // A dead server is as one that has nothing.
+    // A dead server is like one without keys.
     drop(far);
     assert_eq!(said(&mut client, "MGET b nothing"), "[2 null]");
 }

@@ -1,6 +1,5 @@
-//! Scripts and functions on servers that are restarted, emptied or changed by
-//! others: each finds what it needs, or says so, in the order of its client's
-//! requests.
+//! Scripts and functions on servers that are restarted, emptied or changed by others. Each call
+//! finds its script, or gets an error, in the order of its client's requests.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// How long a test may take.
+/// Longest time of a test.
 const BOUND: Duration = Duration::from_secs(60);
 
 struct Setup {
@@ -26,7 +25,7 @@ fn setup(count: usize) -> Setup {
     Setup { keyway, servers }
 }
 
-/// Waits until every server is connected to again.
+/// Waits until every server is connected again.
 fn wait_for_all(client: &mut Client) {
     wait_until("the servers are back", BOUND, || !client.words("DBSIZE").is_error());
 }
@@ -37,9 +36,8 @@ fn load(client: &mut Client) -> String {
     client.command(&["SCRIPT", "LOAD", SET]).text()
 }
 
-/// Sets a key by a script and reads it in one pipeline, `count` times. Whatever
-/// becomes of the scripts, what is read is what the last that ran has set.
-/// Returns how many did not run.
+/// Sets a key by a script and reads it in one pipeline, `count` times. Each read must return what
+/// the last script that ran has set. Returns the number of scripts that did not run.
 fn set_and_get(client: &mut Client, digest: &str, round: &str, count: usize) -> usize {
     let mut requests = encode(&["GET", "k"]);
     for nth in 0..count {
@@ -55,7 +53,7 @@ fn set_and_get(client: &mut Client, digest: &str, round: &str, count: usize) -> 
         let expected = match &pair[0] {
             ran if !ran.is_error() => Some(ran.clone()),
             ran if ran.error_text().starts_with("NOSCRIPT") => Some(before),
-            // Lost with its connection: it may have run.
+            // The reply was lost with its connection: the script may have run.
             _ => None,
         };
         let is_known = |value: &Value| !value.is_error();
@@ -77,11 +75,11 @@ fn nothing_overtakes_a_script_that_its_server_has_lost() {
     assert_eq!(set_and_get(&mut client, &digest, "first", 10), 0);
     for round in 0..20 {
         server.words("SCRIPT FLUSH");
-        // With others of its client behind it, it is told to run again; those
-        // that come once this is known find it.
+        // If other requests of its client follow, the client is told to run it again. Requests that
+        // come once this is known find the script.
         set_and_get(&mut client, &digest, &format!("flushed {round}"), 3);
         assert_eq!(set_and_get(&mut client, &digest, &format!("again {round}"), 3), 0);
-        // On its own it always runs.
+        // A lone request always runs.
         server.words("SCRIPT FLUSH");
         let value = format!("alone {round}");
         let reply = client.command(&["EVALSHA", &digest, "1", "k", &value]);
@@ -117,7 +115,7 @@ fn a_script_that_may_run_again_keeps_back_what_its_client_sends_next() {
     for round in 0..200 {
         server.words("SCRIPT FLUSH");
         let value = round.to_string();
-        // In two pieces, that may come together or apart.
+        // The request is sent in two pieces that may arrive together or apart.
         client.send(&encode(&["EVALSHA", &digest, "1", "k", &value]));
         client.send(&encode(&["APPEND", "k", "+"]));
         let replies = client.replies(2);
@@ -200,7 +198,7 @@ fn what_others_changed_at_a_server_stays() {
     assert!(!server.command(&["FUNCTION", "LOAD", "REPLACE", &other]).is_error());
     assert!(client.words("FCALL nosuch 1 k").is_error());
     assert_eq!(client.words("FCALL answer 1 k"), Value::Integer(102));
-    // Over another connection, which was given nothing yet.
+    // Another connection has not been given any script yet.
     let mut speaks_three = setup.keyway.client(0);
     speaks_three.words("HELLO 3");
     assert_eq!(speaks_three.words("FCALL answer 1 k"), Value::Integer(202));
@@ -219,7 +217,7 @@ fn a_server_that_was_restarted_has_the_libraries_before_it_tells_of_them() {
         let before = client.words(line);
         setup.servers.iter_mut().for_each(RedisServer::restart);
         wait_for_all(&mut client);
-        // In the middle of a pipeline.
+        // The command is in the middle of a pipeline.
         let replies = client.pipeline(&["GET k", line, "FUNCTION DUMP"]);
         assert_eq!(replies[2], dump, "{line}");
         if !line.starts_with("FCALL") {
@@ -252,7 +250,8 @@ fn what_restore_brings_is_remembered() {
     let mut client = setup.keyway.client(0);
     let reference = RedisServer::start();
     let mut bare = reference.client();
-    // Long and alike, so that it is compressed, and short, so that it is not.
+    // One library is long and repetitive, so that it is compressed. The other is short, so that it
+    // is not.
     let long = LIBRARY.replace("return", &format!("{} return", "keys[1] = keys[1] ".repeat(300)));
     let short = LIBRARY.replace("mylib", "b").replace("answer", "other");
     for (code, name) in [(&long, "mylib"), (&short, "b")] {
@@ -310,8 +309,8 @@ fn a_function_in_a_transaction_is_found_on_a_server_that_was_restarted() {
     }
 }
 
-/// A server whose user may not run MULTI: the first EXEC tells that nothing is
-/// sure, the others that nothing was sent, and no reply is in another's place.
+/// The user of the server may not run MULTI. The first EXEC reports that the outcome is unknown,
+/// the others that nothing was sent. No reply is in another's place.
 #[test]
 fn a_server_that_refuses_multi_is_told_of_in_the_reply_to_exec() {
     let _watch = watchdog(BOUND, "MULTI refused");

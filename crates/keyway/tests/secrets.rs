@@ -1,5 +1,4 @@
-//! No secret is ever told: everything that Keyway prints or answers is searched for all that it
-//! was given to keep.
+//! No secret is ever shown: all output of Keyway is searched for the secrets it was given.
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
@@ -14,10 +13,10 @@ use std::time::Duration;
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// What is kept, each with another word behind the one that is searched for.
+/// The mark of secrets. Each secret has another word after it.
 const MARK: &str = "sesame-";
 
-/// What was said, and what nobody may say.
+/// All output, and the secrets that must not be in it.
 struct Search {
     said: Vec<(String, String)>,
     secrets: Vec<String>,
@@ -28,7 +27,7 @@ impl Search {
         self.said.push((place.to_owned(), said.into()));
     }
 
-    /// Panics when a secret was said anywhere.
+    /// Panics if the output has a secret.
     fn finish(&self) {
         assert!(self.said.iter().map(|(_, said)| said.len()).sum::<usize>() > 20_000);
         for (place, said) in &self.said {
@@ -53,7 +52,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// What a client says, and is answered.
+/// Requests of a client, whose replies are searched.
 const LINES: &[&str] = &[
     "AUTH sesame-listener",
     "AUTH sesame-wrong",
@@ -100,7 +99,7 @@ const LINES: &[&str] = &[
     "SET last 1",
 ];
 
-/// Files that are wrong, with a secret where something else belongs, or beside it.
+/// Wrong files, with a secret in a wrong place or near the mistake.
 const WRONG: &[&str] = &[
     "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npasswort = \"sesame-key\"\n",
     "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword = [\"sesame-list\"]\n",
@@ -141,7 +140,7 @@ fn check(path: &Path, search: &mut Search, place: &str) -> String {
     checked.text
 }
 
-/// The admin API, by itself and by `keyway ctl`, and what reloads tell of secrets that change.
+/// Calls the admin API, by itself and by `keyway ctl`, and reloads that change secrets.
 fn everything_of_the_api(keyway: &Keyway, (folder, text): (&TempDir, &str), search: &mut Search) {
     let admin = keyway.admin().to_string();
     for path in [
@@ -207,7 +206,7 @@ fn a_secret_never_appears() {
     let certificates = CertificateFiles::default();
     let (fast, slow) = (hash(&[], "sesame-hash"), hash(&["--slow"], "sesame-slow"));
     let mut secrets = vec![MARK.to_owned(), fast.trim_start_matches('#').to_owned()];
-    // Its salt and what it is hashed to.
+    // These are its salt and its hash.
     secrets.extend(slow.rsplit('$').take(2).map(str::to_owned));
     let key = std::fs::read_to_string(certificates.path("server.key")).expect("a key");
     secrets.extend(key.lines().filter(|line| !line.starts_with('-')).map(str::to_owned));
@@ -240,12 +239,12 @@ fn a_secret_never_appears() {
     let pools = vec![
         slow_log(Pool::store("store")),
         slow_log(Pool::over("servers", &servers)).with("password_file", &format!("{of_server:?}")),
-        // Its server wants another one.
+        // Its server wants another password.
         slow_log(Pool::over("refused", &servers)).with("password", "\"sesame-refused\""),
     ];
     let config = KeywayConfig::new(pools)
         .with_server("log", "{ level = \"trace\" }")
-        // So that every key is looked at.
+        // With this setting every key is counted.
         .with_tables(&format!("[limits]\nhot_keys_every = 1\n\n{}", tables.concat()));
     let text = config.toml();
     let keyway = Keyway::start(KEYWAY, config);
@@ -253,7 +252,7 @@ fn a_secret_never_appears() {
     for place in 0..3 {
         everything_said_to(&keyway, place, &mut search);
     }
-    // What is no request, and what is not TLS.
+    // These bytes are neither a request nor TLS.
     for noise in [
         &b"sesame-noise \r\n*1\r\n$x\r\nsesame-noise\r\n"[..],
         b"GET /sesame-path HTTP/1.1\r\n\r\n",
@@ -299,7 +298,7 @@ fn a_secret_never_appears() {
     search.finish();
 }
 
-/// What everybody on the machine may read of a process.
+/// Notes what any user of the machine can read about a process.
 fn note_command_line(pid: u32, search: &mut Search) {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -307,7 +306,7 @@ fn note_command_line(pid: u32, search: &mut Search) {
     search.note("the command line", line);
 }
 
-/// The process that has taken over, ended with the test.
+/// The process that has taken over. It is ended with the test.
 struct Heir(u32);
 
 impl Drop for Heir {
@@ -318,7 +317,7 @@ impl Drop for Heir {
     }
 }
 
-/// Logins of clients of memcached, right and wrong, in every protocol.
+/// Logs in as clients of memcached, with right and wrong passwords, in every protocol.
 fn memcached_logins(at: SocketAddr, search: &mut Search) {
     let text = |login: &str| format!("set x 0 0 {}\r\n{login}\r\nget k\r\n", login.len());
     let sasl = |login: &str| memcached_packet(0x21, 0, &[], b"PLAIN", login.as_bytes());
@@ -349,7 +348,7 @@ fn logins_of_memcached_passwords_of_sentinels_and_upgrades_tell_none() {
     let _watch = watchdog(Duration::from_secs(120), "secrets of more kinds");
     let folder = TempDir::new();
     let mut search = Search { said: Vec::new(), secrets: vec![MARK.to_owned()] };
-    // One wants another password, one knows nothing of what sentinels are asked.
+    // One server wants another password, and one does not know what sentinels are asked.
     let mistaken = RedisServer::start_with(&["--requirepass", "sesame-other"]);
     let plain = RedisServer::start_with(&["--requirepass", "sesame-sentinel"]);
     let sentinels = [&mistaken, &plain].map(|server| format!("\"{}\"", server.address()));
@@ -403,7 +402,8 @@ fn logins_of_memcached_passwords_of_sentinels_and_upgrades_tell_none() {
     for what in ["status", "pools", "servers", "connections", "slow-log", "hot-keys"] {
         drop((ctl(&[what]), ctl(&[what, "--json"])));
     }
-    // Each is refused with its reasons, the last ones by the next process, which reads the file.
+    // Each upgrade is refused with its reasons, the last ones by the next process, which reads the
+    // file.
     assert!(ctl(&["upgrade"]).contains("discard"));
     let file = keyway.directory().join("keyway.toml");
     for wrong in WRONG {
@@ -423,7 +423,7 @@ fn logins_of_memcached_passwords_of_sentinels_and_upgrades_tell_none() {
         let reply = http_get(keyway.admin(), path);
         search.note(path, format!("{} {}", reply.headers, reply.body));
     }
-    // It writes where the first one did.
+    // The next process logs to the same place.
     let log = keyway.process().log();
     assert!(log.matches("WRONGPASS").count() > 0 && log.contains("a login failed"), "{log}");
     search.note("the log of both", log);

@@ -1,5 +1,5 @@
-//! Sentinels that tell of a fail-over are asked at once, and believed only then. The pools
-//! here ask by themselves so seldom that nothing else can have told.
+//! Sentinels that announce a fail-over are asked at once, and only their answers are believed. The
+//! pools here ask so rarely on their own that nothing else can have told them.
 #![allow(clippy::disallowed_methods, reason = "what is told is timed from outside")]
 
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ fn start(pools: Vec<Pool>) -> Keyway {
     keyway
 }
 
-/// How often another primary was found.
+/// Returns how often another primary was found.
 fn switches(keyway: &Keyway) -> usize {
     keyway.process().log().matches("a server is the primary now").count()
 }
@@ -37,15 +37,15 @@ fn total(keyway: &Keyway, name: &str) -> f64 {
     keyway.metrics().sum(&format!("keyway_cluster_{name}_total"), &["pool=\"main\""])
 }
 
-/// Connections to a sentinel, or what stands in for one, on which channels are heard.
+/// Returns the number of connections that subscribe at a sentinel, or at its stand-in.
 fn listeners(client: &mut Client) -> usize {
     client.words("CLIENT LIST").text().matches(" sub=5 ").count()
 }
 
-/// Has another server made the primary, and returns how long after the first sentinel had
-/// told of it Keyway knew.
+/// Makes another server the primary. Returns the time from the first sentinel's announcement until
+/// Keyway knew.
 fn fail_over(keyway: &Keyway, sentinels: &Sentinels, name: &str) -> Duration {
-    // One may come to nothing, where the replica was not ready.
+    // A fail-over may fail if the replica was not ready.
     for _ in 0..5 {
         let before = switches(keyway);
         let listeners: Vec<Client> = (0..sentinels.addresses().len())
@@ -75,7 +75,7 @@ fn fail_over(keyway: &Keyway, sentinels: &Sentinels, name: &str) -> Duration {
     panic!("no fail-over comes about");
 }
 
-/// When something came true, if it did.
+/// Returns the time at which `is_known` became true, if it did.
 fn known_at(is_known: impl Fn() -> bool) -> Option<Instant> {
     let began = Instant::now();
     while !is_known() {
@@ -87,10 +87,10 @@ fn known_at(is_known: impl Fn() -> bool) -> Option<Instant> {
     Some(Instant::now())
 }
 
-/// When a sentinel told of another primary of this name, if it did.
+/// Returns the time at which a sentinel announced another primary of this name, if it did.
 fn told_of(mut client: Client, name: &str) -> Option<Instant> {
     loop {
-        // Of others it may tell late.
+        // It may announce others late.
         let notice = client.try_reply().ok()?;
         if format!("{notice:?}").contains(&format!("\"{name} ")) {
             return Some(Instant::now());
@@ -117,7 +117,8 @@ fn a_fail_over_is_followed_as_soon_as_a_sentinel_tells() {
         wait_until("it is listened to again", SOON, || listeners(&mut client) == 1);
     }
     for _ in 0..2 {
-        // Sentinels take their time between two, and on a busy machine they may begin one unasked.
+        // Sentinels wait between two fail-overs, and on a busy machine they may begin one on their
+        // own.
         let server = wait_for("the others follow it", 2 * SOON, || {
             let promoted = sentinels.wait_primary("mymaster", |_| true);
             let server = servers.server_at(promoted).expect("one of ours");
@@ -151,7 +152,7 @@ fn primaries_share_what_listens_and_others_are_none_of_ours() {
     fail_over(&keyway, &sentinels, "beta");
     assert!(total(&keyway, "sentinel_notices") > heard);
     assert_eq!(listeners(&mut client), 1);
-    // With no client that has subscribed nothing is told of channels.
+    // Without subscribed clients nothing is logged about channels.
     let subscribed = keyway.metrics().sum("keyway_pubsub_subscribed_clients", &["pool=\"main\""]);
     assert_eq!(subscribed, 0.0);
     let (status, log) = keyway.stop(SOON);
@@ -163,7 +164,7 @@ fn who_tells_lies_has_the_others_asked_and_not_too_often() {
     let _watch = watchdog(Duration::from_secs(60), "a sentinel that lies");
     let servers = Replicated::start(1);
     let sentinels = Sentinels::start(1, 1, &[("mymaster", &servers)]);
-    // Anybody may publish there, and it knows nothing of primaries.
+    // Any client may publish there, and the server knows nothing of primaries.
     let liar = RedisServer::start();
     let stranger = RedisServer::start();
     let addresses = [sentinels.addresses()[0], liar.address()];
@@ -201,7 +202,7 @@ fn who_tells_lies_has_the_others_asked_and_not_too_often() {
     assert_eq!(keyway.client(0).words("SET k v"), Value::simple("OK"));
     assert_eq!(servers.client(0).words("GET k"), Value::bulk("v"));
     assert_eq!(stranger.client().words("DBSIZE"), Value::Integer(0));
-    // What is no payload at all.
+    // This is not a payload at all.
     there.words("PUBLISH +sdown x");
     assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
     fail_over(&keyway, &sentinels, "mymaster");

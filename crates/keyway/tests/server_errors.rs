@@ -1,5 +1,4 @@
-//! A server's own error reaches the client it belongs to and nobody else, and
-//! a join never hides one.
+//! A server's own error reaches only the client it belongs to, and a join never hides one.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// A full server that evicts nothing: reads work, writes get -OOM.
+/// Fills a server that evicts nothing: reads work, writes get -OOM.
 fn fill(server: &RedisServer) {
     let mut client = server.client();
     assert_eq!(client.words("SET small kept"), Value::simple("OK"));
@@ -44,8 +43,7 @@ fn out_of_memory_reaches_the_writer_and_disturbs_no_reader() {
     assert_eq!(writer.words("GET small"), Value::bulk("kept"), "its connection is kept");
 }
 
-/// Replies exactly what the server said, for every error a server sends on its
-/// own account.
+/// The reply is exactly the server's, for every error that a server sends by itself.
 #[test]
 fn every_error_of_a_server_passes_word_for_word_to_its_client_alone() {
     const ERRORS: &[&str] = &[
@@ -95,7 +93,7 @@ fn a_loading_server_answers_loading_and_then_works() {
     assert_eq!(first.client().words("DEBUG POPULATE 3000"), Value::simple("OK"));
     assert_eq!(first.client().words("SAVE"), Value::simple("OK"));
     drop(first);
-    // A slow load: 1 ms a key, and events served every few keys.
+    // The load is slow: 1 ms a key, and requests are served every few keys.
     let server = RedisServer::start_with(&[
         "--dir",
         &path,
@@ -124,8 +122,8 @@ fn a_busy_server_answers_busy_to_those_who_ask_it() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let mut client = keyway.client(0);
     let (busy, free) = keys_by_server(&mut client, &servers);
-    // Past the pool: the server answers each connection in order, so a request
-    // behind the script on its own connection would wait, not be refused.
+    // The script is sent without the pool. The server answers each connection in order, so a
+    // request behind the script on its own connection would wait, not be refused.
     let mut slow = servers[0].client();
     slow.send(&encode(&["EVAL", "while true do end", "1", &busy]));
     wait_until("the script runs", Duration::from_secs(10), || {
@@ -147,11 +145,11 @@ fn a_busy_server_answers_busy_to_those_who_ask_it() {
     }
 }
 
-/// Databases share a link; what is meant for one never runs on the other, even
-/// when the server refuses to go over to it.
+/// Databases share a link. A request for one never runs on the other, even if the server refuses to
+/// change the database.
 #[test]
 fn a_refused_select_costs_neither_the_link_nor_the_right_database() {
-    // The server says BUSY before, or after, the request has timed out.
+    // The server answers BUSY before or after the request has timed out.
     for (threshold, timeout) in [("30", "\"20s\""), ("1000", "\"150ms\"")] {
         let _watch = watchdog(Duration::from_secs(60), "-BUSY to SELECT");
         let server = RedisServer::start_with(&["--busy-reply-threshold", threshold]);
@@ -201,7 +199,7 @@ fn a_refused_select_costs_neither_the_link_nor_the_right_database() {
     }
 }
 
-/// A key of each of two servers, written with the value 1.
+/// Returns a key of each of two servers, written with the value 1.
 fn keys_by_server(client: &mut Client, servers: &[RedisServer; 2]) -> (String, String) {
     let find = |client: &mut Client, server: &RedisServer| {
         wait_for("a key of the server", Duration::from_secs(10), || {
@@ -249,8 +247,7 @@ fn a_join_never_hides_an_error() {
     }
 }
 
-/// What a script may return, a proxy must pass on: it shares the link with
-/// everybody.
+/// A proxy must pass on any reply of a script, which shares the link with all clients.
 #[test]
 fn a_reply_however_deep_or_long_disturbs_nobody_on_its_link() {
     let _watch = watchdog(Duration::from_secs(60), "deep and long replies");
@@ -269,7 +266,7 @@ fn a_reply_however_deep_or_long_disturbs_nobody_on_its_link() {
         let reply: String = lines.iter().map(fill).collect();
         (script.replace('~', "string.rep('x',2e6)"), reply.into_bytes())
     };
-    // As deep as Redis goes is 7,995.
+    // Redis itself goes as deep as 7,995.
     let cases = [
         nested(17),
         nested(33),
@@ -283,7 +280,7 @@ fn a_reply_however_deep_or_long_disturbs_nobody_on_its_link() {
         let bytes = encode(&["EVAL", &script, "1", "k"]);
         stream.write_all(&bytes.repeat(2)).unwrap();
         other.send(&encode(&["GET", "k"]).repeat(100));
-        // Compared here: the testkit's reader has bounds of its own.
+        // The bytes are compared here, because the testkit's reader has bounds of its own.
         let mut got = vec![0; wanted.len()];
         for _ in 0..2 {
             stream.read_exact(&mut got).unwrap();

@@ -1,6 +1,5 @@
-//! What a client has begun with a server that leaves its pool or falls silent:
-//! it ends, and is never left with a server that has nothing to do with its
-//! keys any more.
+//! Transactions and the like with a server that leaves its pool or falls silent. They end, and are
+//! never left with a server that no longer has their keys.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -19,7 +18,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// A pool over two servers that are ejected after two failures, for long.
+    /// Starts a pool over two servers that are ejected after two failures, for long.
     fn start() -> Setup {
         let servers = RedisServer::start_many(2);
         let pool = Pool::over("main", &servers)
@@ -32,7 +31,7 @@ impl Setup {
         self.keyway.client(0)
     }
 
-    /// A key that lives on the first server.
+    /// Returns a key that lives on the first server.
     fn key(&self) -> String {
         let (mut client, mut direct) = (self.client(), self.servers[0].client());
         let found = (0..200).map(|nth| format!("key:{nth}")).find(|key| {
@@ -66,7 +65,7 @@ fn a_transaction_is_not_run_on_a_server_that_has_left_since() {
     assert!(text.starts_with("EXECABORT ") && text.contains("left the pool"), "{text}");
     assert!(matches!(watching.words("EXEC"), Value::Nil | Value::NilArray), "as if changed");
     assert_eq!(plain.command(&["GET", &key]), Value::Nil);
-    // Run again it goes where the key is now.
+    // When it runs again, it goes to the key's new server.
     plain.words("MULTI");
     plain.command(&["SET", &key, "2"]);
     assert_eq!(plain.words("EXEC"), Value::Array(vec![Value::simple("OK")]));

@@ -1,4 +1,4 @@
-//! What a connection is and may do: names, ids, signing in, being ended.
+//! The state of a connection and its rights: names, ids, login, and being closed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Setup {
 
 static SETUP: Shared<Setup> = Shared::new();
 
-/// A store, a pool, and a store that wants a password.
+/// Starts a store, a pool, and a store that wants a password.
 fn setup() -> std::sync::Arc<Setup> {
     SETUP.get(|| {
         let servers = RedisServer::start_many(2);
@@ -96,15 +96,15 @@ fn nothing_is_served_before_the_password() {
     let mut greeted = setup.keyway.client(2);
     assert!(!greeted.words("HELLO 2 AUTH default sesame").is_error());
     assert_eq!(greeted.words("GET a"), Value::bulk("1"));
-    // Everything of one write is judged in its order.
+    // All requests of one write are judged in order.
     let mut quick = setup.keyway.client(2);
     let replies = quick.pipeline(&["GET a", "AUTH sesame", "GET a"]);
     assert!(replies[0].error_text().starts_with("NOAUTH "));
     assert_eq!(replies[1..], [Value::simple("OK"), Value::bulk("1")]);
 }
 
-/// Before the password nobody may take memory: Redis' own bounds for a client
-/// that has not signed in.
+/// Before the password a client may not take memory: these are Redis's own bounds for a client that
+/// has not logged in.
 #[test]
 fn a_client_not_signed_in_may_not_send_large_requests() {
     let _watch = watchdog(Duration::from_secs(30), "auth bounds");
@@ -148,7 +148,7 @@ fn replies_switched_off_stay_off_for_this_connection_alone() {
     }
 }
 
-/// With room for ten clients the eleventh is told so and the ten stay.
+/// With room for ten clients the eleventh is refused with a reason and the ten stay.
 #[test]
 fn a_client_beyond_the_limit_is_refused_with_a_reason() {
     let _watch = watchdog(Duration::from_secs(30), "client limit");

@@ -1,4 +1,5 @@
-//! Clients of `shm://` as any others: what they are answered, how they end, and what they leave.
+//! Clients of `shm://` behave like any others: their replies, their end, and what they leave
+//! behind.
 
 #![allow(clippy::disallowed_methods, reason = "children that are killed after a while")]
 
@@ -21,14 +22,15 @@ use keyway_testkit::{
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// Tells a test of this file, run again as a process of its own, where to connect to.
+/// The variable that tells a test of this file, run again as a process of its own, where to
+/// connect.
 const CHILD: &str = "KEYWAY_TEST_SHM_CHILD";
 
-/// Where the header of a ring has its words.
+/// Offsets of the words in the header of a ring.
 const TAIL: u64 = 128;
 const HEAD: u64 = 256;
 
-/// Where it has how its reader sleeps.
+/// Offset of the word that tells how its reader sleeps.
 const READER: u64 = 384;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -66,7 +68,7 @@ impl Served {
         self.keyway.process().pid()
     }
 
-    /// Clients of the pool, as the metrics have it.
+    /// Returns the number of clients of the pool, from the metrics.
     fn connected(&self) -> f64 {
         self.keyway.metrics().sum("keyway_client_connections", &[])
     }
@@ -76,7 +78,7 @@ impl Served {
         self.keyway.metrics().sum("keyway_client_closed_connections_total", &[&fault])
     }
 
-    /// Ranges of its address space.
+    /// Returns the number of ranges in its address space.
     fn maps(&self) -> usize {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid()));
         maps.expect("it runs").lines().filter(|line| line.contains("keyway-ring")).count()
@@ -118,7 +120,7 @@ fn a_client_is_listed_counted_and_bounded_like_others() {
     assert!(list.contains(&laddr), "{list}");
     let others: Vec<Client> = (0..3).map(|_| served.client()).collect();
     wait_until("all are counted", SOON, || served.connected() == 4.0);
-    // The next one is told so in words, where it expects rings.
+    // The next client is refused in text, where it expects rings.
     let mut socket = UnixStream::connect(&served.path).unwrap();
     let mut told = String::new();
     socket.read_to_string(&mut told).unwrap();
@@ -158,7 +160,7 @@ fn megabytes_go_both_ways_at_once_through_small_rings() {
                 Err(error) => panic!("{error}"),
             }
             pipe.flush().unwrap();
-            // It does not read before it must, so that the server has to wait.
+            // The client does not read before it must, so that the server has to wait.
             if !was_full && sent < asked.len() {
                 continue;
             }
@@ -186,7 +188,7 @@ fn what_was_sent_is_answered_after_the_client_has_ended_its_half() {
         assert_eq!(client.reply(), Value::Integer(nth));
     }
     client.expect_closed();
-    // One that goes without a word has said what it had said.
+    // Requests of a client that leaves without a word are still executed.
     let mut client = served.client();
     client.send(&asked);
     drop(client);
@@ -206,7 +208,7 @@ fn who_says_no_hello_is_served_over_the_socket() {
     assert_eq!(plain.command(&["SET", "b", &value]), ok());
     assert_eq!(plain.words("GET b").text().len(), value.len());
     assert_eq!(served.client().words("GET a"), Value::bulk("1"));
-    // Half a hello is the beginning of one; who leaves then is gone.
+    // Half a hello may be the beginning of a whole one. A client that leaves then is gone.
     let mut socket = UnixStream::connect(&served.path).unwrap();
     socket.write_all(&HELLO_MAGIC[..5]).unwrap();
     wait_until("it is counted", SOON, || served.connected() == 2.0);
@@ -221,14 +223,14 @@ fn a_hello_that_is_refused_leaves_the_socket_as_it_was() {
     let mut socket = UnixStream::connect(&served.path).unwrap();
     let refused = ask(&socket, &Hello::new(1 << 20, 1 << 20)).unwrap();
     assert_eq!(refused.err(), Some(Refusal::Capacity));
-    // Of a version that does not exist yet.
+    // The hello has a version that does not exist yet.
     let mut hello = Hello::new(0, 0).encode();
     hello[6] = b'2';
     socket.write_all(&hello).unwrap();
     let mut answer = [0; HELLO_LEN];
     socket.read_exact(&mut answer).unwrap();
     assert_eq!((&answer[..8], answer[8]), (b"\0KWSHM1!".as_slice(), 5));
-    // It goes on over the socket, or asks again.
+    // The client goes on over the socket, or asks again.
     let second = socket.try_clone().unwrap();
     let mut pipe = pipe_of(second, 128 << 10);
     pipe.write_all(b"PING\r\n").unwrap();
@@ -242,7 +244,7 @@ fn a_hello_that_is_refused_leaves_the_socket_as_it_was() {
     socket.write_all(b"PING\r\n").unwrap();
     socket.read_exact(&mut reply).unwrap();
     assert_eq!(&reply, b"+PONG\r\n");
-    // Who asks on and on is not served.
+    // A client that asks without end is not served.
     let refusals: Vec<u8> = (0..100).flat_map(|_| hello).collect();
     let mut greedy = UnixStream::connect(&served.path).unwrap();
     let _ = greedy.write_all(&refusals);
@@ -251,7 +253,7 @@ fn a_hello_that_is_refused_leaves_the_socket_as_it_was() {
     assert!(answers.len() < refusals.len());
 }
 
-/// The shared memory of a connection, to do with it what one should not.
+/// The shared memory of a connection, for doing what a client must not do.
 struct Memory {
     socket: UnixStream,
     memory: File,
@@ -269,14 +271,14 @@ impl Memory {
         Memory { socket, memory, pipe }
     }
 
-    /// Is served, and leaves the server waiting.
+    /// Gets served once, and leaves the server waiting.
     fn ping(&mut self) {
         self.pipe.write_all(b"PING\r\n").unwrap();
         self.pipe.flush().unwrap();
         self.pipe.read_exact(&mut [0; 7]).unwrap();
     }
 
-    /// Wakes the server, which may have closed, or hear no more.
+    /// Wakes the server, which may have closed the connection or ignore it.
     fn ring(&mut self) {
         let _ = self.socket.write(b"!");
     }
@@ -298,7 +300,8 @@ fn a_client_that_lies_is_closed_and_harms_nobody_else() {
         wait_until(what, SOON, || served.closed("client") == before);
         assert_eq!(other.words("GET a"), Value::bulk("1"));
     };
-    // More than a ring holds was written, or less than was read.
+    // The header says that more was written than the ring holds, or that less was written than was
+    // read.
     for tail in [u64::MAX, 1 << 40, 0] {
         let mut liar = Memory::at(&served.path);
         liar.ping();
@@ -306,7 +309,8 @@ fn a_client_that_lies_is_closed_and_harms_nobody_else() {
         liar.ring();
         expect_closed("a lie about what was written");
     }
-    // More was read than was written: seen when the ring is full.
+    // The header says that more was read than was written. The server notices when the ring is
+    // full.
     let mut liar = Memory::at(&served.path);
     liar.ping();
     liar.write(1 << 40, 4096 + CAPACITY_MIN as u64 + HEAD);
@@ -327,7 +331,8 @@ fn a_client_that_never_hears_its_bell_stops_nobody() {
     let mut other = served.client();
     let mut deaf = Memory::at(&served.path);
     deaf.pipe.set_timeout(Some(Duration::ZERO));
-    // More rings than any socket holds: it says that it sleeps whenever it asks for something.
+    // There are more rings of the bell than any socket holds: the client says that it sleeps
+    // whenever it sends a request.
     let sleeping = 4096 + CAPACITY_MIN as u64 + READER;
     let (mut got, mut answered) = (vec![0; 4096], 0);
     for _ in 0..3000 {
@@ -342,7 +347,7 @@ fn a_client_that_never_hears_its_bell_stops_nobody() {
         answered += deaf.pipe.read(&mut got).unwrap_or(0);
         answered == 3000 * 7
     });
-    // Rings without end are not heard for ever, either.
+    // The server does not handle endless rings of the bell either.
     for _ in 0..20_000 {
         deaf.ring();
     }
@@ -365,7 +370,7 @@ fn whatever_is_scribbled_over_the_memory_others_are_served() {
         for _ in 0..8 {
             let _ = pipe.write(&encode_words("GET a").repeat(20));
             let _ = pipe.flush();
-            // Words of the headers mostly; those of both rings.
+            // These are mostly words of the headers of both rings.
             let at = match random.below(4) {
                 0 => random.below(len - 64),
                 1 => random.below(900),
@@ -403,7 +408,7 @@ fn ten_thousand_connections_leave_nothing() {
     let mut before = 0;
     for nth in 0..10_000 {
         if nth == 1_000 {
-            // What the process takes once is not theirs.
+            // Memory that the process takes only once does not count.
             before = resident_bytes(served.pid());
         }
         let socket = UnixStream::connect(&served.path).unwrap();
@@ -434,7 +439,7 @@ fn spawn_self(test: &str, path: &Path) -> Child {
         .unwrap()
 }
 
-/// The process that the next test kills; a test of its own without anything to do.
+/// The process that the next test kills. As a test of its own it does nothing.
 #[test]
 fn a_process_that_is_killed() {
     let Some(path) = std::env::var_os(CHILD) else { return };
@@ -479,7 +484,8 @@ fn clients_that_are_killed_under_load_leave_nothing_and_harm_nobody() {
     assert!(other.words("DBSIZE").integer() > 1, "they did nothing");
 }
 
-/// Asks for rings, prints the code of the answer, and what PING is answered over the socket.
+/// A program that asks for rings. It prints the code of the answer, and the reply to PING over the
+/// socket.
 const ASKER: &str = r#"
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
@@ -495,7 +501,7 @@ if code:
 #[test]
 fn processes_of_other_users_get_no_memory_unless_they_are_named() {
     const USER: &str = "12345";
-    // Of the system: what is in the home of one user is not for another.
+    // The system's Python is used: another user cannot run a program in this user's home.
     const PYTHON: &str = "/usr/bin/python3";
     let _watch = watchdog(Duration::from_secs(60), "other users");
     if std::fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).ok()
@@ -556,7 +562,7 @@ fn clients_at_rest_cost_little() {
             client.replies(60);
         }
     };
-    // What the process takes once is not theirs.
+    // Memory that the process takes only once does not count.
     load(&mut served.client());
     let before = resident_bytes(served.pid());
     let hello = Hello::new(1 << 20, 1 << 20);
@@ -565,7 +571,7 @@ fn clients_at_rest_cost_little() {
     clients.iter_mut().for_each(load);
     let used = resident_bytes(served.pid()) - before;
     assert!(used > CLIENTS * (1 << 20), "{used} bytes: the rings were not filled");
-    // Each side gives back what it writes after a second; clients do while they wait.
+    // Each side gives back the memory it writes to after a second; clients do it while they wait.
     let waiting: Vec<_> = clients
         .into_iter()
         .map(|mut client| {
@@ -582,14 +588,14 @@ fn clients_at_rest_cost_little() {
     assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
     let each = resident_bytes(served.pid()).saturating_sub(before) / CLIENTS;
     println!("{each} bytes for each client at rest");
-    // Ten times a second it looks after itself, clients or none.
+    // It runs its upkeep ten times a second, with or without clients.
     let woken = wakeups() - wakeups_before;
     assert!(woken < 30.0, "woken {woken} times in a second, with nothing to do");
     served.keyway.process().terminate();
     waiting.into_iter().for_each(|client| client.join().unwrap());
 }
 
-/// Keeps the worker it is on busy until told to stop.
+/// Keeps its worker busy until told to stop.
 fn burn(mut client: Client, stop: &AtomicBool) {
     client.set_reply_within(Duration::from_secs(60));
     let requests = encode(&["BITCOUNT", "long"]).repeat(8);
@@ -607,7 +613,7 @@ fn clients_are_handed_over_to_a_worker_that_is_added() {
     let mut operator = served.keyway.client(0);
     assert_eq!(operator.command(&[&b"SET"[..], b"long", &vec![0xA5; 4 << 20]]), ok());
     let mut resting: Vec<Client> = (0..CLIENTS).map(|_| served.client()).collect();
-    // One that has not said yet what it is.
+    // This client has not sent a hello yet.
     let mut silent = Client::try_connect_unix(&served.path).unwrap();
     for client in &mut resting {
         assert_eq!(client.words("SELECT 3"), ok());
@@ -652,7 +658,7 @@ fn a_duplicate_of_the_memory_does_not_keep_a_connection() {
     drop(memory);
 }
 
-/// Time that its workers have looked at rings, in seconds.
+/// Returns the time that its workers have polled rings, in seconds.
 fn looked(served: &Served) -> f64 {
     served.keyway.metrics().sum("keyway_worker_spin_seconds_total", &[])
 }
@@ -708,7 +714,7 @@ fn clients_that_look_all_the_time_keep_nobody_from_being_served() {
         lookers.into_iter().map(|looker| looker.join().unwrap()).collect::<Vec<u64>>()
     });
     println!("while another asked 500 times the clients asked {asked:?} times");
-    // One of them may have slept through most of it, but none was left out.
+    // A client may have slept through most of it, but none was left out.
     assert!(asked.iter().all(|count| *count > 0), "{asked:?}");
 }
 
@@ -738,8 +744,8 @@ fn a_process_that_dies_is_missed_within_fifty_milliseconds() {
     assert!(took[took.len() / 2] < Duration::from_millis(50), "{took:?}");
 }
 
-/// Memory that is scribbled over all the time, by a client that stays: what it gets is closed, and neither
-/// keeps the server busy nor others waiting.
+/// A client overwrites its memory all the time and stays. Its connection is closed, and it neither
+/// keeps the server busy nor makes others wait.
 #[test]
 fn whoever_scribbles_over_his_memory_and_stays_keeps_no_processor_busy() {
     let _watch = watchdog(Duration::from_secs(60), "scribbling without end");
@@ -747,7 +753,7 @@ fn whoever_scribbles_over_his_memory_and_stays_keeps_no_processor_busy() {
     let mut other = served.client();
     assert_eq!(other.words("SET a 1"), ok());
     let mut random = Random::new(11);
-    // Words of the headers: as they are after some traffic, and then anything at any time.
+    // The headers get the values of some traffic first, and then anything at any time.
     let vandals: Vec<Memory> = (0..30)
         .map(|_| {
             let mut vandal = Memory::at(&served.path);

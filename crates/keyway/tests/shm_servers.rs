@@ -13,7 +13,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(20);
 
-/// A store that is reached at `path`.
+/// Starts a store that is reached at `path`.
 fn store(path: &Path, settings: &str) -> Keyway {
     let listener = format!(
         "[[listener]]\nbind = \"shm://{}\"\npool = \"local\"\n{settings}\n",
@@ -38,7 +38,7 @@ fn a_pool_over_shared_memory_serves_and_heals() {
     let directory = TempDir::new();
     let paths = [directory.path().join("one.shm"), directory.path().join("two.shm")];
     let first = store(&paths[0], "");
-    // Gives smaller rings than are asked for at first.
+    // The server gives smaller rings than are asked for at first.
     let second = store(&paths[1], "ring_max = \"64KiB\"");
     let pool = pool_over(&[&paths[0], &paths[1]]);
     let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
@@ -59,7 +59,7 @@ fn a_pool_over_shared_memory_serves_and_heals() {
         assert!(clients.contains("addr=shm:0"), "{clients}");
         assert!(inside.words("DBSIZE").integer() > 100, "both have keys");
     }
-    // Longer than any ring, there and back.
+    // The value is longer than any ring, in both directions.
     let value = "v".repeat(5 << 20);
     for name in ["a", "b", "c", "d"] {
         assert_eq!(client.command(&["SET", name, &value]), Value::simple("OK"));
@@ -101,7 +101,7 @@ fn what_shares_no_memory_is_told_apart() {
     let _watch = watchdog(Duration::from_secs(60), "servers that share no memory");
     let directory = TempDir::new();
     let path = directory.path().join("other.sock");
-    // A server of Redis, and one that says nothing.
+    // One is a Redis server, and one sends nothing.
     let cases = [
         ("no answer to a hello", b"-ERR unknown command, as another server says it\r\n".as_slice()),
         ("connecting took longer than connect_timeout", b""),
@@ -140,7 +140,7 @@ fn a_server_of_redis_and_one_in_shared_memory_are_one_pool() {
     let mget: Vec<&str> = std::iter::once("MGET").chain(names.iter().map(String::as_str)).collect();
     let found = client.command(&mget);
     assert!(found.array().iter().zip(&names).all(|(found, name)| *found == Value::bulk(name)));
-    // Blocking commands have connections of their own, and subscribers.
+    // Blocking commands have connections of their own, and so do subscribers.
     assert_eq!(client.words("LPUSH list a"), Value::Integer(1));
     assert!(matches!(client.words("BLPOP list 1"), Value::Array(_)));
     let mut subscriber = proxy.client(0);

@@ -1,8 +1,7 @@
-//! Minutes of mixed load on the embedded store and on a pool of four
-//! redis-servers, with clients that vanish and servers that are killed,
-//! stopped and restarted. Every reply is checked, and at the end memory,
-//! descriptors, clients and links are counted back. Run by `make soak`, for
-//! `KEYWAY_SOAK_MINUTES` (10).
+//! Minutes of mixed load on the embedded store and on a pool of four redis-servers, with clients
+//! that vanish and servers that are killed, stopped and restarted. Every reply is checked. At the
+//! end memory, descriptors, clients and links are back at their earlier counts. `make soak` runs it
+//! for `KEYWAY_SOAK_MINUTES` (10).
 
 #![allow(clippy::disallowed_methods, reason = "it runs for a time that is told from outside")]
 
@@ -22,24 +21,24 @@ const POOL: usize = 1;
 const SERVERS: usize = 4;
 const WORKERS: usize = 2;
 const CLIENTS_EACH: usize = 6;
-/// How long anything may take to come to rest at the end.
+/// Longest time until everything is at rest at the end.
 const BOUND: Duration = Duration::from_secs(60);
-/// What may be left in memory besides what was there when warm: buffers kept for
-/// the next clients, and what the allocator does not give back.
+/// Most memory left besides what was there when warm, in bytes: buffers kept for later clients, and
+/// what the allocator does not give back.
 const SLACK: u64 = 96 << 20;
 
-/// What happens to everybody.
+/// State that all threads share.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
     requests: [AtomicU64; 2],
-    /// Replies that told of a server that was gone.
+    /// Number of error replies about a server that was gone.
     told_of_faults: AtomicU64,
     faults: AtomicU64,
     gone: AtomicU64,
 }
 
-/// What a client's own keys hold, for all that it knows.
+/// The values of a client's own keys, as far as it knows.
 #[derive(Default)]
 struct Known {
     text: Option<String>,
@@ -51,7 +50,7 @@ struct Known {
     entries: i64,
 }
 
-/// A client with keys of its own, which are others after each fault.
+/// A client with keys of its own, which change after each fault.
 struct User<'a> {
     keyway: &'a Keyway,
     shared: &'a Shared,
@@ -64,7 +63,7 @@ struct User<'a> {
     next: u64,
 }
 
-/// The reply is not what it has to be.
+/// Panics because a reply is wrong.
 fn violated(line: &str, expected: &str, found: &Value) -> ! {
     panic!("{line}: {expected} was to come, not {found:?}");
 }
@@ -77,8 +76,8 @@ impl<'a> User<'a> {
         Self { keyway, shared, pool, nth, life: 0, client, random, known, next: 0 }
     }
 
-    /// Begins again with other keys: what became of these is not known, and
-    /// they are removed.
+    /// Starts again with other keys. The state of the earlier keys is unknown, and they are
+    /// removed.
     fn begin_again(&mut self) {
         let names = ["mark", "text", "counter", "hash", "list", "set", "sorted", "stream"];
         let keys: Vec<String> = names.iter().map(|name| self.key(name)).collect();
@@ -87,8 +86,7 @@ impl<'a> User<'a> {
         self.client.words(&format!("UNLINK {}", keys.join(" ")));
     }
 
-    /// Leaves without a word, with requests that nobody will read the replies
-    /// of, and comes back.
+    /// Leaves without a word, with requests whose replies it does not read, and comes back.
     fn vanish(&mut self) {
         let key = self.key("list");
         let line = match self.random.below(3) {
@@ -102,7 +100,7 @@ impl<'a> User<'a> {
         self.begin_again();
     }
 
-    /// The keys of one user are on one server.
+    /// Returns the name of a key. All keys of a user are on one server.
     fn key(&self, name: &str) -> String {
         format!("{{{}:{}}}{name}", self.nth, self.life)
     }
@@ -113,8 +111,8 @@ impl<'a> User<'a> {
         format!("{}-{}{}", self.nth, self.next, "v".repeat(len))
     }
 
-    /// The replies to some lines sent at once; `None` if a server was gone, and
-    /// what became of them is not known.
+    /// Returns the replies to lines sent at once; `None` if a server was gone and their outcome is
+    /// unknown.
     fn ask(&mut self, lines: &[String]) -> Option<Vec<Value>> {
         let bytes: Vec<u8> = lines.iter().flat_map(|line| encode_words(line)).collect();
         self.client.send(&bytes);
@@ -140,8 +138,8 @@ impl<'a> User<'a> {
         Some(replies)
     }
 
-    /// Asks one thing, the reply to which is `expected`. A server that was
-    /// killed comes back empty: then all of the keys are gone.
+    /// Sends one request, whose reply must be `expected`. A server that was killed comes back
+    /// empty: then all of the keys are gone.
     fn expect(&mut self, line: String, expected: &Value) {
         let Some(replies) = self.ask(std::slice::from_ref(&line)) else { return };
         if replies[0] == *expected {
@@ -153,8 +151,8 @@ impl<'a> User<'a> {
         self.begin_again();
     }
 
-    /// Whether the server of the keys was restarted since they were made: its
-    /// mark is gone.
+    /// Returns whether the server of the keys was restarted since they were made: then their mark
+    /// is gone.
     fn has_lost_all(&mut self) -> bool {
         let line = format!("EXISTS {}", self.key("mark"));
         self.ask(&[line]).is_none_or(|replies| replies[0] == Value::Integer(0))
@@ -311,7 +309,7 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Several at once, of which nobody sees half.
+    /// Changes several keys at once, of which no client sees a part.
     fn transactions(&mut self) {
         let (key, hash) = (self.key("counter"), self.key("sorted"));
         let lines =
@@ -331,7 +329,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// Kills, stops and restarts servers until all is over.
+/// Kills, stops and restarts servers until the run ends.
 fn hurt(servers: &mut [RedisServer], shared: &Shared) {
     let mut random = Random::new(7);
     while !shared.is_over.load(Ordering::Relaxed) {
@@ -355,7 +353,7 @@ fn hurt(servers: &mut [RedisServer], shared: &Shared) {
     }
 }
 
-/// Lets time pass, for faults have some between them.
+/// Waits between faults.
 fn rest(span: Duration, shared: &Shared) {
     let begun = Instant::now();
     wait_until("the next fault", span + BOUND, || {
@@ -390,7 +388,7 @@ fn nothing_is_wrong_lost_or_left_over_after_minutes_of_load_and_faults() {
             for nth in 0..CLIENTS_EACH {
                 let (keyway, shared) = (&keyway, &shared);
                 scope.spawn(move || {
-                    // Whoever fails ends all.
+                    // A thread that fails ends the run.
                     let _end = EndAll(shared);
                     let mut user = User::new(keyway, shared, pool, pool * CLIENTS_EACH + nth);
                     while !shared.is_over.load(Ordering::Relaxed) {
@@ -461,8 +459,7 @@ fn count_back(keyway: &Keyway, servers: &[RedisServer], was: (f64, u64, usize)) 
             (pooled.words(&format!("SET {key} 1")) == Value::simple("OK")).then_some(())
         });
     }
-    // Private links are kept for the next who need one: no more than were
-    // needed at once.
+    // Private links are kept for later clients: there are no more than were needed at once.
     let links_max = WORKERS * (1 + CLIENTS_EACH);
     for server in servers {
         let links = clients_of(server);

@@ -1,5 +1,5 @@
-//! Commands that wait on the embedded store: what a bare redis-server answers;
-//! whoever came first is served first, on any worker; nothing lost or doubled.
+//! Blocking commands on the embedded store: the replies of a bare redis-server; first come, first
+//! served, on any worker; nothing lost or doubled.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The same for what is much work on a busy machine.
+/// A longer bound for tests with much work on a busy machine.
 const BOUND_UNDER_LOAD: Duration = Duration::from_secs(150);
 
 fn store(workers: &str) -> Keyway {
@@ -21,7 +21,7 @@ fn store(workers: &str) -> Keyway {
     Keyway::start(KEYWAY, config.with_server("workers", workers))
 }
 
-/// Clients that wait, as INFO says.
+/// Returns the number of blocked clients, as INFO shows it.
 fn blocked(client: &mut Client) -> i64 {
     let text = client.words("INFO clients").text();
     let field = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
@@ -57,7 +57,7 @@ fn a_client_that_leaves_with_much_behind_its_command_takes_nothing() {
     assert_eq!(other.words("LPOP leave"), Value::bulk("v"));
 }
 
-/// Many clients that wait for the same keys cost a newcomer no look at each of them.
+/// A new client is not slowed down by many clients that wait for the same keys.
 #[test]
 fn many_who_wait_for_the_same_keys_hold_nobody_up() {
     let _watch = watchdog(Duration::from_secs(60), "many keys");
@@ -122,7 +122,7 @@ fn every_blocking_command_is_woken_and_times_out_as_on_a_bare_server() {
                 all.push(other.words("LRANGE a 0 -1"));
                 all.push(other.words("LRANGE d 0 -1"));
                 all.push(other.words("ZRANGE y 0 -1 WITHSCORES"));
-                // Not woken, after its timeout.
+                // The command ends by its timeout, without being woken.
                 prepare(&mut other);
                 let brief = blocking.replace(" 10", " 0.02");
                 all.push(waiting.words(&brief));
@@ -216,7 +216,7 @@ fn who_came_first_is_served_first_over_all_workers() {
     let mut told = Vec::new();
     for round in 0..WAITERS / 2 {
         told.extend([format!("{round}a"), format!("{round}b")]);
-        // Whoever waited has it: nothing is left for who pushed.
+        // The waiting client has it: nothing is left for the client that pushed.
         let replies = other.pipeline(&[
             &format!("RPUSH q {round}a {round}b"),
             "LLEN q",
@@ -268,7 +268,7 @@ fn producers_and_consumers_of_all_workers_lose_and_double_nothing() {
                 client.set_reply_within(BOUND_UNDER_LOAD);
                 let mut taken = Vec::new();
                 loop {
-                    // Timeouts strike while elements come.
+                    // Timeouts happen while elements are pushed.
                     let line = match nth % 2 {
                         0 => "BLPOP q0 q1 q2 end 0.002",
                         _ => "BLPOP q2 q1 q0 end 0",
@@ -285,7 +285,7 @@ fn producers_and_consumers_of_all_workers_lose_and_double_nothing() {
         producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
         let mut client = keyway.client(0);
         assert_eq!(client.words("GET pushed"), Value::bulk((PRODUCERS * EACH / 4).to_string()));
-        // All consumers wait or will look: there is nothing to wait for.
+        // All consumers wait or will check: there is no other event to wait for.
         wait_until("the queues are empty", BOUND_UNDER_LOAD, || {
             client.words("EXISTS q0 q1 q2") == Value::Integer(0)
         });
@@ -308,7 +308,7 @@ fn clients_of_workers_that_have_just_started_are_woken() {
         let keyway = store("4");
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| keyway.client(0)).collect();
         clients.iter_mut().for_each(|client| client.send(&encode_words("BLPOP q 0")));
-        // From the first moment on, whether or not they wait by now.
+        // This holds from the first moment on, whether or not they wait by now.
         let mut other = keyway.client(0);
         for nth in 0..CLIENTS {
             other.words(&format!("RPUSH q {nth}"));

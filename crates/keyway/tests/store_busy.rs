@@ -1,5 +1,5 @@
-//! A script or function on the embedded store that runs for long: who needs what
-//! it holds is told so as by redis-server 7.0, and it can be ended from elsewhere.
+//! A script or function that runs for long on the embedded store. A client that needs its keys gets
+//! the error of redis-server 7.0, and the script can be ended from elsewhere.
 
 use std::time::Duration;
 
@@ -31,15 +31,15 @@ fn store_with(time_max: &str, busy_after: &str) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"))
 }
 
-/// A client whose request, which runs for long, is on its way.
+/// Returns a client whose long request is in flight.
 fn begin(mut client: Client, words: &[&str]) -> Client {
     client.set_reply_within(BOUND);
     client.send(&encode(words));
     client
 }
 
-/// A client of the worker that does not run the script: who asks for the key
-/// that the script holds is told that it is busy. The kernel chooses the worker.
+/// Returns a client of a worker that does not run the script. Such a client gets a busy error for
+/// the key that the script holds. The kernel chooses the worker.
 fn elsewhere(keyway: &Keyway, key: &str) -> Client {
     wait_for("a client of the other worker", BOUND, || {
         let mut client = keyway.client(0);
@@ -56,7 +56,7 @@ fn raw(client: &mut Client, words: &[&str]) -> String {
     String::from_utf8_lossy(&client.raw_reply()).into_owned()
 }
 
-/// A server on which the same runs, and another client of it.
+/// Starts a server on which the same script runs, and another client of it.
 fn busy_redis(words: &[&str]) -> (RedisServer, Client, Client) {
     let server = RedisServer::start_with(&["--busy-reply-threshold", "100"]);
     server.client().command(&["FUNCTION", "LOAD", LIBRARY]);
@@ -68,7 +68,7 @@ fn busy_redis(words: &[&str]) -> (RedisServer, Client, Client) {
     (server, busy, other)
 }
 
-/// Keys that a client can write while the script runs.
+/// Returns the number of keys that a client can write while the script runs.
 fn free_keys(client: &mut Client) -> usize {
     let is_free = |nth: &usize| client.words(&format!("SET free{nth} 1")) == Value::simple("OK");
     (0..32).filter(is_free).count()
@@ -164,7 +164,7 @@ fn the_admin_listener_tells_its_figures_and_ends_a_script_that_runs_for_long() {
             client.send(&encode(&["GET", "held"]));
             matches!(client.try_reply(), Ok(Value::Error(_)))
         });
-        // Would it wait for the script, this would never come.
+        // If this waited for the script, it would never return.
         let during = metric(&keyway, "keyway_store_memory_bytes{");
         assert!(during >= before, "{during} after {before}");
         assert_eq!(metric(&keyway, "keyway_store_items{"), 1);
@@ -192,7 +192,7 @@ fn the_admin_listener_ends_a_script_of_the_only_worker() {
     assert_eq!(keyway.client(0).words("GET held"), Value::Nil);
 }
 
-/// The first value of a metric.
+/// Returns the first value of a metric.
 fn metric(keyway: &Keyway, name: &str) -> u64 {
     let text = http_get(keyway.admin(), "/metrics").body;
     let line = text.lines().find(|line| line.starts_with(name));
@@ -226,7 +226,7 @@ fn a_script_ends_with_its_client_when_that_is_killed() {
     let mut other = elsewhere(&keyway, "held");
     assert_eq!(other.words(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
     wait_until("it is over", BOUND, || other.words("GET held") == Value::Nil);
-    // Whether its reply goes out before it is closed is not promised.
+    // Whether its reply is sent before the connection is closed is not promised.
     let _ = busy.try_reply();
     assert!(busy.try_closed());
 }
@@ -284,7 +284,7 @@ fn new_clients_are_served_while_a_library_is_loaded() {
 #[test]
 fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
     let _watch = watchdog(Duration::from_secs(180), "serving beside a script");
-    // Nobody is refused: who waits for the script waits for its end.
+    // No client is refused: a client that needs the script's keys waits for its end.
     let keyway = store_with("100s", "100s");
     let mut waiting = keyway.client(0);
     waiting.set_reply_within(BOUND);

@@ -1,5 +1,5 @@
-//! Keys that a real redis-server hands over to the embedded store with MIGRATE,
-//! and what is told of the memory they take.
+//! Keys that a real redis-server hands over to the embedded store with MIGRATE, and the reported
+//! memory of them.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn fill(client: &mut Client) {
     ]);
 }
 
-/// What each key holds.
+/// Returns the value of each key.
 fn contents(client: &mut Client) -> Vec<Value> {
     let lines = [
         "GET text",
@@ -48,7 +48,7 @@ fn contents(client: &mut Client) -> Vec<Value> {
         "XINFO GROUPS stream",
     ];
     let mut all: Vec<Value> = lines.iter().map(|line| client.words(line)).collect();
-    // How long ago the delivery was is another matter.
+    // The time since the delivery may differ.
     if let Value::Array(deliveries) = &mut all[8]
         && let Some(Value::Array(parts)) = deliveries.first_mut()
     {
@@ -74,7 +74,7 @@ fn a_server_migrates_keys_of_every_type_to_the_store() {
     assert_eq!(contents(&mut ours), expected);
     let left = ours.words("PTTL text").integer();
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
-    // All at once, in the place of what is there, into another database.
+    // All keys are handed over at once, replacing existing ones, into another database.
     let all = KEYS.join(" ");
     let empty = |line: &str| -> Vec<Vec<u8>> {
         line.split(' ').map(|word| if word == "''" { Vec::new() } else { word.into() }).collect()
@@ -124,7 +124,7 @@ fn memory_usage_grows_with_the_value_and_has_the_errors_of_a_bare_server() {
     ours.words(&format!("SET text {value}"));
     let usage = ours.words("MEMORY USAGE text").integer();
     assert!((100_000..140_000).contains(&usage), "{usage}");
-    // RESTORE under its other name.
+    // This is RESTORE under its other name.
     let dump = ours.words("DUMP hash");
     let mut line: Vec<Vec<u8>> = ["RESTORE-ASKING", "copy", "0"].map(Into::into).to_vec();
     line.push(dump.bytes().to_vec());

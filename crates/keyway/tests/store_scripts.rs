@@ -1,5 +1,5 @@
-//! Scripts on the embedded store: what they answer is what redis-server 7.0
-//! answers, nobody sees half of what one does, and none holds the store up.
+//! Scripts on the embedded store: their replies are those of redis-server 7.0, no client sees a
+//! part of a script's changes, and no script holds the store up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,13 +26,13 @@ fn eval(client: &mut Client, script: &str) -> Value {
     client.command(&["EVAL", script, "2", "key1", "key2", "arg1", "arg2"])
 }
 
-/// The raw reply, as byte for byte comparisons need it.
+/// Returns the raw reply, for comparisons byte for byte.
 fn raw(client: &mut Client, words: &[&str]) -> Vec<u8> {
     client.send(&encode(words));
     client.raw_reply()
 }
 
-/// One line of these files is one script.
+/// Each line of these files is one script.
 const SCRIPTS: &str = include_str!("store_scripts/scripts.txt");
 
 #[test]
@@ -205,7 +205,7 @@ fn libraries_and_functions_are_those_of_redis() {
         let shown: Vec<_> = words.iter().map(|it| String::from_utf8_lossy(it)).collect();
         assert_eq!(raw(&mut ours), raw(&mut theirs), "{shown:?}");
     }
-    // What is dumped here is taken there.
+    // A dump of one is accepted by the other.
     ours.command(&["FUNCTION", "FLUSH"]);
     ours.command(&["FUNCTION", "LOAD", LIBRARY]);
     let dump = ours.command(&["FUNCTION", "DUMP"]).bytes().to_vec();
@@ -224,7 +224,7 @@ fn libraries_and_functions_are_those_of_redis() {
     }
 }
 
-/// Malformed libraries; of those with several faults, one is told.
+/// Malformed libraries. Of several faults in a library one is reported.
 const MALFORMED: &str = include_str!("store_scripts/malformed_libraries.txt");
 
 #[test]
@@ -332,7 +332,7 @@ fn scripts_that_touch_keys_in_any_order_neither_wait_in_a_circle_nor_lose_an_inc
                         let mut client = keyway.client(0);
                         for _ in 0..RUNS {
                             let sum = client.command(&["EVAL", script, "0"]);
-                            // All counters stand alike whenever one begins.
+                            // All counters are equal whenever a script begins.
                             let Value::Integer(sum) = sum else { panic!("{sum:?}") };
                             assert_eq!(sum % 20, 0);
                         }
@@ -366,12 +366,12 @@ fn what_runs_too_long_is_ended_and_says_what_became_of_it() {
         "while true do collectgarbage() end",
         "local s = string.rep('x', 1e6) local t = {} for i = 1, 5000 do t[i] = s end table.sort(t)",
     ] {
-        // Of the processor's time, as others may have the processor meanwhile.
+        // Processor time is measured, because other processes may use the processor meanwhile.
         let before = cpu_seconds(keyway.process().pid());
         let text = eval(&mut client, script).error_text();
         let taken = cpu_seconds(keyway.process().pid()) - before;
-        // On a machine whose processors are shared the same work takes more of it,
-        // and an error that unwinds a deep stack or frees much is not cut short.
+        // On a machine whose processors are shared the same work takes more time, and an error that
+        // unwinds a deep stack or frees much is not cut short.
         assert!(taken < 5.0, "{script}: {taken} s of 0.1 s");
         let is_ended = text.contains("script_time_max (100ms)") && text.contains("written nothing");
         assert!(is_ended || text.contains("script_memory_max (4 MiB)"), "{script}: {text}");
@@ -414,7 +414,7 @@ fn a_script_is_killed_from_elsewhere_unless_it_has_written() {
     let _watch = watchdog(Duration::from_secs(120), "kills");
     let keyway = store_with(2, |pool| pool.with("script_time_max", "\"20s\""));
     let kill = |expected: &str| {
-        // Clients of the worker that is busy are answered once it is not.
+        // Clients of the busy worker are answered once it is free.
         wait_until("the script is found", BOUND, || {
             let mut client = keyway.client(0);
             client.set_reply_within(Duration::from_secs(25));
@@ -432,8 +432,8 @@ fn a_script_is_killed_from_elsewhere_unless_it_has_written() {
         client.send(&encode(&["EVAL", script, "0"]));
         client
     };
-    // Whether the other client is the busy worker's is up to the kernel: if it
-    // is, the script's time is up first.
+    // The kernel decides whether the other client is on the busy worker. If it is, the script's
+    // time is over first.
     let mut busy = begin("while true do end");
     let ended = std::thread::scope(|scope| {
         let reply = scope.spawn(move || busy.reply().error_text());
@@ -464,14 +464,14 @@ fn who_waits_watches_tracks_or_listens_is_told_what_a_script_did() {
     });
     eval(&mut client, "redis.call('rpush', 'queue', 'a') redis.call('rpush', 'queue', 'b')");
     assert_eq!(waiting.reply(), Value::Array(vec![Value::bulk("queue"), Value::bulk("a")]));
-    // WATCH.
+    // WATCH sees the script's change.
     let mut watching = keyway.client(0);
     watching.words("WATCH w");
     eval(&mut client, "redis.call('set', 'w', 1)");
     watching.words("MULTI");
     watching.words("PING");
     assert_eq!(watching.words("EXEC"), Value::NilArray);
-    // Keyspace events, and messages.
+    // Keyspace events and messages are sent.
     let mut listening = keyway.client(0);
     listening.words("SUBSCRIBE __keyspace@0__:e news");
     listening.reply();
@@ -482,7 +482,7 @@ fn who_waits_watches_tracks_or_listens_is_told_what_a_script_did() {
     let mut heard = [format!("{:?}", listening.reply()), format!("{:?}", listening.reply())];
     heard.sort();
     assert!(heard[0].contains("set") && heard[1].contains("news"), "{heard:?}");
-    // Tracking: of keys read in a script, and of keys written in one.
+    // Tracking covers keys read in a script, and keys written in one.
     let mut tracking = keyway.client(0);
     tracking.words("HELLO 3");
     tracking.words("CLIENT TRACKING ON");
@@ -586,7 +586,7 @@ fn scripts_keep_to_quotas_until_they_have_written_and_others_are_evicted_for_the
     assert_eq!(client.words("EXISTS free session:large"), Value::Integer(1), "it is evicted");
     eval(&mut client, "for i = 1, 300 do redis.call('set', 'page:' .. i, i) end");
     assert_eq!(client.words("DBSIZE"), Value::Integer(21));
-    // As it was told when it was alone, so within a transaction.
+    // The reply is as outside, so also within a transaction.
     client.words("MULTI");
     client.command(&["EVAL", write, "0"]);
     let replies = client.words("EXEC");
@@ -612,7 +612,7 @@ fn what_a_script_leaves_to_be_told_is_bounded_by_its_memory() {
     let text = eval(&mut client, publish).error_text();
     assert!(text.contains("what is to be told of it takes more"), "{text}");
     assert_eq!(client.words("GET k"), Value::bulk("1"));
-    // Of what is read many times once is told.
+    // A key that is read many times is invalidated once.
     let mut tracking = keyway.client(0);
     tracking.words("HELLO 3");
     tracking.words("CLIENT TRACKING ON");

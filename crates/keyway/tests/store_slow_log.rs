@@ -1,5 +1,5 @@
-//! SLOWLOG of an embedded store: what it works long on is told, with who asked for it and where the
-//! time went, and nothing else.
+//! SLOWLOG of an embedded store: requests that take long are logged, with their client and where
+//! the time went, and no others.
 
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, Value, encode, run_keyway, wait_until, watchdog,
@@ -10,7 +10,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(30);
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Takes well over 10 ms of any processor, and well under `script_time_max`.
+/// A script that takes well over 10 ms on any processor, and well under `script_time_max`.
 const LONG: &str = "local n = 0 for i = 1, 10000000 do n = n + i end return 1";
 
 fn store(slower_than: &str) -> Pool {
@@ -24,7 +24,7 @@ fn start(pools: Vec<Pool>) -> Keyway {
     Keyway::start(KEYWAY, config.with_server("workers", "1"))
 }
 
-/// Every entry of the log as it is shown to clients, the latest first.
+/// Returns every entry of the log as clients see it, the latest first.
 fn entries(client: &mut Client) -> Vec<Vec<Value>> {
     let log = client.words("SLOWLOG GET -1");
     log.array().iter().map(|entry| entry.array().to_vec()).collect()
@@ -34,12 +34,12 @@ fn args(entry: &[Value]) -> Vec<String> {
     entry[3].array().iter().map(Value::text).collect()
 }
 
-/// The first words of each.
+/// Returns the first word of each command.
 fn commands(client: &mut Client) -> Vec<String> {
     entries(client).iter().map(|entry| args(entry)[0].clone()).collect()
 }
 
-/// What `keyway ctl slow-log` shows: the words of each line.
+/// Returns the output of `keyway ctl slow-log`: the words of each line.
 fn rows(keyway: &Keyway) -> Vec<Vec<String>> {
     let admin = keyway.admin().to_string();
     let output = run_keyway(KEYWAY, &["ctl", "--admin", &admin, "slow-log"]);
@@ -84,7 +84,7 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     let keyway = start(vec![store("10ms")]);
     let mut client = keyway.client(0);
     client.set_reply_within(SOON);
-    // The second waits for its turn behind the first.
+    // The second script waits for its turn behind the first.
     client.send(&encode(&["EVAL", LONG, "1", "a-key"]).repeat(2));
     assert_eq!(client.replies(2), [Value::Integer(1), Value::Integer(1)]);
     let mut log = String::new();
@@ -139,7 +139,7 @@ fn what_works_on_much_is_noted_however_little_it_is_sent_and_answers() {
         "SUNIONSTORE other many none",
         "BITCOUNT long",
         "SMEMBERS many",
-        // Half of it and more would not be copied.
+        // Half of it or more would not be copied.
         "GETRANGE long 0 30000000",
     ] {
         let reply = client.words(line);
@@ -148,7 +148,7 @@ fn what_works_on_much_is_noted_however_little_it_is_sent_and_answers() {
         let name = line.split(' ').next().expect("a command");
         assert_eq!(commands(&mut client).first().map(String::as_str), Some(name), "{line}");
     }
-    // It is sent from where it is: that is no work.
+    // The value is sent from where it is: that is no work.
     assert_eq!(client.words("GET long").text().len(), 64 << 20);
     assert_eq!(commands(&mut client).len(), 5, "none but these");
 }
@@ -161,7 +161,7 @@ fn waiting_is_no_work() {
     waiting.set_reply_within(SOON);
     waiting.send(&encode(&["BLPOP", "list", "0"]));
     wait_until("it waits", SOON, || other.words("CLIENT LIST").text().contains("cmd=blpop"));
-    // What passes while the client waits is more than makes a request slow.
+    // The time that passes while the client waits is more than makes a request slow.
     wait_until("it has waited for long", SOON, || {
         let list = other.words("CLIENT LIST").text();
         list.lines().any(|line| line.contains("cmd=blpop") && !line.contains(" idle=0 "))
@@ -207,7 +207,7 @@ fn with_no_time_at_all_every_request_is_noted_and_without_any_none() {
     assert_eq!(shown, ["GET k", "DEL h", "HSET h f v", "GET k", "SET k v"]);
     let ids: Vec<i64> = log.iter().map(|entry| entry[0].integer()).collect();
     assert_eq!(ids, [4, 3, 2, 1, 0]);
-    // Those of memcached's clients are in the same log.
+    // Requests of memcached's clients are in the same log.
     let mut memcached = keyway.memcached_client(1);
     let value = "y".repeat(200);
     assert_eq!(memcached.say(&format!("set k 0 0 200\r\n{value}\r\n")), "STORED\r\n");

@@ -1,6 +1,5 @@
-//! XREAD and XREADGROUP that wait on the embedded store: what a bare
-//! redis-server answers; each entry to all readers and to one of each group;
-//! nothing lost, doubled or left waiting.
+//! XREAD and XREADGROUP that block on the embedded store: the replies of a bare redis-server; each
+//! entry goes to all readers and to one of each group; nothing is lost, doubled or left waiting.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -24,7 +23,7 @@ fn store(workers: &str) -> Keyway {
     Keyway::start(KEYWAY, config.with_server("workers", workers))
 }
 
-/// Clients that wait, as INFO says.
+/// Returns the number of blocked clients, as INFO shows it.
 fn blocked(client: &mut Client) -> i64 {
     let text = client.words("INFO clients").text();
     let field = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
@@ -52,7 +51,7 @@ fn prepare(client: &mut Client) {
     ]);
 }
 
-/// What is told of the streams, but for times.
+/// Returns the state of the streams, without times.
 fn state(client: &mut Client) -> Vec<Value> {
     let lines = ["XRANGE s - +", "XPENDING s g", "XPENDING o g", "XLEN none", "EXISTS s o"];
     lines.into_iter().map(|line| client.words(line)).collect()
@@ -124,7 +123,7 @@ fn a_stream_wakes_who_waits_for_it_as_on_a_bare_server() {
 fn who_reads_for_a_group_is_told_when_the_stream_expires() {
     let _watch = watchdog(Duration::from_secs(120), "expiring streams");
     let (bare, keyway) = (RedisServer::start(), store("3"));
-    // Streams expire after the command waits, however slow the machine is.
+    // Streams expire after the command has begun to wait, however slow the machine is.
     let cases: &[(u64, &str, &[&str])] = &[
         (5000, "PEXPIRE other 60000", &["PEXPIRE s 100"]),
         (5000, "PEXPIRE s 60000", &["PEXPIRE s 100"]),
@@ -278,7 +277,7 @@ fn who_is_unblocked_or_goes_waits_no_more_and_takes_nothing() {
         drop(waiting);
         wait_for_blocked(&mut other, 0);
     }
-    // Nobody is left for whom an entry would be taken.
+    // No client is left for which an entry would be taken.
     other.words("XADD s 9-1 a b");
     let pending = other.words("XPENDING s g");
     assert_eq!(pending.array()[0], Value::Integer(0), "{pending:?}");
@@ -347,7 +346,7 @@ fn entries_of_many_connections_come_to_all_readers_and_to_one_of_a_group() {
     assert_eq!(blocked(&mut other), 0);
 }
 
-/// The ids of the entries of one stream that was read.
+/// Returns the ids of the entries of one stream that was read.
 fn ids_of(reply: &Value) -> Vec<String> {
     let entries = reply.array()[0].array()[1].array();
     entries.iter().map(|entry| entry.array()[0].text()).collect()

@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH and UNWATCH on the embedded store: what a bare
-//! redis-server answers, to the byte; atomic for everybody, on any worker.
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH on the embedded store: the replies of a bare
+//! redis-server, to the byte, and atomic for all clients on any worker.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -18,13 +18,13 @@ fn store(workers: &str) -> Keyway {
     Keyway::start(KEYWAY, config.with_server("workers", workers))
 }
 
-/// Every reply to the lines of a script.
+/// Sends the lines of a script, and returns every reply.
 fn run(client: &mut Client, script: &[&str]) -> Vec<Value> {
     script.iter().map(|line| client.words(line)).collect()
 }
 
-/// Plays scripts on a bare server and on the store, line by line and in one
-/// go, in both protocols.
+/// Runs scripts on a bare server and on the store, line by line and in one pipeline, in both
+/// protocols.
 fn compare(scripts: &[&[&str]]) {
     let bare = RedisServer::start();
     let keyway = store("2");
@@ -137,7 +137,7 @@ fn a_watched_key_that_expires_fails_exec_and_one_that_had_expired_does_not() {
     let bare = RedisServer::start();
     let keyway = store("2");
     for mut client in [bare.client(), keyway.client(0)] {
-        // Unless it has expired before it is watched.
+        // The key may expire before it is watched; then the test is repeated.
         wait_until("a change by expiry, seen by a read", BOUND, || {
             run(&mut client, &["PSETEX w 50 x", "WATCH w"]);
             wait_until("expired", BOUND, || client.words("EXISTS w") == Value::Integer(0));
@@ -227,7 +227,7 @@ fn a_full_store_refuses_to_queue_and_exec_says_so() {
     // A bare server is full from the start.
     let expected = run(&mut bare.client(), &["MULTI", &set, "EXEC"]);
     assert_eq!(run(&mut keyway.client(0), &["MULTI", &set, "EXEC"]), expected);
-    // Room for each, and not for both.
+    // There is room for each value, but not for both.
     let half = format!("SET a {}", "x".repeat(2_200_000));
     let other = format!("SET b {}", "x".repeat(2_200_000));
     let replies = run(&mut keyway.client(0), &["MULTI", &half, &other, "EXEC", "EXISTS a b"]);
@@ -278,7 +278,7 @@ fn a_transaction_tells_of_its_changes_in_their_order_behind_its_reply() {
         let mut all = run(&mut client, &["GET a", "GET b", "MULTI", "SET a 1", "PUBLISH here x"]);
         all.extend(run(&mut client, &["GET c", "RPUSH l 1 2", "DEL a", "SET c 1"]));
         all.push(client.words("EXEC"));
-        // What it is told of its own changes, before what is asked next.
+        // The client is told of its own changes before the reply to its next request.
         all.extend((0..2).map(|_| client.reply()));
         client.words("SET end 1");
         let mut heard = Vec::new();

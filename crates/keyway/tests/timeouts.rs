@@ -1,5 +1,5 @@
-//! A request that times out fails alone. The link lives on, and the late
-//! reply is given to nobody.
+//! A request that times out fails alone. The link stays open, and the late reply is given to no
+//! client.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
@@ -41,9 +41,9 @@ fn is_timeout(reply: &Value) -> bool {
     reply.error_text().to_lowercase().contains("time")
 }
 
-/// One slow script, a short timeout, 200 other clients on the same server:
-/// each gets its own value or an error of its own, and when the script is done
-/// everybody is served over the same link.
+/// There is one slow script, a short timeout, and 200 other clients on the same server. Each gets
+/// its own value or an error of its own. When the script has ended, all are served over the same
+/// link.
 #[test]
 fn a_slow_script_fails_requests_one_by_one_and_the_link_survives() {
     const OTHERS: usize = 200;
@@ -65,7 +65,7 @@ fn a_slow_script_fails_requests_one_by_one_and_the_link_survives() {
             let fits = reply == Value::bulk(own_value(nth)) || is_timeout(&reply);
             assert!(fits, "round {round}, client {nth}: {reply:?}");
         }
-        // From here on the replies to what timed out come in, one by one.
+        // From here on the replies to requests that timed out arrive, one by one.
         for (nth, client) in others.iter_mut().enumerate() {
             wait_until("the script is done", Duration::from_secs(10), || {
                 let reply = client.command(&["GET", &format!("key:{nth}")]);
@@ -75,7 +75,7 @@ fn a_slow_script_fails_requests_one_by_one_and_the_link_survives() {
         }
         assert_eq!(slow.words("GET key:1"), Value::bulk(own_value(1)));
     }
-    // Our own looks at the counter are one connection each.
+    // Each check of the counter by this test is one connection.
     assert_eq!(connection_number(&server), connections_before + 1, "no link was made again");
 }
 
@@ -84,8 +84,8 @@ fn connection_number(server: &RedisServer) -> u64 {
     line.rsplit(':').next().and_then(|digits| digits.trim().parse().ok()).expect("a number")
 }
 
-/// With no ejection asked for, timeouts eject nobody; a request that needs
-/// less than the timeout is not harmed by a slow one before it.
+/// Without ejection, timeouts eject no server. A request that takes less than the timeout is not
+/// affected by a slow one before it.
 #[test]
 fn a_request_behind_a_slow_one_is_answered_when_it_is_in_time() {
     let _watch = watchdog(Duration::from_secs(60), "in time behind a slow one");
@@ -131,8 +131,8 @@ fn a_timeout_fails_one_request_in_keyway_and_all_on_the_connection_in_nutcracker
     assert_eq!(failures_behind_a_script(nutcracker.client(0), clients), 200);
 }
 
-/// A backend that answers everything, always too late and in order: no late
-/// reply is ever taken for the answer to a later request.
+/// A backend answers everything in order, but too late. No late reply is ever taken for the answer
+/// to a later request.
 #[test]
 fn a_late_reply_is_never_given_to_a_later_request() {
     let _watch = watchdog(Duration::from_secs(90), "late replies");
@@ -143,7 +143,7 @@ fn a_late_reply_is_never_given_to_a_later_request() {
             return Action::Reply(bytes);
         }
         seen += 1;
-        // Every eighth takes longer than the timeout, the rest no time.
+        // Every eighth request takes longer than the timeout, the rest no time.
         if seen % 8 == 0 {
             Action::ReplyAfter(Duration::from_millis(180), bytes)
         } else {
@@ -174,8 +174,8 @@ fn a_late_reply_is_never_given_to_a_later_request() {
     assert_eq!(backend.connections(), 1, "the link was kept");
 }
 
-/// A server that is stopped for good: its link is given up, though not before
-/// many requests have timed out on it, and a new one is made.
+/// A server is stopped for good. Its link is given up, though not before many requests have timed
+/// out on it, and a new one is made.
 #[test]
 fn a_link_that_is_truly_stuck_is_closed_and_made_again() {
     let _watch = watchdog(Duration::from_secs(90), "stuck link");
@@ -193,8 +193,7 @@ fn a_link_that_is_truly_stuck_is_closed_and_made_again() {
         keyway.process().log().contains("connection lost")
     });
     assert!(late > 10, "given up after {late} late replies");
-    // The first request on the new link makes it; a paused server's kernel
-    // accepts it.
+    // The first request on the new link makes the connection; a paused server's kernel accepts it.
     assert!(client.words("GET key:0").is_error());
     server.process().resume();
     wait_until("served again", Duration::from_secs(20), || {
@@ -202,12 +201,12 @@ fn a_link_that_is_truly_stuck_is_closed_and_made_again() {
         assert!(reply == Value::bulk(own_value(0)) || reply.is_error(), "{reply:?}");
         !reply.is_error()
     });
-    // Our own looks at the counter are one connection each.
+    // Each check of the counter by this test is one connection.
     assert_eq!(connection_number(&server), connections_before + 2, "one new link");
 }
 
-/// A server that takes the connection and never answers its handshake is told
-/// of like one that cannot be reached.
+/// A server that accepts the connection and never answers its handshake is logged like one that
+/// cannot be reached.
 #[test]
 fn a_handshake_that_takes_too_long_is_logged() {
     let _watch = watchdog(Duration::from_secs(60), "a slow handshake");

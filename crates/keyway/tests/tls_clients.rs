@@ -1,5 +1,5 @@
-//! Clients by TLS: who is let in, what those are told who are not, and that certificates
-//! change without a lost request.
+//! TLS clients: which are accepted, what refused clients are told, and that certificates change
+//! without a lost request.
 
 #![allow(clippy::disallowed_methods, reason = "a test measures time")]
 
@@ -20,7 +20,7 @@ use tls_client::{TlsClient, TlsLogin, tls_table};
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// A listener by TLS, beside the plain one of the pool.
+/// A TLS listener, beside the plain one of the pool.
 struct Front {
     keyway: Keyway,
     at: SocketAddr,
@@ -134,7 +134,7 @@ fn who_has_the_wrong_certificate_or_none_of_tls_is_turned_away_and_counted() {
         front.wait_refused(fault, before + 1.0);
         assert!(front.log().contains(words), "{}", front.log());
     }
-    // Who does not believe ours, who speaks something else, who says nothing, who goes.
+    // These clients do not trust the certificate, speak another protocol, send nothing, or leave.
     let other = files.write("other.pem", &Authority::new("a third").certificate);
     assert!(
         !TlsLogin { identity: Some("client"), authority: other, ..TlsLogin::new(&files) }
@@ -182,8 +182,8 @@ fn clients_get_the_certificate_for_the_name_they_ask_for() {
     front.wait_refused("version", 1.0);
 }
 
-/// What a client was told is encrypted and sent before its connection is closed, however
-/// slowly it reads.
+/// Bytes for a client are encrypted and sent before its connection is closed, however slowly it
+/// reads.
 #[test]
 fn a_client_that_reads_slowly_gets_every_reply_to_its_end() {
     let files = CertificateFiles::default();
@@ -191,7 +191,7 @@ fn a_client_that_reads_slowly_gets_every_reply_to_its_end() {
     let value = "x".repeat(300_000);
     let mut setter = front.keyway.client(0);
     assert_eq!(setter.command(&["SET", "big", &value]), Value::simple("OK"));
-    // Behind the last request more may come that nobody reads.
+    // After the last request the client may send more, which is not read.
     for more in [0, 0, 0, 10, 10, 10] {
         let mut client = TlsLogin::new(&files).connect(front.at);
         assert!(client.shake());
@@ -202,7 +202,7 @@ fn a_client_that_reads_slowly_gets_every_reply_to_its_end() {
             assert_eq!(client.channel.encrypt(&[b'x'; 16_000]), 16_000);
             client.flush().unwrap();
         }
-        // Nothing is read until the kernel has no room on either side.
+        // The client reads nothing until the kernel has no room on either side.
         std::thread::sleep(Duration::from_millis(300));
         while client.read() {}
         let expected = format!("{}+OK\r\n", format!("$300000\r\n{value}\r\n").repeat(10));
@@ -236,7 +236,7 @@ fn certificates_change_under_load_without_a_lost_request() {
         keyway.process().signal(keyway_testkit::Signal::HUP);
         wait_until(words, WITHIN, || rereads(keyway, words) > before);
     };
-    // A bad file changes nothing, and says why.
+    // A bad file changes nothing, and the reason is reported.
     let old = std::fs::read_to_string(file("server.pem")).unwrap();
     files.write("server.pem", "rubbish");
     hang_up(&inner.keyway, "nothing was changed");
@@ -245,7 +245,7 @@ fn certificates_change_under_load_without_a_lost_request() {
         TlsLogin { identity: Some("client"), ..TlsLogin::new(&files) }.connect(inner.at).ping()
     );
     files.write("server.pem", &old);
-    // Another authority for all of it, on both sides, while requests are served.
+    // All certificates get another authority, on both sides, while requests are served.
     let other = Authority::new("its successor");
     files.write("ca.pem", &other.certificate);
     files.add("server", &other.issue(&["127.0.0.1"]));
@@ -260,7 +260,7 @@ fn certificates_change_under_load_without_a_lost_request() {
     let way = TlsLogin { identity: Some("client"), authority: old_ca, ..TlsLogin::new(&files) };
     assert!(!way.connect(inner.at).ping(), "it has another certificate now");
     load.stop().assert_clean();
-    // New connections of the other side are made with what it has read again.
+    // New connections of the other side use the files it has read again.
     let report = outer.client(0).words("CLIENT LIST").text();
     assert!(report.contains("addr="), "{report}");
     let mut blocking = outer.client(0);
@@ -274,7 +274,8 @@ fn handshakes_that_never_end_keep_nobody_out() {
     let files = CertificateFiles::default();
     let settings = "handshakes_max = 50\nhandshake_timeout = \"60s\"";
     let front = front(&files, "", settings);
-    // More than may come in at once: silent ones, and ones that have begun.
+    // There are more clients than may be in a handshake at once: silent ones, and ones that have
+    // begun.
     let mut held: Vec<TcpStream> = Vec::new();
     for number in 0..400 {
         let mut stream = TcpStream::connect(front.at).unwrap();
@@ -287,7 +288,7 @@ fn handshakes_that_never_end_keep_nobody_out() {
         assert!(TlsLogin::new(&files).connect(front.at).ping());
     }
     front.wait_refused("crowded", 300.0);
-    // Those who are in notice nothing.
+    // Connected clients notice nothing.
     assert_eq!(front.keyway.client(0).words("PING"), Value::simple("PONG"));
 }
 
@@ -332,7 +333,7 @@ fn certificates_that_expire_are_warned_of_and_measured() {
     assert!(front.log().contains("holds a certificate that has expired"), "{}", front.log());
     let label = format!("file=\"{}\"", files.path("expired.pem").display());
     let expiry = || front.keyway.metrics().sum("keyway_tls_certificate_expiry_seconds", &[&label]);
-    // The last day of 2019.
+    // This is the last day of 2019.
     assert!((expiry() - 1_577_750_400.0).abs() < 86_400.0, "{}", expiry());
     files.add("expired", &files.authority.issue(&["127.0.0.1"]));
     front.keyway.process().signal(keyway_testkit::Signal::HUP);

@@ -1,4 +1,4 @@
-//! TLS where servers are found out: a Redis Cluster, and Sentinel.
+//! TLS with discovered servers: a Redis Cluster, and Sentinel.
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
@@ -31,14 +31,14 @@ fn is_ok(client: &mut Client, words: &str) {
     assert_eq!(client.words(words), Value::simple("OK"), "{words}");
 }
 
-/// What a server answers that may end its connections: Sentinel has clients closed.
+/// Returns the reply of a server that may close its connections, as Sentinel does.
 fn try_ask(server: &RedisServer, words: &str) -> Option<Value> {
     let mut client = Client::try_connect(server.address()).ok()?;
     client.try_send(&encode_words(words)).ok()?;
     client.try_reply().ok()
 }
 
-/// Three primaries whose bus and clients use TLS; each has a port without, too.
+/// Starts three primaries whose bus and clients use TLS. Each has a port without TLS, too.
 fn cluster(files: &CertificateFiles) -> Vec<(RedisServer, u16)> {
     let nodes: Vec<(RedisServer, u16, u16)> = (0..3)
         .map(|_| {
@@ -123,7 +123,7 @@ fn a_moved_slot_is_followed_by_tls() {
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
     let mut client = keyway.client(0);
     is_ok(&mut client, "SET {a}1 before");
-    // Slot 15495, the last node's, goes to the first, without its key.
+    // Slot 15495 of the last node goes to the first, without its key.
     let ids: Vec<String> =
         nodes.iter().map(|(node, _)| node.client().words("CLUSTER MYID").text()).collect();
     is_ok(&mut nodes[2].0.client(), "FLUSHALL");
@@ -135,7 +135,7 @@ fn a_moved_slot_is_followed_by_tls() {
     assert!(keyway.metrics().sum("keyway_cluster_moved_requests_total", &[]) >= 1.0);
 }
 
-/// A sentinel that listens for TLS, and its port for it.
+/// A sentinel with a TLS port.
 struct Sentinel {
     _process: Process,
     _directory: TempDir,
@@ -203,7 +203,7 @@ fn sentinels_and_their_servers_are_asked_by_tls_and_a_fail_over_is_followed() {
         let _ = client.words("SET b 2");
         try_ask(&servers[1], "GET b") == Some(Value::bulk("2"))
     });
-    // A sentinel of another authority is not believed.
+    // A sentinel of another authority is not trusted.
     let other = CertificateFiles::default();
     let pool = Pool::of_kind("users", "replicated")
         .with("sentinels", &format!("[\"127.0.0.1:{}\"]", sentinel.tls_port))

@@ -1,5 +1,5 @@
-//! Connections to servers by TLS: who is believed, what is told of who is not, and that
-//! bytes come through whole.
+//! TLS connections to servers: which are trusted, what is reported about others, and that bytes
+//! arrive intact.
 
 #![allow(clippy::disallowed_methods, reason = "a test measures time")]
 
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// A server that speaks TLS on one port, and the harness's words on another.
+/// A server with a TLS port, and a plain port for the harness.
 struct Server {
     redis: RedisServer,
     tls_port: u16,
 }
 
-/// One with the certificate of that name, and more options, of which later ones
-/// stand for earlier ones.
+/// Starts a server with the certificate of that name and further options. Later options override
+/// earlier ones.
 fn server(files: &CertificateFiles, name: &str, more: &[&str]) -> Server {
     let tls_port = free_port();
     let mut options = files.redis_options(tls_port, name);
@@ -29,7 +29,7 @@ fn server(files: &CertificateFiles, name: &str, more: &[&str]) -> Server {
     Server { redis: RedisServer::start_with(&options), tls_port }
 }
 
-/// Settings of `tls`, with the authority and whatever else.
+/// Returns the setting `tls` with the authority and further keys.
 fn settings(files: &CertificateFiles, more: &str) -> String {
     format!("{{ ca_file = {:?}{more} }}", files.path("ca.pem"))
 }
@@ -39,7 +39,7 @@ fn identity(files: &CertificateFiles, name: &str) -> String {
     format!(", cert_file = {:?}, key_file = {:?}", file("pem"), file("key"))
 }
 
-/// A pool of servers at these ports.
+/// Returns a pool of servers at these ports.
 fn pool(host: &str, ports: &[u16], tls: &str) -> Pool {
     let lines: Vec<String> = ports.iter().map(|port| format!("{host}:{port}:1")).collect();
     Pool::sharded("main", &lines).with("hash_tag", "\"{}\"").with("tls", tls)
@@ -49,15 +49,14 @@ fn serve(pool: Pool) -> Keyway {
     Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"))
 }
 
-/// What a client of a pool with this server is told instead of a reply, at once and
-/// again.
+/// Returns the error that a client of a pool with this server gets, at once and again.
 fn refusal(host: &str, port: u16, tls: &str) -> (String, Keyway) {
     let keyway = serve(pool(host, &[port], tls));
     let mut client = keyway.client(0);
     let began = Instant::now();
     let text = client.words("GET a").error_text();
     assert!(began.elapsed() < Duration::from_secs(5), "{text}");
-    // Later it is refused without another attempt, in the same words.
+    // Later requests are refused without another attempt, with the same error.
     let again = client.words("GET a").error_text();
     assert!(text.contains("TLS handshake with "), "{text}");
     let words = text.split("; the request").next().unwrap();
@@ -72,7 +71,7 @@ fn expect_refusal(server: &Server, tls: &str, words: &str) {
     let log = keyway.process().log();
     let told = |line: &&str| line.contains("WARN") && line.contains(words);
     assert_eq!(log.lines().filter(told).count(), 1, "{log}");
-    // It is let in when its certificate is right: the same name and ports.
+    // The server is accepted once its certificate is right: the same name and ports.
     assert_eq!(server.redis.client().words("PING"), Value::simple("PONG"));
 }
 
@@ -160,8 +159,8 @@ fn a_server_that_demands_a_certificate_is_shown_ours() {
         for (tls, words) in cases {
             let keyway = serve(pool("127.0.0.1", &[server.tls_port], &tls));
             let mut client = keyway.client(0);
-            // What TLS 1.3 says against a certificate comes behind its handshake: until
-            // it has, a request may have been sent.
+            // TLS 1.3 reports a bad certificate after the handshake. Until then a request may have
+            // been sent.
             let mut told = String::new();
             wait_until("the client is told why", Duration::from_secs(10), || {
                 told = client.words("GET a").error_text();
@@ -208,7 +207,7 @@ fn a_server_without_tls_is_told_of_and_waited_for_no_longer_than_connect_timeout
 #[test]
 fn a_server_that_is_silent_in_the_handshake_is_waited_for_as_long_as_for_a_connection() {
     let files = CertificateFiles::default();
-    // It accepts, in the kernel, and says nothing.
+    // The kernel accepts the connection, and nothing is sent.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let tls = settings(&files, "");
@@ -236,11 +235,11 @@ fn large_values_pass_both_ways_while_others_are_served() {
         assert_eq!(client.command(&[&b"SET"[..], b"large", &value]), Value::simple("OK"));
         assert_eq!(other.words("SET small 1"), Value::simple("OK"));
         assert_eq!(client.words("GET large"), Value::Bulk(value.clone()), "{len}");
-        // Past TLS it is the same.
+        // Without TLS the value is the same.
         let plainly = server.redis.client().words("GET large");
         assert_eq!(plainly, Value::Bulk(value), "{len}");
     }
-    // Both directions at once, and nobody reads for a while.
+    // Both directions are used at once, and no client reads for a while.
     let mut clients: Vec<Client> = (0..4).map(|_| keyway.client(0)).collect();
     let value = vec![b'x'; 6 << 20];
     for client in &mut clients {
@@ -262,12 +261,12 @@ fn connections_that_break_under_load_are_made_again_and_no_reply_is_wrong() {
     let ports: Vec<u16> = servers.iter().map(|one| one.tls_port).collect();
     let pool = pool("127.0.0.1", &ports, &settings(&files, ""));
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"));
-    // The keys of a client are at one server; of so many not all are at the same.
+    // The keys of a client are on one server. With so many clients, not all are on the same.
     let shape = LoadShape { value_len: 3000, clients: 16, ..LoadShape::default() };
     let load = CheckedLoad::start(keyway.address(0), shape);
     for round in 0..6 {
         load.wait_replies(200);
-        // Not the harness's own connection, which is another port's.
+        // The harness's own connection is not ended: it uses another port.
         let mut direct = servers[round % 2].redis.client();
         wait_until("a connection is there again, and ended", Duration::from_secs(10), || {
             let killed = direct.words("CLIENT KILL TYPE normal SKIPME yes");
@@ -288,7 +287,7 @@ fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
     let mut client = keyway.client(0);
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     server.redis.process().pause();
-    // A longer one would have a connection of its own, and hold back those behind it.
+    // A longer value would have a connection of its own, and hold back requests behind it.
     let value = vec![b'y'; 400 << 10];
     let mut bytes = Vec::new();
     for number in 0..30 {
@@ -311,7 +310,8 @@ fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
     }
 }
 
-/// A memcached that accepts TLS alone, and Keyway with a pool of it for each memcached protocol.
+/// Starts a memcached that accepts only TLS, and Keyway with a pool of it for each memcached
+/// protocol.
 fn memcached_by_tls(files: &CertificateFiles) -> (MemcachedServer, Keyway) {
     let file = |name: &str| files.path(name).display().to_string();
     let keys = format!("ssl_chain_cert={},ssl_key={}", file("server.pem"), file("server.key"));
@@ -411,7 +411,7 @@ enum Words {
     Binary,
 }
 
-/// A successful binary reply without a version.
+/// Returns a successful binary reply without a version.
 fn said(opcode: u8, extras: &[u8], value: &[u8]) -> Vec<u8> {
     let mut packet = memcached_packet(opcode, 0, extras, b"", value);
     packet[0] = 0x81;

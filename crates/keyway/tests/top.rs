@@ -24,7 +24,7 @@ impl Terminal {
         Terminal::start_by(width, height, "", arguments)
     }
 
-    /// The same with words of the shell before it.
+    /// Starts a terminal with shell words before the command.
     fn start_by(width: u16, height: u16, before: &str, arguments: &[&str]) -> Terminal {
         let terminal = Terminal { directory: TempDir::new() };
         let quoted: Vec<String> = arguments.iter().map(|one| format!("'{one}'")).collect();
@@ -62,13 +62,13 @@ impl Terminal {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
-    /// What tmux knows of it, such as `pane_pid`.
+    /// Returns a fact that tmux knows about the terminal, such as `pane_pid`.
     fn fact(&self, name: &str) -> String {
         let wanted = format!("#{{{name}}}");
         self.tmux(&["display-message", "-p", &wanted]).trim().to_owned()
     }
 
-    /// The process of `keyway top`, which the terminal's shell has started.
+    /// Returns the process id of `keyway top`, which the terminal's shell has started.
     fn pid(&self) -> u32 {
         let shell = self.fact("pane_pid");
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
@@ -95,7 +95,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The words of the row that begins with these.
+/// Returns the words of the row that begins with these.
 fn row(screen: &str, begin: &[&str]) -> Option<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     screen.lines().map(words).find(|words| {
@@ -103,13 +103,13 @@ fn row(screen: &str, begin: &[&str]) -> Option<Vec<String>> {
     })
 }
 
-/// A cell of the row that begins with `begin` in the table whose head begins with `head`.
+/// Returns a cell of the row that begins with `begin` in the table whose head begins with `head`.
 fn cell(screen: &str, head: &[&str], column: &str, begin: &[&str]) -> Option<String> {
     let index = row(screen, head)?.iter().position(|title| title == column)?;
     row(screen, begin)?.get(index).cloned()
 }
 
-/// Load that goes on until it is dropped.
+/// Starts a load that goes on until it is dropped.
 fn load(address: SocketAddr, connections: &str, directory: &TempDir) -> Process {
     let mut command = Command::new(keyway_binary(KEYWAY));
     command.args(["bench", "load", &address.to_string(), "--duration", "10m", "--rate", "1000"]);
@@ -186,7 +186,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         screen.contains("errors answered") && screen.contains("timeout")
     });
     servers[0].process().signal(Signal::CONT);
-    // One key in each pool is asked for far more often than any of the load.
+    // One key in each pool is asked for far more often than any key of the load.
     let mut busy = [keyway.client(0), keyway.client(1)];
     terminal.type_in(&["6"]);
     let keys = ["POOL", "PROCESS", "HOT", "KEY", "ACCESS"];
@@ -215,7 +215,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     ended(&terminal, "0");
 }
 
-/// Panes, order, filter, pause and help.
+/// Tests panes, order, filter, pause and help.
 fn keys_do_what_the_help_says(terminal: &Terminal) {
     terminal.type_in(&["?"]);
     terminal.wait("the help", |screen| screen.contains("turn the order round"));
@@ -250,7 +250,7 @@ fn keys_do_what_the_help_says(terminal: &Terminal) {
     terminal.wait("no pause", |screen| !screen.contains("PAUSED"));
 }
 
-/// The terminal is as it was, and the program ended like this.
+/// Expects that the terminal is as it was, and that the program ended with this status.
 fn ended(terminal: &Terminal, status: &str) {
     let ended = format!("ended {status}");
     let screen = terminal.wait("the end of the program", |screen| screen.contains(&ended));
@@ -304,7 +304,7 @@ fn without_its_terminal_it_ends() {
     }
     let _watch = watchdog(Duration::from_secs(60), "keyway top and a terminal that is closed");
     let gone = free_address().to_string();
-    // Also where no signal tells it, as with nohup.
+    // The program ends even if no signal tells it, as with nohup.
     for before in ["", "trap '' HUP;"] {
         let terminal = Terminal::start_by(80, 24, before, &["--address", &gone]);
         terminal.wait("it runs", |screen| screen.contains("no answer:"));
@@ -338,7 +338,7 @@ fn looking_costs_less_than_a_hundredth_of_a_core() {
     });
     let used = cpu_seconds_over(terminal.pid(), SPAN);
     println!("{used} s of CPU time in {} s", SPAN.as_secs());
-    // One tick of the kernel's clock beyond: that is how finely it counts.
+    // One tick of the kernel's clock is added, which is the kernel's precision.
     assert!(used <= SPAN.as_secs_f64() / 100.0 + 0.01, "{used} s in {} s", SPAN.as_secs());
 }
 

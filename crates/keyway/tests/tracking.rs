@@ -1,6 +1,5 @@
-//! Client-side caching through pools of one and four servers: to the byte what
-//! a bare redis-server says, and nothing missed when a link is lost or a server
-//! leaves.
+//! Client-side caching through pools of one and four servers: to the byte what a bare redis-server
+//! sends, and nothing is missed when a link is lost or a server leaves.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(10);
 
-/// What a client is told when everything may have changed.
+/// The push that says that everything may have changed.
 const EVERYTHING: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 struct Systems {
@@ -52,7 +51,7 @@ fn raw(client: &mut Client) -> String {
     String::from_utf8(client.raw_reply()).unwrap()
 }
 
-/// The push that these keys have changed.
+/// Returns the push that this key has changed.
 fn changed(key: &str) -> String {
     format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
 }
@@ -62,9 +61,8 @@ fn id_of(client: &mut Client) -> String {
     id.to_string()
 }
 
-/// Clients by a letter each, and what they say and hear: `a GET k` asks and
-/// reads one reply; `a +2` reads two more frames; `A` in a line stands for the
-/// id of `a`, as `B` for that of `b`.
+/// Runs a script in which each client has a letter: `a GET k` sends a request and reads one reply;
+/// `a +2` reads two more frames; `A` in a line stands for the id of `a`, and `B` for that of `b`.
 fn play(connect: &mut dyn FnMut() -> Client, script: &str) -> Vec<String> {
     let mut clients: Vec<Client> = (0..3).map(|_| connect()).collect();
     let ids: Vec<String> = clients.iter_mut().map(id_of).collect();
@@ -102,7 +100,7 @@ fn play(connect: &mut dyn FnMut() -> Client, script: &str) -> Vec<String> {
     heard
 }
 
-/// Plays a script against a bare server and both pools.
+/// Runs a script against a bare server and both pools.
 fn compare(script: &str) {
     let systems = systems();
     let expected = play(&mut || systems.bare.client(), script);
@@ -350,7 +348,7 @@ fn a_redirection_whose_client_has_left_is_told_as_broken() {
     }
 }
 
-/// Many clients, so that the one that is told is on another worker than some.
+/// There are many clients, so that the one that is told is on another worker than some.
 #[test]
 fn a_client_of_any_worker_is_told_in_place_of_others() {
     let _watch = watchdog(Duration::from_secs(60), "REDIRECT across workers");
@@ -368,7 +366,7 @@ fn a_client_of_any_worker_is_told_in_place_of_others() {
     }
 }
 
-/// How many clients of a server are tracked.
+/// Returns the tracked clients of a server.
 fn tracked_at(server: &RedisServer) -> String {
     let info = server.client().words("INFO clients").text();
     let line = info.lines().find(|line| line.starts_with("tracking_clients:")).unwrap();
@@ -404,11 +402,11 @@ fn nothing_is_left_of_a_client_that_has_left_or_wants_no_more() {
         let list = server.client().words("CLIENT LIST").text();
         list.lines().filter(|line| !line.contains("cmd=client|list")).count()
     };
-    // One shared link, of each protocol.
+    // One shared link of each protocol is left.
     wait_until("their links are gone", SOON, || servers.iter().all(|server| clients(server) <= 2));
 }
 
-/// A key of a pool that is on this server, with a value.
+/// Returns a key of a pool that is on this server, with a value.
 fn key_on(client: &mut Client, server: &RedisServer) -> String {
     let is_there = |key: &String| {
         ok(client, &format!("SET {key} old"));
@@ -417,7 +415,7 @@ fn key_on(client: &mut Client, server: &RedisServer) -> String {
     (0..).map(|nth| format!("key{nth}")).find(is_there).unwrap()
 }
 
-/// Ends every connection to a server but the one that says so.
+/// Ends every connection to a server except the one that orders it.
 fn cut(server: &RedisServer) {
     server.client().words("CLIENT KILL TYPE normal SKIPME yes");
 }
@@ -433,7 +431,7 @@ fn with_a_link_everything_is_forgotten_and_tracking_begins_anew() {
         tracked.words("MGET a b c d e f g h i j");
         servers.iter().for_each(cut);
         assert_eq!(raw(&mut tracked), EVERYTHING, "{mode}");
-        // Until every connection stands again.
+        // This takes until every connection stands again.
         wait_until("it is tracked again", SOON, || {
             tracked.set_reply_within(Duration::from_millis(100));
             while tracked.try_reply().is_ok() {}
@@ -453,8 +451,8 @@ fn with_a_server_that_leaves_or_comes_back_everything_is_forgotten() {
     let pool = Pool::over("main", &servers).with("ejection", ejection);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let (mut tracked, mut other) = (resp3(keyway.client(0)), keyway.client(0));
-    // A server that the tracked client has no link to: who leaves is seen by
-    // requests of another.
+    // The tracked client has no link to this server. Its loss is noticed by requests of another
+    // client.
     let (key, away) = (key_on(&mut other, &servers[3]), key_on(&mut other, &servers[0]));
     ok(&mut tracked, "CLIENT TRACKING ON");
     assert_eq!(tracked.words(&format!("GET {key}")).text(), "old");
@@ -480,8 +478,8 @@ fn an_invalidation_overtakes_no_reply_that_waits_for_an_earlier_one() {
     for redirect in ["", "", "", &itself, &itself] {
         ok(&mut tracked, &format!("CLIENT TRACKING ON{redirect}"));
         tracked.words(&format!("MGET {slow} {fast}"));
-        // The fast server has answered all, and told of the change, long before
-        // the slow one answers.
+        // The fast server has answered everything, and sent the change, long before the slow one
+        // answers.
         ok(&mut servers[0].client(), "CLIENT PAUSE 300 ALL");
         let lines = [format!("GET {slow}"), format!("GET {fast}"), format!("SET {fast} new")];
         let words: Vec<Vec<u8>> =
@@ -523,7 +521,7 @@ fn servers_that_know_too_little_are_named_in_an_error() {
     let mut client = resp3(keyway.client(0));
     let text = client.words("CLIENT TRACKING ON BCAST").error_text();
     assert!(text.contains("CLIENT TRACKING") && text.contains("unknown command"), "{text}");
-    // It is told on another link, which is refused.
+    // The push would go to another link, which is refused.
     let id = id_of(&mut client);
     let mut told_by_another = keyway.client(0);
     let line = format!("CLIENT TRACKING ON BCAST REDIRECT {id}");
@@ -572,7 +570,8 @@ fn a_server_that_refuses_tracked_clients_serves_the_others() {
             let said = tracked.words(&format!("CLIENT TRACKING ON{mode}"));
             assert_eq!(said.is_error(), mode == " BCAST", "{said:?}");
             for _ in 0..20 {
-                // Refused by the server, or at once because it has refused.
+                // The request is refused by the server, or at once because the server has refused
+                // an earlier one.
                 assert_eq!(tracked.words("GET a").is_error(), mode != " BCAST");
                 ok(&mut other, "SET a 1");
             }
@@ -581,7 +580,7 @@ fn a_server_that_refuses_tracked_clients_serves_the_others() {
     }
 }
 
-/// How often a server has executed `SET`.
+/// Returns how many times a server has executed `SET`.
 fn sets(server: &RedisServer) -> usize {
     let text = server.client().words("INFO commandstats").text();
     let calls = text.lines().find_map(|line| line.strip_prefix("cmdstat_set:calls="));

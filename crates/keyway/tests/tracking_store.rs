@@ -1,5 +1,5 @@
-//! Client-side caching on the embedded store: what clients are told, to the
-//! byte, by a bare server and by the store; and that no cache stays stale.
+//! Client-side caching on the embedded store: the store sends what a bare server sends, to the
+//! byte, and no cache stays stale.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -21,12 +21,12 @@ struct Setup {
     bare: RedisServer,
 }
 
-/// A store with one worker, which like a bare server sends every push before it
-/// reads on; and a bare server.
+/// Starts a bare server, and a store with one worker, which sends every push before it reads on,
+/// like a bare server.
 fn setup() -> Setup {
     let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "1");
     let setup = Setup { keyway: Keyway::start(KEYWAY, config), bare: RedisServer::start() };
-    // From here on no client's id is a number that is told of something else.
+    // From here on no client's id equals a number in a reply.
     for _ in 0..100 {
         setup.keyway.client(0).words("PING");
         setup.bare.client().words("PING");
@@ -34,7 +34,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// A client, and whether it has said CLIENT REPLY OFF.
+/// A client, and whether it has sent CLIENT REPLY OFF.
 struct Player {
     client: Client,
     id: i64,
@@ -47,8 +47,8 @@ impl Player {
         Player { client, id, is_silent: false }
     }
 
-    /// Sends lines with `;` between in one write, and returns all that has come
-    /// until everything was answered.
+    /// Sends lines separated by `;` in one write. Returns everything received until all were
+    /// answered.
     fn play(&mut self, lines: &str) -> String {
         let mut bytes = Vec::new();
         for line in lines.split(';').filter(|line| !line.is_empty()) {
@@ -66,7 +66,7 @@ impl Player {
             if reply == r"$3\r\nend\r\n" || reply == r"*2\r\n$4\r\npong\r\n$3\r\nend\r\n" {
                 break;
             }
-            // What HELLO answers tells of the server.
+            // The reply to HELLO describes the server.
             if !reply.starts_with("%7") && !reply.starts_with("*14") {
                 told.push_str(&reply);
             }
@@ -75,9 +75,9 @@ impl Player {
     }
 }
 
-/// Plays a scene: in each line `name: commands`, with a client per name. `@name`
-/// stands for a client's id, and a line `name!` has the client leave. Returns
-/// what each client was told after each line, ids made the same.
+/// Runs a scene. In each line `name: commands` there is a client per name. `@name` stands for a
+/// client's id, and after a line `name!` the client leaves. Returns what each client received after
+/// each line, with ids made the same.
 fn act(connect: impl Fn() -> Client, scene: &str) -> Vec<String> {
     let mut players: BTreeMap<String, Player> = BTreeMap::new();
     let mut ids: Vec<(String, i64)> = Vec::new();
@@ -121,7 +121,7 @@ fn act(connect: impl Fn() -> Client, scene: &str) -> Vec<String> {
     told
 }
 
-/// Plays a scene on both.
+/// Runs a scene on both.
 fn compare(setup: &Setup, scene: &str) {
     let expected = act(|| setup.bare.client(), scene);
     let told = act(|| setup.keyway.client(0), scene);
@@ -158,7 +158,7 @@ const READERS: &[&str] = &[
     "GETRANGE R a b",
 ];
 
-/// What was there, and a command that may change the key `W`.
+/// A value, and a command that may change the key `W`.
 const WRITERS: &[(&str, &str)] = &[
     ("SET W 1", "SET W 2"),
     ("SET W 1", "SET W 1"),
@@ -246,7 +246,7 @@ fn what_changes_a_key_is_told_as_redis_tells_it() {
     for mode in ["", " NOLOOP"] {
         let mut scene = format!("a: HELLO 3;CLIENT TRACKING ON{mode}\n");
         for (before, line) in WRITERS {
-            // By another, by itself, and in another database.
+            // The change is made by another client, by the client itself, and in another database.
             for who in ["w: ", "a: ", "w: SELECT 2;"] {
                 let after = if who.len() > 3 { ";SELECT 0" } else { "" };
                 scene.push_str(&format!("w: {before}\na: GET W\n{who}{line}{after}\n"));
@@ -295,7 +295,7 @@ fn prefixes_are_told_as_redis_tells_them() {
          w: SET x1 1
          a: CLIENT TRACKINGINFO",
     );
-    // A key that was read before is told once, by its prefix.
+    // A key that was read before is invalidated once, by its prefix.
     compare(
         &setup,
         "a: HELLO 3;CLIENT TRACKING ON;GET n;GET m;CLIENT TRACKING OFF;CLIENT TRACKING ON BCAST
@@ -367,13 +367,13 @@ fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
     let _watch = watchdog(Duration::from_secs(60), "an order");
     let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "1");
     let keyway = Keyway::start(KEYWAY, config);
-    // The writer is there first.
+    // The writer connects first.
     let mut writer = connect(keyway.address(0));
     let mut reader = connect(keyway.address(0));
     reader.write_all(&encode_words("HELLO 3")).expect("taken");
     reader.write_all(&encode_words("CLIENT TRACKING ON")).expect("taken");
-    // While a script runs the worker takes nothing, and then all that was sent meanwhile in one
-    // turn: the writer is first, and the replies to others take their time.
+    // While a script runs the worker reads nothing. Then it handles everything that was sent
+    // meanwhile in one turn: the writer is first, and the replies to others take their time.
     let mut busy = connect(keyway.address(0));
     let mut others: Vec<TcpStream> = (0..300).map(|_| connect(keyway.address(0))).collect();
     let long = "local sum = 0 for i = 1, 1000000 do sum = sum + i end return sum";
@@ -383,7 +383,7 @@ fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
         let lines = ["SET k 1", "GET k", "GET n", "ECHO read"];
         lines.iter().for_each(|line| reader.write_all(&encode_words(line)).expect("taken"));
         read_until(&mut reader, b"read\r\n");
-        // Messages about its own changes.
+        // These are messages about its own changes.
         while has_something(&mut reader) {}
         busy.write_all(&encode(&["EVAL", long, "0"])).expect("taken");
         std::thread::sleep(Duration::from_millis(3));
@@ -472,7 +472,7 @@ fn who_caches_is_told_when_databases_change_places() {
     assert!(matches!(other.words("SWAPDB 0 9"), Value::Error(_)));
     other.words("SWAPDB 0 1");
     assert_eq!(invalidated(&cache.reply()), Some(None));
-    // Once: nothing was told of the one that was refused.
+    // The change is told once: nothing was told about the refused one.
     assert_eq!(cache.words("SWAPDB 0 1"), Value::simple("OK"));
     assert_eq!(invalidated(&cache.reply()), Some(None));
     assert_eq!(cache.words("PING"), Value::simple("PONG"));
@@ -591,7 +591,7 @@ fn who_is_told_in_place_of_another_is_told_as_redis_tells_it() {
     );
 }
 
-/// The keys of an invalidation, `None` for everything.
+/// Returns the keys of an invalidation, `None` for all keys.
 fn invalidated(value: &Value) -> Option<Option<Vec<Vec<u8>>>> {
     let Value::Push(parts) = value else { return None };
     assert_eq!(parts[0], Value::bulk("invalidate"));
@@ -611,10 +611,10 @@ fn a_key_that_expires_is_told() {
         let mut client = client;
         client.words("HELLO 3");
         client.words("CLIENT TRACKING ON");
-        // By upkeep.
+        // The key expires by upkeep.
         client.pipeline(&["SET expiring 1 PX 20", "GET expiring"]);
         assert_eq!(client.reply(), push);
-        // By the client's own read, if upkeep does not come first.
+        // The key expires by the client's own read, if upkeep does not come first.
         client.pipeline(&["SET expiring 1 PX 20", "GET expiring"]);
         wait_until("a key has expired", SOON, || {
             client.send(&encode_words("GET expiring"));
@@ -624,13 +624,13 @@ fn a_key_that_expires_is_told() {
     }
 }
 
-/// What the test's own cache needs from a client.
+/// The methods of a client that the test's own cache needs.
 trait Cached {
     fn try_push(&mut self) -> Option<Value>;
 }
 
 impl Cached for Client {
-    /// A push that has come already.
+    /// Returns a push that has arrived already.
     fn try_push(&mut self) -> Option<Value> {
         self.set_reply_within(Duration::from_millis(5));
         let got = match self.try_reply() {
@@ -643,7 +643,7 @@ impl Cached for Client {
     }
 }
 
-/// A client with a cache, as client libraries have one.
+/// A client with a cache, like those of client libraries.
 struct Cache {
     client: Client,
     values: BTreeMap<Vec<u8>, Value>,

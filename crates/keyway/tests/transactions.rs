@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH and UNWATCH through pools of real servers: what
-//! a bare redis-server answers, on one shard; a clear refusal across shards.
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH through pools of real servers: on one shard the replies
+//! of a bare redis-server, across shards a clear refusal.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ fn start() -> Setup {
 }
 
 impl Setup {
-    /// A client of the pool of four servers.
+    /// Returns a client of the pool of four servers.
     fn client(&self) -> Client {
         self.keyway.client(0)
     }
 }
 
-/// Every reply to the lines of a script.
+/// Sends the lines of a script, and returns every reply.
 fn run(client: &mut Client, script: &[&str]) -> Vec<Value> {
     script.iter().map(|line| client.words(line)).collect()
 }
@@ -47,7 +47,7 @@ fn run(client: &mut Client, script: &[&str]) -> Vec<Value> {
 #[test]
 fn transactions_answer_what_a_bare_server_does() {
     let _watch = watchdog(Duration::from_secs(60), "scripts");
-    // Servers of its own: they are emptied.
+    // This test has servers of its own: they are emptied.
     let setup = start();
     let scripts: &[&[&str]] = &[
         &["MULTI", "SET {t}a 1", "INCR {t}a", "GET {t}a", "LPUSH {t}l x y", "EXEC", "GET {t}a"],
@@ -88,7 +88,7 @@ fn transactions_answer_what_a_bare_server_does() {
             let found = run(&mut setup.keyway.client(pool), script);
             assert_eq!(found, expected, "pool {pool}: {script:?}");
         }
-        // The same without waiting for any reply.
+        // The same is sent without waiting for any reply.
         setup.servers.iter().for_each(|server| drop(server.client().words("FLUSHALL")));
         let found = setup.client().pipeline(script);
         assert_eq!(found, expected, "pipelined: {script:?}");
@@ -152,12 +152,12 @@ fn a_watched_key_changed_by_another_client_fails_exec() {
         let reply = one.words("EXEC");
         assert_eq!(reply == Value::NilArray, is_changed, "{reply:?}");
     }
-    // No more connections than sessions that watch at once.
+    // There are no more connections than sessions that watch at once.
     let links = clients_of(&setup.servers);
     assert!(links <= 4 + 8 + 4, "{links} connections");
 }
 
-/// Connections of all servers, the test's own included.
+/// Returns the number of connections of all servers, including the test's own.
 fn clients_of(servers: &[RedisServer]) -> usize {
     let count = |server: &RedisServer| server.client().words("CLIENT LIST").text().lines().count();
     servers.iter().map(count).sum()
@@ -231,7 +231,7 @@ fn a_watch_whose_server_dies_fails_exec_without_executing() {
     assert_eq!(client.words("SET k mine"), Value::simple("QUEUED"));
     assert_eq!(client.words("EXEC"), Value::NilArray);
     assert_eq!(client.words("GET k"), Value::bulk("other"));
-    // The next one is a new beginning.
+    // The next transaction is a new beginning.
     let replies = client.pipeline(&["WATCH k", "MULTI", "SET k mine", "EXEC"]);
     assert_eq!(replies[3], Value::Array(vec![Value::simple("OK")]));
 }
@@ -257,7 +257,7 @@ fn clients_that_leave_in_any_state_leave_nothing() {
             servers.iter().map(|it| it.client().words("CLIENT LIST").text()).collect::<String>();
         text.lines().count() <= 2 * (1 + 1 + 32) && !text.contains("multi=0")
     });
-    // What was watched by clients long gone fails nobody's transaction.
+    // Keys watched by clients that have left long ago make no transaction fail.
     let mut client = keyway.client(0);
     for _ in 0..40 {
         let replies = client.pipeline(&["SET k 0", "WATCH k", "MULTI", "SET k 1", "EXEC"]);
@@ -298,8 +298,8 @@ fn a_script_loaded_before_runs_in_a_transaction_on_a_server_that_was_restarted()
     }
 }
 
-/// What clients queue and never run has one bound for all of them; who goes
-/// beyond it is told, and room comes back when a transaction ends.
+/// Commands that clients queue and never run have one bound for all clients. A client that exceeds
+/// it is told, and room comes back when a transaction ends.
 #[test]
 fn commands_that_wait_for_exec_share_a_budget() {
     let _watch = watchdog(Duration::from_secs(60), "a budget");
@@ -321,7 +321,7 @@ fn commands_that_wait_for_exec_share_a_budget() {
         }
         let text = reply.error_text();
         assert!(text.starts_with("OOM") && text.contains("transactions_len_max"), "{text}");
-        // It may go on, and keeps nothing.
+        // The client may go on, and its queue is dropped.
         assert_eq!(client.words(&set), Value::simple("QUEUED"));
         let text = client.words("EXEC").error_text();
         assert!(text.starts_with("EXECABORT"), "{text}");
@@ -332,7 +332,8 @@ fn commands_that_wait_for_exec_share_a_budget() {
     assert_eq!(metric("limit_bytes"), f64::from(1 << 20));
     assert!((3.0 * f64::from(300 << 10)..=f64::from(1 << 20)).contains(&metric("held_bytes")));
     assert_eq!(metric("refused_commands_total"), 5.0);
-    // One is run, one is given up, one leaves: all that they had can be had again.
+    // One transaction is run, one is discarded, and one client leaves: all of their memory is free
+    // again.
     assert_eq!(clients[0].words("EXEC"), Value::Array(vec![Value::simple("OK")]));
     assert_eq!(clients[1].words("DISCARD"), Value::simple("OK"));
     drop(clients.remove(2));

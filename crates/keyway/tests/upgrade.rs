@@ -1,7 +1,7 @@
 //! Another process takes over while clients are served.
 //!
-//! Two kinds of clients watch: those that stay, whose every reply is checked over all upgrades,
-//! and those that come and go all the time, none of which may be refused or reset.
+//! There are two kinds of clients: those that stay, whose every reply is checked over all upgrades,
+//! and those that connect and leave all the time, none of which may be refused or reset.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ use tls_client::{TlsLogin, tls_table};
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(30);
 
-/// A Keyway whose heirs are ended with it.
+/// A Keyway whose successors are ended with it.
 struct Upgrading {
     keyway: Keyway,
     text: String,
@@ -37,7 +37,7 @@ struct Upgrading {
 }
 
 impl Upgrading {
-    /// `more` is appended to the file; `{}` in it is a folder for sockets.
+    /// Starts it. `more` is appended to the file; `{}` in it is a folder for sockets.
     fn start(pools: Vec<Pool>, server: &[(&str, &str)], more: &str) -> Upgrading {
         let folder = TempDir::new();
         let binary = folder.path().join("keyway");
@@ -68,7 +68,7 @@ impl Upgrading {
         std::fs::write(self.keyway.directory().join("keyway.toml"), text).unwrap();
     }
 
-    /// Another program is installed from here on.
+    /// Installs another program, which is used from here on.
     fn install(&self, program: &Path) {
         let next = self.path("next");
         symlink(program, &next).unwrap();
@@ -86,7 +86,7 @@ impl Upgrading {
         self.install(&keyway_binary(KEYWAY));
     }
 
-    /// Which process answers at the admin address.
+    /// Returns the id of the process that answers at the admin address.
     fn pid(&self) -> u32 {
         serving(self.keyway.admin())
     }
@@ -118,7 +118,7 @@ impl Upgrading {
 
 impl Drop for Upgrading {
     fn drop(&mut self) {
-        // Of each process that was started the log tells the id.
+        // The log has the id of each process that was started.
         let log = self.log();
         let ids = log.split("pid=").skip(1);
         let ids = ids.filter_map(|rest| rest.split(|it: char| !it.is_ascii_digit()).next());
@@ -132,11 +132,11 @@ impl Drop for Upgrading {
 }
 
 fn serving(admin: SocketAddr) -> u32 {
-    // One question may come to a process that ends; the next does not.
+    // A question may reach a process that is ending; the next one does not.
     wait_for("somebody answers at the admin address", SOON, || serving_process(admin))
 }
 
-/// Where clients come.
+/// The addresses by which clients connect.
 #[derive(Clone)]
 enum Door {
     Tcp(SocketAddr),
@@ -148,7 +148,7 @@ enum Door {
 trait Both: Read + Write {}
 impl<T: Read + Write> Both for T {}
 
-/// Clients that come, ask, and go.
+/// Clients that connect, ask, and leave.
 struct Visitors {
     stop: Arc<AtomicBool>,
     visits: Arc<AtomicU64>,
@@ -212,7 +212,7 @@ fn told(what: &'static str) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Connects, writes and reads a few times with the requests in pieces, and leaves.
+/// Connects, sends a few requests in pieces, reads the replies, and leaves.
 fn visit(door: &Door, number: usize, turn: u64) -> Result<(), String> {
     let mut socket: Box<dyn Both> = match door {
         Door::Tls(addr, files) => return visit_by_tls((*addr, files), number, turn),
@@ -307,7 +307,7 @@ fn nobody_is_refused_reset_or_lost_by_five_upgrades_in_a_row() {
     assert_eq!(file(), first_file, "the socket's file is the one it was");
     load.stop().assert_clean();
     assert!(visitors.assert_welcome() > 1000);
-    // Nobody is left there.
+    // No client is left there.
     let (last, before) = pids.split_last().unwrap();
     assert!(one.keyway.process_mut().wait_exit(SOON).success());
     wait_until("those before end", SOON, || before.iter().all(|pid| !one.is_alive(*pid)));
@@ -320,7 +320,7 @@ fn nobody_is_refused_reset_or_lost_by_five_upgrades_in_a_row() {
     assert!(!one.path("k.sock").exists(), "who listens last removes it");
 }
 
-/// By TLS, of memcached, and with an admin listener that asks for a token.
+/// TLS and memcached listeners, and an admin listener that asks for a token.
 #[test]
 fn other_doors_stay_open_and_the_token_goes_on_to_count() {
     let _watch = watchdog(Duration::from_secs(240), "upgrades with other doors");
@@ -347,7 +347,7 @@ fn other_doors_stay_open_and_the_token_goes_on_to_count() {
     let by_tls = Door::Tls(secured, Arc::clone(&files));
     let items = Door::Memcached(one.keyway.address(1));
     let visitors = Visitors::start(&[by_tls.clone(), by_tls, items.clone(), items]);
-    // Some stay over all of it.
+    // Some clients stay through all of it.
     let mut stays = TlsLogin::new(&files).connect(secured);
     let mut talks = one.keyway.memcached_client(1);
     let mut pids: Vec<Option<u32>> = vec![pid()];
@@ -395,7 +395,7 @@ fn what_does_not_come_up_leaves_the_process_as_it_was() {
     };
     one.write(&one.text.replace("kind = \"sharded\"", "kind = \"shardet\""));
     fails("shardet");
-    // Right, but the address is another process's.
+    // The file is right, but the address belongs to another process.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let more = format!("[[listener]]\nbind = \"tcp://{address}\"\npool = \"main\"\n\n[pool.main]");
@@ -410,7 +410,7 @@ fn what_does_not_come_up_leaves_the_process_as_it_was() {
     one.install_script("hangs", "exec sleep 1000");
     one.signal(pid, Signal::USR2);
     wait_until("it is started", SOON, || one.count("upgrade: started") == 4);
-    // One at a time, and no reload meanwhile.
+    // There is one upgrade at a time, and no reload meanwhile.
     let (status, text) = one.ctl(&["upgrade"]);
     assert!(status == 1 && text.contains("another upgrade is going on"), "{text}");
     let (status, text) = one.ctl(&["reload"]);
@@ -419,7 +419,7 @@ fn what_does_not_come_up_leaves_the_process_as_it_was() {
     wait_until("it is killed", SOON, || one.count("was killed") == 1);
     assert_eq!(one.pid(), pid);
     visitors.wait(50);
-    // Which is no harm to the next one.
+    // The next upgrade is not affected.
     one.repair();
     assert_ne!(one.upgrade(), pid);
     visitors.wait(50);
@@ -461,7 +461,7 @@ fn listeners_and_workers_differ_between_the_two() {
     ];
     let visitors = Visitors::start(&doors);
     visitors.wait(50);
-    // By shared memory, which stays between the two that have it.
+    // Shared memory stays between the client and the process that have it.
     let mut ring = Client::connect_shm(&one.path("shm"));
     assert_eq!(ring.words("SET ring 1"), Value::simple("OK"));
     let comes = free_address();
@@ -520,7 +520,7 @@ fn a_shard_that_has_lost_its_replica_is_known_to_the_next_process() {
     let it = Upgrading::start(vec![pool], &[], "");
     let unreplicated = |shown: &str| shown.matches("no-replica").count();
     wait_until("all is known", SOON, || it.ctl(&["servers"]).1.matches("replica").count() >= 3);
-    // All replicas, so that no other shard tells the next process that there were any.
+    // All replicas are killed, so that no other shard tells the next process that there were any.
     (3..6).for_each(|node| cluster.kill(node));
     let all_lost = || unreplicated(&it.ctl(&["servers"]).1) == 3;
     wait_until("no shard has a replica left", Duration::from_secs(60), all_lost);
@@ -547,7 +547,7 @@ fn what_a_store_holds_is_not_lost_by_surprise() {
     assert_eq!(client.words("GET a"), Value::bulk("1"));
     let (status, text) = one.ctl(&["upgrade", "--discard-store"]);
     assert_eq!(status, 0, "{text}");
-    // Nobody goes on with what others do not see.
+    // No client goes on with data that others do not see.
     assert!(one.keyway.process_mut().wait_exit(SOON).success());
     assert_eq!(one.keyway.client(0).words("GET a"), Value::Nil);
 }
@@ -610,7 +610,7 @@ fn who_has_begun_to_come_in_does_so_still() {
     wait_until("it is left", SOON, || one.count("upgraded: process") == 1);
     (0..3).for_each(|_| assert_eq!(old.words("PING"), Value::simple("PONG")));
     drop(old);
-    // By then a worker with nobody has ended.
+    // By then a worker without clients has ended.
     let since = Instant::now();
     wait_until("a while", SOON, || since.elapsed() > Duration::from_millis(1500));
     entering.write_all(b" 192.0.2.2 1 2\r\nPING\r\n").unwrap();
@@ -671,7 +671,7 @@ fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
         kinds.sort();
         kinds
     };
-    // Connections of who has just asked are closed a moment later.
+    // Connections of clients that have just asked are closed a moment later.
     let settled = |pid: u32| {
         let mut seen = (Vec::new(), 0);
         wait_for("the descriptors stay as they are", SOON, || {
@@ -684,7 +684,7 @@ fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
     first.signal(Signal::USR2);
     let told = hear();
     let pid: u32 = told.trim().strip_prefix("MAINPID=").expect(&told).parse().unwrap();
-    // The one before may answer who had come to it before it let go.
+    // The previous process may answer clients that had connected before it let go.
     wait_until("the next one answers", SOON, || serving(admin) == pid);
     wait_until("it has written its file", SOON, || written() == pid);
     assert!(first.wait_exit(SOON).success());

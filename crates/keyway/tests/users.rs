@@ -1,4 +1,4 @@
-//! Users: who may log in, what each may do, and that no password is ever told.
+//! Users: which users may log in, what each may do, and that no password is ever shown.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn ops() -> String {
     user("ops", "+@all ~* &*", "sesame-ops", "")
 }
 
-/// A redis-server that has the same user.
+/// Starts a redis-server that has the same user.
 fn redis_with_app() -> RedisServer {
     let redis = RedisServer::start();
     let mut admin = redis.client();
@@ -38,7 +38,7 @@ fn redis_with_app() -> RedisServer {
     redis
 }
 
-/// What both are asked, in one connection each.
+/// Requests that both get, in one connection each.
 const CONVERSATIONS: &[&[&str]] = &[
     &["GET app:1", "SET app:1 a", "GET app:1", "GET x", "SET x 1", "SET ro:1 x", "GET ro:1"],
     &["MGET app:1 ro:1", "MGET app:1 x", "MSET app:1 1 app:2 2", "MSET app:1 1 ro:2 2"],
@@ -125,7 +125,7 @@ fn reading_some_keys_and_writing_all_is_not_reading_all() {
 #[test]
 fn a_user_whose_passwords_are_reset_is_let_in_by_none_of_them() {
     let _watch = watchdog(Duration::from_secs(30), "passwords that are reset");
-    // SHA-256 of "old".
+    // This is the SHA-256 of "old".
     let old = "#cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
     let resets = ["nopass resetpass", "OLD resetpass", "OLD nopass resetpass", "nopass reset on"];
     let directory = TempDir::new();
@@ -301,7 +301,7 @@ fn what_is_over_stands_in_no_login_s_way() {
         client.words("SET k of-one");
         assert_eq!(client.words("DBSIZE"), Value::Integer(1), "{begin}");
     }
-    // As many clients are of each pool as there are.
+    // Each pool has as many clients as were connected.
     let clients = |pool: &str| {
         keyway.metrics().sum("keyway_client_connections", &[&format!("pool=\"{pool}\"")])
     };
@@ -327,7 +327,7 @@ fn logins_that_fail_are_counted_and_bounded() {
     assert!(said[..2].iter().all(|text| text.starts_with("WRONGPASS ")), "{said:?}");
     assert!(said.iter().any(|text| text.starts_with("ERR too many logins")), "{said:?}");
     assert_eq!(client.words("AUTH ops sesame-ops"), Value::simple("OK"), "another user");
-    // Whoever there is not is told the same.
+    // An unknown user gets the same error.
     let mut of_nobody: Vec<String> = Vec::new();
     for number in 0..6 {
         of_nobody.push(client.words(&format!("AUTH nobody wrong{number}")).error_text());
@@ -371,7 +371,7 @@ fn passwords_may_be_hashed_so_that_it_takes_long() {
     for line in ["AUTH slow sesame-ops", "AUTH nobody sesame-slow", "AUTH slow wrong"] {
         assert!(client.words(line).error_text().starts_with("WRONGPASS "), "{line}");
     }
-    // What comes behind a login waits for it, and is answered in its place.
+    // Requests after a login wait for it, and are answered in their place.
     let replies = keyway.client(0).pipeline(&[
         "PING",
         "HELLO 2 AUTH slow sesame-slow",
@@ -386,7 +386,7 @@ fn passwords_may_be_hashed_so_that_it_takes_long() {
     client.send(b"set auth 0 0 9\r\nslow nono\r\nset auth 0 0 16\r\nslow sesame-slow\r\nget a\r\n");
     let lines: Vec<String> = (0..3).map(|_| client.line()).collect();
     assert_eq!(lines, ["CLIENT_ERROR authentication failure", "STORED", "END"]);
-    // Many who come at once, and one who goes before it is known.
+    // Many clients log in at once, and one leaves before its login is decided.
     keyway.client(0).send(&encode_words("AUTH slow sesame-goes"));
     let mut crowd: Vec<_> = (0..50).map(|_| keyway.client(0)).collect();
     for client in &mut crowd {
@@ -410,7 +410,7 @@ fn who_tries_passwords_that_take_long_harms_no_others() {
     for (number, client) in crowd.iter_mut().enumerate() {
         client.send(&encode_words(&format!("AUTH nobody{number} sesame-{number}")));
     }
-    // Requests of others are answered between, by the one worker.
+    // Requests of others are answered in between, by the only worker.
     let mut ops = keyway.client(0);
     assert_eq!(ops.words("AUTH ops sesame-ops"), Value::simple("OK"));
     assert_eq!(ops.words("SET a 1"), Value::simple("OK"));

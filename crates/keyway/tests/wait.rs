@@ -12,7 +12,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Servers, each with a replica that is in step.
+/// Servers, each with a replica that is in sync.
 struct Setup {
     keyway: Keyway,
     servers: Vec<RedisServer>,
@@ -96,9 +96,9 @@ fn a_replica_that_stands_still_is_waited_for_and_not_counted() {
     let start = Instant::now();
     assert_eq!(client.words("WAIT 1 400"), Value::Integer(0), "the least of all servers");
     assert!(start.elapsed() >= Duration::from_millis(390), "{:?}", start.elapsed());
-    // A connection used before waits for what was written since, too.
+    // A connection that was used before waits for later writes, too.
     assert_eq!(client.words("WAIT 1 50"), Value::Integer(0));
-    // Longer than the pool's timeout, and nobody else is held up.
+    // The wait is longer than the pool's timeout, and no other client is held up.
     client.send(&encode_words("WAIT 1 0"));
     setup.wait_for_blocked(1);
     let mut other = setup.client();
@@ -153,7 +153,7 @@ fn a_server_that_cannot_be_asked_makes_it_an_error() {
     let mut client = setup.client();
     setup.replicas.iter().for_each(|replica| replica.process().pause());
     (0..20).for_each(|nth| assert!(!client.words(&format!("SET k{nth} v")).is_error()));
-    // The other server would have it wait for ever.
+    // The other server would make it wait for ever.
     client.send(&encode_words("WAIT 1 0"));
     setup.wait_for_blocked(2);
     setup.servers[0].kill();
@@ -201,7 +201,7 @@ fn a_server_that_forbids_the_channel_makes_it_an_error() {
         let text = client.words("WAIT 1 5000").error_text();
         assert!(text.starts_with("NOPERM WAIT failed on 1 of 2 servers: "), "{text}");
     }
-    // What else waits on the same connection is none the worse.
+    // Other requests that wait on the same connection are not affected.
     for nth in 0..10 {
         client.words(&format!("RPUSH list{nth} v"));
         assert!(!client.words(&format!("BLPOP list{nth} 5")).is_error());
@@ -215,7 +215,7 @@ fn how_long_a_client_waits_is_no_latency_of_the_servers() {
     let _watch = watchdog(Duration::from_secs(60), "latency");
     let setup = Setup::start(1);
     let mut client = setup.client();
-    // A replica in step has not said so yet.
+    // A replica in sync has not reported so yet.
     assert_eq!(client.words("WAIT 1 10000"), Value::Integer(1));
     for _ in 0..4 {
         // There is one replica.

@@ -19,7 +19,7 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_secs(15);
 
-/// A refusal may come so much later than the wait is over.
+/// A refusal may come at most this much later than the end of the wait.
 const LATE: Duration = Duration::from_millis(200);
 
 /// The replies to a client that sends increments of keys of its own, some of them in pipelines.
@@ -38,7 +38,8 @@ struct Clients {
 }
 
 impl Clients {
-    /// Every other client sends `depth` increments of one key in one go, the others one.
+    /// Starts clients. Every other one sends `depth` increments of one key in one pipeline, the
+    /// others one.
     fn start(address: SocketAddr, count: usize, depth: usize) -> Clients {
         let (is_over, replies) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let threads = (0..count)
@@ -92,7 +93,7 @@ fn one_round(client: &mut Client, key: &str, depth: usize, (began, told): (Insta
         told.replies += 1;
         match reply {
             Value::Integer(value) => {
-                // Increments lost with the primary are counted anew, in the order of the requests.
+                // Increments lost with the primary are counted again, in the order of the requests.
                 if before.is_some_and(|before| value <= before) {
                     told.wrong.push(format!("{key}: {value} behind {before:?}"));
                 }
@@ -108,7 +109,7 @@ fn one_round(client: &mut Client, key: &str, depth: usize, (began, told): (Insta
     told.slowest = told.slowest.max(sent.elapsed());
 }
 
-/// Only requests that were on their way when the primary was killed have failed.
+/// Expects that only requests that were in flight when the primary was killed have failed.
 fn expect_in_flight_only(told: &Told) {
     println!(
         "{} replies, {} errors, slowest round {:?}: {:?}",
@@ -177,7 +178,7 @@ fn behind_sentinels_only_what_was_on_its_way_fails() {
     wait_until("nobody waits", SOON, || waiting(&keyway) == 0.0);
 }
 
-/// A pool of one primary that is listed; nobody takes over from it.
+/// Returns a pool of one primary that is listed. No server takes over from it.
 fn alone(server: &Replicated, wait: &str) -> Pool {
     Pool::of_kind("main", "replicated")
         .with("servers", &format!("[\"{}\"]", server.address(0)))
@@ -212,7 +213,7 @@ fn the_wait_ends_with_an_error_in_time_that_tells_how_long_it_was() {
         }
         std::thread::sleep(Duration::from_millis(250));
     }
-    // A transaction is queued without a server, and fails whole.
+    // A transaction is queued without a server, and fails as a whole.
     client.send(&["MULTI", "INCR k", "EXEC"].map(encode_words).concat());
     let sent = Instant::now();
     let replies = client.replies(3);
@@ -255,7 +256,7 @@ fn whatever_waits_is_executed_in_order_once_the_primary_is_back() {
     client.send(&lines.map(encode_words).concat());
     let mut others: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
     others.iter_mut().for_each(|other| other.send(&encode_words("INCR others").repeat(20)));
-    // The requests of clients that leave are executed, as ever. Then nothing is left of them.
+    // The requests of clients that leave are executed as usual. Then nothing is left of them.
     let mut leaving: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
     leaving.iter_mut().for_each(|other| other.send(&encode_words("INCR left").repeat(20)));
     wait_until("all wait", SOON, || waiting(&keyway) == 101.0);

@@ -1,5 +1,5 @@
-//! Several workers: clients spread over them, and handed over to one added
-//! while the others are busy, notice nothing.
+//! Several workers: clients are spread over them, and clients that are handed over to a worker
+//! added under load notice nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use keyway_testkit::{
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(10);
 
-/// The embedded store at 0, a pool over two servers at 1.
+/// The positions of the embedded store and of a pool over two servers.
 const POOLS: [usize; 2] = [0, 1];
 
 fn start(workers: &str) -> (Keyway, Vec<RedisServer>) {
@@ -24,8 +24,8 @@ fn start(workers: &str) -> (Keyway, Vec<RedisServer>) {
     (Keyway::start(KEYWAY, config.with_server("workers", workers)), servers)
 }
 
-/// The workers that serve clients whose name starts with `prefix`, and how
-/// many such clients there are.
+/// Returns the workers that serve clients whose name starts with `prefix`, and the number of such
+/// clients.
 fn places(operator: &mut Client, prefix: &str) -> (BTreeSet<String>, usize) {
     let list = operator.words("CLIENT LIST").text();
     let named = format!(" name={prefix}");
@@ -34,7 +34,7 @@ fn places(operator: &mut Client, prefix: &str) -> (BTreeSet<String>, usize) {
     (lines.iter().filter_map(worker).collect(), lines.len())
 }
 
-/// Waits until both workers take clients: on a busy machine one may start late.
+/// Waits until both workers accept clients: on a busy machine one may start late.
 fn wait_for_both(keyway: &Keyway, pool: usize) {
     let mut operator = keyway.client(pool);
     wait_until("clients on both workers", SOON, || {
@@ -44,7 +44,7 @@ fn wait_for_both(keyway: &Keyway, pool: usize) {
     wait_until("no probe is left", SOON, || places(&mut operator, "probe:").1 == 0);
 }
 
-/// Clients of a pool, named `<prefix>:<nth>`, enough to be on both workers.
+/// Connects clients of a pool, named `<prefix>:<nth>`, enough to be on both workers.
 fn named_clients(keyway: &Keyway, pool: usize, prefix: &str, count: usize) -> Vec<Client> {
     wait_for_both(keyway, pool);
     connect_named(keyway, pool, prefix, count)
@@ -60,8 +60,8 @@ fn connect_named(keyway: &Keyway, pool: usize, prefix: &str, count: usize) -> Ve
     (0..count).map(connect).collect()
 }
 
-/// One round of requests whose replies tell each other apart: a lost, doubled
-/// or misplaced one shows in this round or the next.
+/// Sends one round of requests whose replies differ from each other: a lost, doubled or misplaced
+/// one shows in this round or the next.
 fn send_round(client: &mut Client, own: &str, round: usize) {
     let text = round.to_string();
     let value = format!("{own}:value");
@@ -96,7 +96,7 @@ fn clients_on_two_workers_get_their_replies_in_order() {
         let mut clients = named_clients(&keyway, pool, "order", CLIENTS);
         let mut operator = keyway.client(pool);
         assert_eq!(places(&mut operator, "order:").0.len(), 2, "both workers have clients");
-        // Several rounds ahead of the replies, all clients at once.
+        // All clients send several rounds ahead of the replies at once.
         for first in (1..=40).step_by(8) {
             for round in first..first + 8 {
                 for (nth, client) in clients.iter_mut().enumerate() {
@@ -112,8 +112,8 @@ fn clients_on_two_workers_get_their_replies_in_order() {
     }
 }
 
-/// Increments of one key by clients of both workers: each happens once, and
-/// each client sees its own in order.
+/// Clients of both workers increment one key. Each increment happens once, and each client sees its
+/// own in order.
 #[test]
 fn a_request_is_executed_once_whichever_worker_takes_it() {
     const CLIENTS: usize = 40;
@@ -165,7 +165,8 @@ fn clients_are_listed_and_killed_whichever_worker_has_them() {
             assert_eq!(bystander.words("PING"), Value::simple("PONG"));
         }
     }
-    // A sweep takes those of its pool on both workers, and spares who asks.
+    // The command closes the clients of its pool on both workers, and spares the client that sent
+    // it.
     let mut operator = keyway.client(0);
     let mut victims = named_clients(&keyway, 0, "victim", CLIENTS);
     let killed = operator.words("CLIENT KILL TYPE normal").integer();
@@ -217,8 +218,7 @@ fn every_worker_answers_what_is_in_flight_before_the_process_ends() {
     assert_eq!(status.code(), Some(0), "{}", keyway.process().log());
 }
 
-/// Keeps the worker it is on busy until told to stop: long commands that cost
-/// the client nothing.
+/// Keeps its worker busy until told to stop, by long commands that cost the client nothing.
 fn burn(mut client: Client, stop: &AtomicBool) {
     client.set_reply_within(Duration::from_secs(60));
     let requests = encode(&["BITCOUNT", "long"]).repeat(8);
@@ -230,8 +230,8 @@ fn burn(mut client: Client, stop: &AtomicBool) {
     }
 }
 
-/// Rounds of ordered requests by a group of clients until told to stop;
-/// returns the clients and the last round.
+/// Runs rounds of ordered requests by a group of clients until told to stop. Returns the clients
+/// and the last round.
 fn play(
     mut clients: Vec<Client>,
     pool: usize,
@@ -252,7 +252,7 @@ fn play(
     (clients, round)
 }
 
-/// Connects over and over: each must be accepted and served.
+/// Connects over and over. Each connection must be accepted and served.
 fn knock(keyway: &Keyway, stop: &AtomicBool) -> usize {
     let mut count = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -274,7 +274,7 @@ fn a_worker_added_under_load_takes_over_clients_that_notice_nothing() {
     let mut operators: Vec<Client> = POOLS.into_iter().map(|pool| keyway.client(pool)).collect();
     let long = vec![0xA5_u8; 4 << 20];
     assert_eq!(operators[0].command(&[&b"SET"[..], b"long", &long]), Value::simple("OK"));
-    // At rest, each with a state of its own to be handed over with it.
+    // The clients are at rest, each with a state of its own that is handed over with it.
     let mut resting = POOLS.map(|pool| connect_named(&keyway, pool, "rest", CLIENTS));
     for client in resting.iter_mut().flatten() {
         assert_eq!(client.words("SELECT 3"), Value::simple("OK"));
@@ -318,7 +318,7 @@ fn a_worker_added_under_load_takes_over_clients_that_notice_nothing() {
             let info = client.words("CLIENT INFO").text();
             assert!(info.contains(&format!(" name=rest:{nth} ")), "{info}");
             moved += usize::from(info.contains("worker=1"));
-            // The one who has it now is the one who can close it.
+            // The worker that has the client now is the one that can close it.
             let id = client.words("CLIENT ID").integer();
             let killed = operators[pool].words(&format!("CLIENT KILL ID {id}"));
             assert_eq!(killed, Value::Integer(1));

@@ -1,6 +1,6 @@
-//! What parsing a request costs, in nanoseconds; with an argument, parses only the request of that
-//! name, for a count of instructions:
-//! `valgrind --tool=callgrind target/release/examples/parse_cost "get k"`.
+//! Measures the cost of parsing a request, in nanoseconds. With an argument, it parses only the
+//! request of that name, for a count of instructions: `valgrind --tool=callgrind
+//! target/release/examples/parse_cost "get k"`.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -8,7 +8,7 @@ use keyway_memcache::{ParseLimits, Parsed, Request, Wire, parse_request};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Requests parsed under a profiler, which are all of its work.
+/// Number of requests that are parsed under a profiler. Nothing else is done there.
 const COUNTED: u32 = 100_000;
 
 fn requests() -> Vec<(&'static str, Vec<u8>)> {

@@ -1,5 +1,5 @@
-//! Base64 for keys of meta commands that hold bytes a line cannot. Keys must be padded. The bits
-//! that are left over need not be zero, as in memcached.
+//! Base64 for keys of meta commands that contain bytes which a line cannot. Keys must be padded.
+//! The unused bits need not be zero, as in memcached.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -12,8 +12,9 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Appends what `text` encodes to `out`. Returns false, with `out` as it was, where `text` is
-/// empty or no padded base64. memcached skips letters that are none; here they are refused.
+/// Appends the bytes that `text` encodes to `out`. Returns false and leaves `out` unchanged if
+/// `text` is empty or no padded base64. memcached skips letters that are not base64. Here they are
+/// refused.
 pub(crate) fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
     let before = out.len();
     let is_decoded = !text.is_empty() && ENGINE.decode_vec(text, out).is_ok();
@@ -31,7 +32,7 @@ pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     debug_assert_eq!(written, Ok(out.len() - start));
 }
 
-/// Length of `len` bytes in base64.
+/// Returns the length of `len` bytes in base64.
 pub(crate) fn encoded_len(len: usize) -> usize {
     len.div_ceil(3) * 4
 }

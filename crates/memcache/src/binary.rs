@@ -7,7 +7,7 @@ use crate::{
 };
 use keyway_base::ByteRange;
 
-/// Longest name of a way to authenticate, in bytes.
+/// Length of the longest name of an authentication mechanism, in bytes.
 const MECHANISM_LEN_MAX: usize = 32;
 
 #[inline]
@@ -44,15 +44,15 @@ pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> 
     let carries_value = verb.stores() || matches!(verb, Verb::SaslStart | Verb::SaslStep);
     let value_len = header.body_len - header.extras_len - header.key_len;
     if carries_value && value_len > limits.value_len_max as usize {
-        // The key is what to forget.
+        // The key says which item to remove.
         if buf.len() < value_at {
             return Parsed::NeedMore { at_least: value_at };
         }
         request.keys.push(ByteRange::new(key_at, value_at));
         return refused(value_at, value_len, RequestFault::ValueTooLarge);
     }
-    // What follows the key of any other operation does not belong to it: it is
-    // read as the next packet, which ends the connection.
+    // Bytes that follow the key of any other operation do not belong to it. They are read as the
+    // next packet, which ends the connection.
     let end = value_at + if carries_value { value_len } else { 0 };
     if buf.len() < end {
         return Parsed::NeedMore { at_least: end };
@@ -72,7 +72,7 @@ fn refused(consumed: usize, skip: usize, fault: RequestFault) -> Parsed {
     Parsed::Refused { consumed, skip: skip as u64, fault }
 }
 
-/// Whether the lengths in the header go with the operation.
+/// Returns whether the lengths in the header are right for the operation.
 #[inline]
 fn lengths_fit(verb: Verb, header: &Header) -> bool {
     let Header { key_len, extras_len, body_len, .. } = *header;
@@ -92,8 +92,8 @@ fn lengths_fit(verb: Verb, header: &Header) -> bool {
     }
 }
 
-/// Puts into `head` what the extras say, whose length is right, and the number
-/// the value must have, of which 0 says that any will do.
+/// Fills `head` from the extras, whose length is right, and from the number that the value must
+/// have. 0 means any number.
 #[inline]
 fn fill(head: &mut Head, extras: &[u8], cas: u64) {
     let word = |at: usize| match extras.get(at..at + 4) {
@@ -129,7 +129,7 @@ fn fill(head: &mut Head, extras: &[u8], cas: u64) {
     if has_cas {
         head.cas = Some(cas);
         if matches!(head.verb, Verb::Set | Verb::Add | Verb::Replace) {
-            // With a number, memcached takes all three for the same.
+            // With a number, memcached treats all three the same.
             head.verb = Verb::Cas;
         }
     }
@@ -139,7 +139,7 @@ fn changes(verb: Verb) -> bool {
     matches!(verb, Verb::Delete | Verb::Incr | Verb::Decr)
 }
 
-/// The words of the key of a stat.
+/// Collects the words of the key of a stat request.
 fn words(buf: &[u8], start: usize, end: usize, keys: &mut Vec<ByteRange>) {
     let mut at = start;
     for word in buf[start..end].split(|&byte| byte == b' ') {

@@ -1,8 +1,8 @@
-//! Requests to servers, in the protocol the server speaks.
+//! Writes requests to servers, in the protocol of the server.
 //!
-//! A request is always sent so that it is answered, quiet or not: a proxy has
-//! to know which replies are whose. Whoever asked for silence gets it from
-//! [`crate::write_reply`].
+//! A request is always sent so that the server answers it, quiet or not: a proxy has to know which
+//! reply belongs to which request. [`crate::write_reply`] keeps silent towards a client that asked
+//! for silence.
 
 mod binary;
 mod meta;
@@ -13,22 +13,23 @@ mod text;
 use crate::usual::printed_len;
 use crate::{Dialect, Expect, Head, Verb};
 
-/// Why a request cannot be put to a server of another protocol.
+/// Why a request cannot be sent to a server with another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untranslatable {
-    /// The protocol has no way to say it.
+    /// The protocol cannot express it.
     Request,
-    /// A key holds bytes that the protocol cannot carry, or too many for it.
+    /// A key contains bytes that the protocol cannot carry, or too many.
     Key,
-    /// The line would be longer than a server takes: ask for fewer keys.
+    /// The line would be longer than a server accepts. Fewer keys must be asked at once.
     Line,
 }
 
-/// Appends a request to a server that speaks `to`, and tells how its reply
-/// ends. `keys` are those of [`crate::Request::keys`] or some of them, as the
-/// server knows them; `value` is the value. On an error `out` is as it was.
+/// Appends a request to a server that uses the protocol `to`, and returns how its reply ends.
+/// `keys` are those of [`crate::Request::keys`] or some of them, as the server knows them. `value`
+/// is the value. On an error, `out` is unchanged.
 ///
-/// Administrative commands go to meta servers as to classic ones: as the words they came in.
+/// Administrative commands are sent to meta servers as to classic ones, with the words of the
+/// client.
 #[inline]
 pub fn compose_request<'a>(
     out: &mut Vec<u8>,
@@ -52,8 +53,8 @@ pub fn compose_request<'a>(
     outcome
 }
 
-/// Appends a classic get of some keys of a request that is canonical
-/// ([`crate::Request::is_canonical`]); how its reply ends.
+/// Appends a classic get of some keys of a canonical request ([`crate::Request::is_canonical`]).
+/// Returns how its reply ends.
 #[inline]
 pub fn compose_share<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]>) -> Expect {
     out.extend_from_slice(b"get");
@@ -70,14 +71,14 @@ fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Whether a line can carry `key` as it is.
+/// Returns whether a line can carry `key` unchanged.
 fn fits_line(key: &[u8]) -> bool {
     let breaks = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | 0);
     !key.is_empty() && !key[printed_len(key)..].iter().any(breaks)
 }
 
-/// An expiry for the text protocols, which read 32 bits: one beyond is in the
-/// year 2038 there.
+/// Returns an expiry for the text protocols, which read 32 bits. A larger expiry becomes one in the
+/// year 2038.
 fn expiry_32(expiry: i64) -> i32 {
     expiry.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
 }

@@ -1,70 +1,70 @@
-//! Requests that are refused where they are read, in memcached's words.
+//! Requests that are refused when they are parsed, with memcached's texts.
 
 use crate::packet::{self, Status};
 use crate::{Dialect, Head};
 
-/// Why bytes are no request. Most leave the connection in step: the client is
-/// told and goes on.
+/// Why bytes are no request. Most faults leave the connection synchronised: the client gets an
+/// error and continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
-    /// No command of that name, or with that many words.
+    /// There is no command of that name, or with that many words.
     Unknown,
-    /// A key too long, or something that is no number.
+    /// A key is too long, or something is no number.
     BadLine,
-    /// An expiry that is no number.
+    /// An expiry is no number.
     BadExpiry,
-    /// A step of incr or decr that is no number.
+    /// A step of incr or decr is no number.
     BadDelta,
-    /// Words behind the key of a delete.
+    /// There are words after the key of a delete.
     DeleteUsage,
-    /// A value that is not followed by a line end.
+    /// A value is not followed by a line end.
     BadChunk,
-    /// A value longer than the bound.
+    /// A value is longer than the limit.
     ValueTooLarge,
-    /// A line longer than the bound. Closes.
+    /// A line is longer than the limit. Closes.
     LineTooLong,
-    /// More keys than the bound.
+    /// There are more keys than the limit.
     TooManyKeys,
-    /// A meta flag given twice.
+    /// A meta flag is given twice.
     MetaDuplicate,
-    /// A meta flag there is none of.
+    /// A meta flag is unknown.
     MetaUnknown,
-    /// A meta flag whose number is none.
+    /// The number of a meta flag is no number.
     MetaNumber,
-    /// A key that is no base64.
+    /// A key is no base64.
     MetaKey,
-    /// A meta `M` without a mode, or with more than a letter.
+    /// A meta `M` has no mode, or more than one letter.
     MetaModeLength,
-    /// A meta `J` that is no number.
+    /// A meta `J` is no number.
     MetaInitial,
-    /// A meta `D` that is no number.
+    /// A meta `D` is no number.
     MetaDelta,
-    /// A mode that ms does not have.
+    /// A mode is unknown to ms.
     MetaSetMode,
-    /// A mode that ma does not have.
+    /// A mode is unknown to ma.
     MetaArithmeticMode,
-    /// More flags than mg takes.
+    /// There are more flags than mg accepts.
     MetaGetTooMany,
-    /// More flags than ms, md or ma take.
+    /// There are more flags than ms, md or ma accept.
     MetaTooMany,
-    /// A flag of md or ma that is wrong in any way.
+    /// A flag of md or ma is wrong in any way.
     MetaFlag,
-    /// An opaque token longer than 31 bytes.
+    /// An opaque token is longer than 31 bytes.
     MetaOpaque,
-    /// Binary: no such operation.
+    /// Binary: the operation is unknown.
     Opcode,
-    /// Binary: lengths that do not go with the operation. Closes.
+    /// Binary: the lengths are not right for the operation. Closes.
     Arguments,
-    /// Binary: lengths that contradict each other. Closes.
+    /// Binary: the lengths contradict each other. Closes.
     Lengths,
-    /// Binary: a packet that does not begin as one. Closes without a word.
+    /// Binary: a packet does not begin like one. Closes without a reply.
     Magic,
-    /// Someone speaks HTTP. Closes without a word.
+    /// The client uses HTTP. Closes without a reply.
     Http,
 }
 
 impl RequestFault {
-    /// Whether the connection ends after the error.
+    /// Returns whether the connection ends after the error.
     pub fn closes(self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl RequestFault {
         )
     }
 
-    /// The line of the text protocols, without its end; empty for silence.
+    /// Returns the line of the text protocols, without its end. It is empty if nothing is sent.
     pub fn line(self) -> &'static str {
         match self {
             Self::Unknown => "ERROR",
@@ -103,9 +103,9 @@ impl RequestFault {
         }
     }
 
-    /// Appends the error reply to a request of which `head` is what was read.
-    /// Nothing where memcached says nothing: to a classic command that asked
-    /// for no reply, and before it closes on who speaks another protocol.
+    /// Appends the error reply to a request of which `head` was read. It appends nothing where
+    /// memcached sends nothing: to a classic command that asked for no reply, and before it closes
+    /// a connection with another protocol.
     pub fn write(self, head: &Head, out: &mut Vec<u8>) {
         if head.dialect == Dialect::Binary {
             let status = match self {

@@ -1,17 +1,17 @@
-//! Finding where a whole reply ends, across the reads it comes in.
+//! Finds where a whole reply ends, across the reads in which it arrives.
 
 use crate::{Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply, usual};
 
-/// How the reply to a request ends: [`crate::compose_request`] tells.
+/// How the reply to a request ends. [`crate::compose_request`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// One element.
+    /// After one element.
     One,
-    /// Elements up to an end mark, or one that is no item and no statistic.
+    /// After an end mark, or an element that is no item and no statistic.
     List,
-    /// Elements up to that of a no-operation, whatever they say.
+    /// After the element of a no-operation, whatever it says.
     UntilNoop,
-    /// None: the server closes.
+    /// There is no reply: the server closes.
     Nothing,
 }
 
@@ -23,15 +23,16 @@ pub enum Framing {
         /// Its length in bytes.
         len: usize,
     },
-    /// Not whole: no use looking again before the buffer holds `at_least`.
+    /// The reply is incomplete. It need not be framed again before the buffer holds `at_least`
+    /// bytes.
     NeedMore {
-        /// Total buffer length worth framing again, in bytes.
+        /// Total buffer length from which framing again can succeed, in bytes.
         at_least: usize,
     },
 }
 
-/// Frames one reply. It remembers how far it came, so that no element is read
-/// twice: each call gets the reply's bytes so far, from its first.
+/// Frames one reply. It remembers how far it has read, so that it reads no element twice. Each call
+/// gets the bytes of the reply so far, from the first one.
 #[derive(Clone, Copy, Debug)]
 pub struct Framer {
     wire: Wire,
@@ -40,12 +41,12 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// For a reply that ends as `expect` says.
+    /// Creates a framer for a reply that ends as `expect` says.
     pub fn new(wire: Wire, expect: Expect) -> Self {
         Self { wire, expect, at: 0 }
     }
 
-    /// Looks for the end of the reply that `buf` starts with.
+    /// Looks for the end of the reply with which `buf` starts.
     #[inline]
     pub fn frame(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
         if self.expect == Expect::Nothing {
@@ -61,7 +62,7 @@ impl Framer {
         self.frame_elements(buf, limits)
     }
 
-    /// Looks element by element.
+    /// Looks for the end element by element.
     fn frame_elements(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
         if self.wire == Wire::Text && self.expect == Expect::List {
             self.pass_items(buf, limits)?;
@@ -85,7 +86,7 @@ impl Framer {
         }
     }
 
-    /// Goes past the items that are told as usual.
+    /// Skips items that have the usual form.
     fn pass_items(&mut self, buf: &[u8], limits: &ReplyLimits) -> Result<(), ReplyFault> {
         let mut at = self.at.min(buf.len());
         while let Some(len) = usual::item_len(&buf[at..]) {

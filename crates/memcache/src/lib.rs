@@ -1,17 +1,18 @@
 //! memcached's protocols: classic text, meta and binary. Requests and replies are parsed over
-//! `&[u8]` into one form common to the three, and composed from it into a `Vec<u8>`, so that a
-//! client of one protocol can be served by a server of another.
+//! `&[u8]` into one form common to the three, and written from it into a `Vec<u8>`. So a client
+//! with one protocol can be served by a server with another.
 //!
-//! Never does I/O and never keeps a byte: a parsed request is ranges into the caller's buffer (but
-//! for a key in base64, which has to be decoded), an incomplete one is no error but a count of
-//! bytes still needed. Read first: [`parse_request`] with [`Request`], [`parse_reply`] with
-//! [`Outcome`], and [`compose_request`] and [`relay`], which lead back to the wire.
+//! The crate does no I/O and keeps no bytes. A parsed request is ranges into the caller's buffer
+//! (except for a key in base64, which has to be decoded). An incomplete request is no error but a
+//! number of bytes that are still needed. Read first: [`parse_request`] with [`Request`],
+//! [`parse_reply`] with [`Outcome`], and [`compose_request`] and [`relay`], which write the wire
+//! format.
 //!
-//! A connection speaks text or binary, which its first byte tells ([`Wire::of`]) for good. Classic
-//! and meta commands share text connections.
+//! A connection uses text or binary for its whole life, as its first byte says ([`Wire::of`]).
+//! Classic and meta commands share text connections.
 //!
-//! Source of the protocol facts: memcached's own description of its protocols and the behaviour of
-//! memcached 1.6, which the tests compare with.
+//! Sources of the protocol facts: memcached's own description of its protocols and the behaviour of
+//! memcached 1.6, with which the tests compare.
 #![forbid(unsafe_code)]
 
 mod base64;
@@ -46,5 +47,5 @@ pub use respond::{Asker, value_end_len, write_end, write_reply, write_stored};
 pub use sasl::{Plain, sasl_plain};
 pub use usual::text_item_len;
 
-/// Longest key, in bytes: memcached's own bound, which no option changes.
+/// Length of the longest key, in bytes. This is memcached's own limit, which no option changes.
 pub const KEY_LEN_MAX: usize = 250;

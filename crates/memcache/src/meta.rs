@@ -7,10 +7,10 @@ use crate::{
 };
 use keyway_base::ByteRange;
 
-/// Most words of a meta command, the verb and the key included.
+/// Largest number of words of a meta command, including the verb and the key.
 const WORDS_MAX: usize = 19;
 
-/// Longest opaque token, with its `O`, in bytes.
+/// Length of the longest opaque token, with its `O`, in bytes.
 const OPAQUE_LEN_MAX: usize = 32;
 
 pub(crate) fn parse(
@@ -55,7 +55,7 @@ pub(crate) fn parse(
     opaque_fits(buf, words, 2).and(line)
 }
 
-/// `me KEY [b]`.
+/// Parses `me KEY [b]`.
 fn debug(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), RequestFault> {
     request.head.verb = Verb::Debug;
     if words.len() < 2 {
@@ -99,7 +99,7 @@ fn set(
         .and_then(|()| opaque_fits(buf, words, 3));
     match outcome {
         Ok(()) => text::value(buf, len, next, limits, request),
-        // How long the value is was understood: it is dropped with the line.
+        // The length of the value was understood, so the value is dropped with the line.
         Err(fault) => Ok(Parsed::Refused { consumed: next, skip: len as u64 + 2, fault }),
     }
 }
@@ -148,9 +148,8 @@ fn decode_key(buf: &[u8], request: &mut Request) -> Result<(), RequestFault> {
     Ok(())
 }
 
-/// Reads the flags from word `from` on and returns the mode of `M`, 0 for
-/// none. A flag that is unknown or there twice ends it; of other errors the
-/// last is told.
+/// Reads the flags from word `from` on. Returns the mode of `M`, or 0 if there is none. It stops at
+/// a flag that is unknown or given twice. Of other errors it returns the last.
 fn flags(
     buf: &[u8],
     words: &Words,
@@ -181,7 +180,7 @@ fn flags(
         };
         match outcome {
             Err(RequestFault::MetaUnknown) => return Err(RequestFault::MetaUnknown),
-            // memcached has no words of its own for client flags.
+            // memcached has no text of its own for client flags.
             Err(RequestFault::BadLine) => fault = fault.or(Some(RequestFault::BadLine)),
             Err(other) => fault = Some(other),
             Ok(()) => {}
@@ -190,10 +189,10 @@ fn flags(
     fault.map_or(Ok(mode), Err)
 }
 
-/// A flag with a number behind it.
+/// Reads a flag with a number.
 fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestFault> {
     let head = &mut request.head;
-    // memcached goes through the flags in their order.
+    // memcached handles the flags in their order.
     if matches!(letter, b'N' | b'T') && head.asked.has(RequestFlags::TTL) {
         head.asked |= RequestFlags::TTL_BEFORE;
     }
@@ -214,7 +213,7 @@ fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestF
     Ok(())
 }
 
-/// A flag without a number.
+/// Reads a flag without a number.
 fn wish(letter: u8, request: &mut Request) -> Result<(), RequestFault> {
     request.head.asked |= match letter {
         b'v' => RequestFlags::VALUE,
@@ -233,7 +232,7 @@ fn wish(letter: u8, request: &mut Request) -> Result<(), RequestFault> {
             request.head.quiet = true;
             RequestFlags::NONE
         }
-        // For proxies: memcached reads over them.
+        // These are for proxies. memcached ignores them.
         b'P' | b'L' => RequestFlags::NONE,
         _ => return Err(RequestFault::MetaUnknown),
     };

@@ -1,7 +1,7 @@
-//! Numbers in text commands, read as memcached reads them: with C's functions,
-//! whose habits (a sign, blanks around, wrapping into 32 bits) clients can see.
+//! Reads numbers in text commands like memcached, which uses C's functions. Clients can see their
+//! habits: a sign, blanks around the number, wrapping into 32 bits.
 
-/// A signed number of 64 bits; `None` where memcached refuses it.
+/// Reads a signed number of 64 bits. Returns `None` if memcached refuses it.
 pub(crate) fn signed(text: &[u8]) -> Option<i64> {
     if let Some(value) = short(text) {
         return Some(value as i64);
@@ -14,13 +14,13 @@ pub(crate) fn signed(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A signed number of 32 bits: the low half of one of 64, as memcached cuts it.
+/// Reads a signed number of 32 bits: the low half of a 64-bit number, as memcached truncates it.
 pub(crate) fn signed_32(text: &[u8]) -> Option<i32> {
     signed(text).map(|value| value as i32)
 }
 
-/// An unsigned number of 64 bits. A minus sign wraps around, and is refused
-/// only where the outcome has its top bit set.
+/// Reads an unsigned number of 64 bits. A minus sign wraps around, and is refused only if the
+/// result has its top bit set.
 pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(value) = short(text) {
         return Some(value);
@@ -30,12 +30,12 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     (!negative || value >> 63 == 0).then_some(value)
 }
 
-/// An unsigned number of 32 bits: the low half of one of 64.
+/// Reads an unsigned number of 32 bits: the low half of a 64-bit number.
 pub(crate) fn unsigned_32(text: &[u8]) -> Option<u32> {
     unsigned(text).map(|value| value as u32)
 }
 
-/// Digits alone, few enough not to overflow: nearly every number there is.
+/// Reads digits only, few enough not to overflow. Nearly every number has this form.
 #[inline(always)]
 fn short(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 {
@@ -56,7 +56,7 @@ fn is_space(byte: u8) -> bool {
     byte == b' ' || (b'\t'..=b'\r').contains(&byte)
 }
 
-/// Blanks, a sign, digits, and nothing or a blank behind them.
+/// Reads blanks, a sign, digits, and then the end or a blank.
 #[cold]
 fn long(text: &[u8]) -> Option<(bool, u64)> {
     let start = text.iter().position(|&byte| !is_space(byte))?;

@@ -1,49 +1,49 @@
-//! Replies of servers: the form common to the three protocols.
+//! Replies of servers, in the form common to the three protocols.
 
-/// What a reply tells about an item. What it does not tell is `None`, empty or false.
+/// What a reply says about an item. Fields that it does not contain are `None`, empty or false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Its key as written in the reply.
+    /// Its key as in the reply.
     pub key: &'a [u8],
-    /// Whether that is written in base64.
+    /// Whether the key is in base64.
     pub key_base64: bool,
     /// Its value.
     pub value: &'a [u8],
-    /// The value is left out of what is written: whoever asked puts it there, in front of
-    /// what [`value_end_len`](crate::value_end_len) tells.
+    /// Whether the value is left out of what is written. The caller inserts it before the last
+    /// [`value_end_len`](crate::value_end_len) bytes.
     pub is_apart: bool,
     /// The client's flags.
     pub flags: u32,
-    /// The number of its value.
+    /// The unique number of its value.
     pub cas: Option<u64>,
-    /// Seconds left; -1 for without end.
+    /// Remaining seconds. -1: it does not expire.
     pub ttl: Option<i64>,
     /// Length of its value, in bytes.
     pub size: Option<u64>,
-    /// Seconds since it was last used.
+    /// Number of seconds since it was last used.
     pub last_access: Option<u64>,
     /// Whether it was read before.
     pub hit: Option<bool>,
-    /// Meta `W`: this client is the one to fill it again.
+    /// Meta `W`: whether this client must fill it again.
     pub won: bool,
-    /// Meta `X`: it is stale.
+    /// Meta `X`: whether it is stale.
     pub stale: bool,
-    /// Meta `Z`: another client was told to fill it again.
+    /// Meta `Z`: whether another client was told to fill it again.
     pub sent: bool,
 }
 
-/// What kind of error it is, which is what the protocols share of errors.
+/// The kind of an error. This is all that the protocols share of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// No such command.
+    /// There is no such command.
     Unknown,
     /// The request is wrong.
     Client,
-    /// The value there is no number.
+    /// The stored value is no number.
     NotNumber,
-    /// The client is not let do it.
+    /// The client is not allowed to do it.
     Auth,
-    /// The server cannot.
+    /// The server cannot do it.
     Server,
     /// The value is too long for the server.
     TooLarge,
@@ -51,30 +51,30 @@ pub enum ErrorKind {
     OutOfMemory,
 }
 
-/// How a request went: one element of a reply, and mostly all of it. The
-/// items of a request with many keys and statistics come one by one.
+/// How a request went. This is one element of a reply, and usually all of it. The items of a
+/// request with many keys, and statistics, arrive one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// An item with its value: `VALUE`, `VA`, a binary value.
     Hit(Item<'a>),
-    /// It was done as asked: `STORED`, `DELETED`, `TOUCHED`, `OK`, `HD`, binary success.
+    /// It was done: `STORED`, `DELETED`, `TOUCHED`, `OK`, `HD`, binary success.
     Done(Item<'a>),
     /// There is no such item: `NOT_FOUND`, `EN`, `NF`.
     NotFound,
     /// The condition of add, replace, append or prepend is not met: `NOT_STORED`, `NS`.
     NotStored,
-    /// The value has another number than asked for: `EXISTS`, `EX`.
+    /// The value does not have the number that was asked for: `EXISTS`, `EX`.
     Exists,
-    /// What incr or decr made of a number.
+    /// The result of incr or decr.
     Number {
         /// The number.
         value: u64,
-        /// The number of the value, if told.
+        /// The unique number of the value, if the reply contains it.
         cas: Option<u64>,
     },
-    /// A version, a list of ways to authenticate, a greeting.
+    /// A version, a list of authentication mechanisms, a greeting.
     Text(&'a [u8]),
-    /// What is known of an item, without its key: the rest of `ME`.
+    /// Details of an item, without its key: the rest of `ME`.
     Debug(&'a [u8]),
     /// One statistic.
     Stat {
@@ -87,13 +87,13 @@ pub enum Outcome<'a> {
     End,
     /// `MN`, binary no-operation.
     Noop,
-    /// Authentication goes on; the challenge.
+    /// Authentication continues, with this challenge.
     Continue(&'a [u8]),
-    /// It failed.
+    /// The request failed.
     Error {
-        /// How.
+        /// The kind of error.
         kind: ErrorKind,
-        /// The server's words, without the kind.
+        /// The server's text, without the kind.
         text: &'a [u8],
     },
 }
@@ -103,9 +103,9 @@ pub enum Outcome<'a> {
 pub struct Reply<'a> {
     /// What it says.
     pub outcome: Outcome<'a>,
-    /// Binary: the operation it answers.
+    /// Binary: the operation that it answers.
     pub opcode: u8,
-    /// Binary: the number its request was sent with.
+    /// Binary: the number with which its request was sent.
     pub opaque: u32,
 }
 
@@ -119,25 +119,26 @@ pub enum ReplyParsed<'a> {
         /// The element.
         reply: Reply<'a>,
     },
-    /// Not whole: no use looking again before the buffer holds `at_least`.
+    /// The reply is incomplete. It need not be parsed again before the buffer holds `at_least`
+    /// bytes.
     NeedMore {
-        /// Total buffer length worth parsing again, in bytes.
+        /// Total buffer length from which parsing again can succeed, in bytes.
         at_least: usize,
     },
 }
 
-/// Why a server's bytes are no reply. The connection is of no more use.
+/// Why the bytes of a server are no reply. The connection can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
-    /// Not of the protocol.
+    /// The bytes do not follow the protocol.
     Protocol,
-    /// Longer than the bound.
+    /// The reply is longer than the limit.
     TooLong,
 }
 
-/// Bounds on one reply.
+/// Limits of one reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyLimits {
-    /// Longest whole reply, in bytes.
+    /// Length of the longest whole reply, in bytes.
     pub reply_len_max: u32,
 }

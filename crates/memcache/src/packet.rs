@@ -1,5 +1,5 @@
-//! What requests and replies of the binary protocol share: the header, the
-//! operations, the status codes.
+//! What requests and replies of the binary protocol share: the header, the operations, the status
+//! codes.
 
 use crate::{Head, Verb};
 
@@ -40,10 +40,10 @@ pub(crate) mod op {
     pub(crate) const GATKQ: u8 = 0x24;
 }
 
-/// The expiry of an increment that says not to create what is missing.
+/// The expiry of an increment that must not create a missing item.
 pub(crate) const NO_VIVIFY: u32 = u32::MAX;
 
-/// How a binary request went.
+/// The status of a binary request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u16);
 
@@ -59,10 +59,10 @@ impl Status {
     pub(crate) const AUTH_CONTINUE: Status = Status(0x21);
     pub(crate) const UNKNOWN_COMMAND: Status = Status(0x81);
     pub(crate) const OUT_OF_MEMORY: Status = Status(0x82);
-    /// The server cannot do it now, and may later.
+    /// The server cannot do it now, but may later.
     pub(crate) const TEMPORARY: Status = Status(0x86);
 
-    /// What memcached says beside the code.
+    /// Returns memcached's text for the code.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Status::OK => "",
@@ -89,14 +89,14 @@ pub(crate) struct Header {
     pub(crate) extras_len: usize,
     /// Zero in requests.
     pub(crate) status: Status,
-    /// Extras, key and value together.
+    /// Length of extras, key and value together.
     pub(crate) body_len: usize,
     pub(crate) opaque: u32,
     pub(crate) cas: u64,
 }
 
 impl Header {
-    /// The header at the start of `buf`; `None` while it is not whole.
+    /// Reads the header at the start of `buf`. Returns `None` while it is incomplete.
     #[inline]
     pub(crate) fn read(buf: &[u8]) -> Option<Header> {
         let bytes: &[u8; HEADER_LEN] = buf.first_chunk()?;
@@ -130,8 +130,8 @@ impl Header {
     }
 }
 
-/// The verb of an operation, whether it is the quiet form, and whether it
-/// gives the key back; `None` for an operation there is none of.
+/// Returns the verb of an operation, whether it is the quiet form, and whether the reply contains
+/// the key. Returns `None` for an unknown operation.
 #[inline]
 pub(crate) fn verb(opcode: u8) -> Option<(Verb, bool, bool)> {
     use Verb::*;
@@ -161,14 +161,14 @@ pub(crate) fn verb(opcode: u8) -> Option<(Verb, bool, bool)> {
     })
 }
 
-/// All of a reply but its header.
+/// Everything in a reply except its header.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Body<'a> {
     pub(crate) cas: u64,
     pub(crate) extras: &'a [u8],
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
-    /// The value is not written.
+    /// Whether the value is not written.
     pub(crate) is_apart: bool,
 }
 

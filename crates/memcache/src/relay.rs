@@ -1,34 +1,34 @@
-//! Handing a server's whole reply on to a client, whichever protocols the two speak.
+//! Forwards a server's whole reply to a client, whichever protocols the two use.
 
 use crate::{
     Asker, Dialect, Expect, Outcome, ReplyFault, ReplyLimits, ReplyParsed, Wire, parse_reply,
     write_end, write_reply,
 };
 
-/// A server's whole reply, as [`crate::Framer`] cut it out.
+/// A server's whole reply, as [`crate::Framer`] found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// What the server speaks.
+    /// The protocol of the server.
     pub wire: Wire,
-    /// How it ends, as [`crate::compose_request`] told.
+    /// How it ends, as [`crate::compose_request`] returned.
     pub expect: Expect,
 }
 
 /// How [`relay_elements`] went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relayed {
-    /// Items or statistics, maybe none: more may follow, and [`write_end`] ends them.
+    /// There were items or statistics, or none. More may follow, and [`write_end`] ends them.
     Open,
     /// The reply is complete.
     Complete,
 }
 
-/// Appends to `out` what the client is told, its end included.
+/// Appends the client's reply to `out`, including its end.
 ///
 /// # Errors
-/// When the bytes are no reply; `out` is as it was then.
+/// Returns an error if the bytes are no reply. `out` is then unchanged.
 #[inline]
 pub fn relay(out: &mut Vec<u8>, asker: &Asker<'_>, answer: &Answer<'_>) -> Result<(), ReplyFault> {
     if relay_elements(out, asker, answer)? == Relayed::Open {
@@ -37,11 +37,11 @@ pub fn relay(out: &mut Vec<u8>, asker: &Asker<'_>, answer: &Answer<'_>) -> Resul
     Ok(())
 }
 
-/// The same without the end, for a reply that is put together from those of
-/// several servers. An error takes the place of what this reply had before it.
+/// Does the same without the end, for a reply that is merged from those of several servers. An
+/// error replaces what this reply had before it.
 ///
 /// # Errors
-/// When the bytes are no reply; `out` is as it was then.
+/// Returns an error if the bytes are no reply. `out` is then unchanged.
 pub fn relay_elements(
     out: &mut Vec<u8>,
     asker: &Asker<'_>,
@@ -65,7 +65,7 @@ pub fn relay_elements(
             }
             Outcome::End => {}
             Outcome::Noop if answer.expect == Expect::UntilNoop => {}
-            // Misses are told of by a server that was asked for each key.
+            // A server that was asked for each key separately reports its misses.
             Outcome::NotFound if answer.expect == Expect::UntilNoop => {}
             outcome => {
                 items += 1;
@@ -77,8 +77,8 @@ pub fn relay_elements(
             }
         }
     }
-    // A list without items, to a client that asked for one and whose protocol has
-    // a word for a miss.
+    // This is a list without items, to a client that asked for one and whose protocol can report a
+    // miss.
     if items == 0 && asker.head.verb.reads() && asker.head.dialect != Dialect::Text {
         write_reply(out, asker, &Outcome::NotFound);
     }

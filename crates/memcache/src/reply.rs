@@ -1,4 +1,4 @@
-//! Reading a server's reply, in the protocol of its connection.
+//! Reads a server's reply, in the protocol of its connection.
 
 use crate::outcome::{ReplyFault, ReplyLimits, ReplyParsed};
 use crate::{Wire, reply_binary, reply_text};

@@ -67,7 +67,7 @@ fn success<'a>(
 fn failure<'a>(header: &Header, text: &'a [u8]) -> Outcome<'a> {
     let verb = packet::verb(header.opcode).map(|(verb, ..)| verb);
     let kind = match header.status {
-        // What text calls NOT_STORED has here the code of the reason.
+        // For NOT_STORED of the text protocol, binary has the code of the reason.
         Status::NOT_FOUND if verb == Some(Verb::Replace) => return Outcome::NotStored,
         Status::EXISTS if verb == Some(Verb::Add) => return Outcome::NotStored,
         Status::NOT_FOUND => return Outcome::NotFound,

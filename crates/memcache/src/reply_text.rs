@@ -5,8 +5,8 @@ use crate::outcome::{ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, R
 use crate::usual;
 use memchr::memchr;
 
-/// Longest line of a reply, in bytes: keys, opaque tokens, the values of
-/// statistics and errors are shorter. More is no memcached.
+/// Length of the longest line of a reply, in bytes. Keys, opaque tokens, the values of statistics
+/// and errors are shorter. A longer line is not from memcached.
 const LINE_LEN_MAX: usize = 8192;
 
 pub(crate) fn parse<'a>(
@@ -19,7 +19,7 @@ pub(crate) fn parse<'a>(
         return Ok(ready(len, Outcome::Hit(item)));
     }
     let Some(newline) = memchr(b'\n', &buf[..buf.len().min(LINE_LEN_MAX)]) else {
-        // All replies begin with a capital or a figure: nothing else is worth waiting for.
+        // All replies begin with a capital letter or a digit. Other bytes are refused at once.
         let begins_none = |first: &u8| !first.is_ascii_uppercase() && !first.is_ascii_digit();
         return match buf.len() {
             _ if buf.first().is_some_and(begins_none) => Err(ReplyFault::Protocol),
@@ -47,7 +47,7 @@ fn ready(len: usize, outcome: Outcome<'_>) -> ReplyParsed<'_> {
     ReplyParsed::Ready { len, reply: Reply { outcome, opcode: 0, opaque: 0 } }
 }
 
-/// Everything that is one line.
+/// Parses everything that is one line.
 fn outcome<'a>(verb: &'a [u8], rest: &'a [u8], line: &'a [u8]) -> Option<Outcome<'a>> {
     Some(match verb {
         b"END" => Outcome::End,
@@ -97,13 +97,13 @@ fn server_error(text: &[u8]) -> ErrorKind {
     }
 }
 
-/// What memcached says of incr on something else.
+/// memcached's text for incr on a value that is no number.
 pub(crate) const NOT_NUMBER: &str = "cannot increment or decrement non-numeric value";
 
-/// What memcached says of a value above its bound.
+/// memcached's text for a value above its limit.
 pub(crate) const TOO_LARGE: &str = "object too large for cache";
 
-/// `VALUE key flags length [number]`.
+/// Parses `VALUE key flags length [number]`.
 fn classic_value<'a>(
     buf: &'a [u8],
     rest: &'a [u8],
@@ -120,7 +120,7 @@ fn classic_value<'a>(
     value(buf, len, start, limits, item)
 }
 
-/// `VA length flags...`.
+/// Parses `VA length flags...`.
 fn meta_value<'a>(
     buf: &'a [u8],
     rest: &'a [u8],
@@ -132,7 +132,7 @@ fn meta_value<'a>(
     value(buf, &rest[..blank], start, limits, item)
 }
 
-/// The value that begins at `start`.
+/// Returns the value that begins at `start`.
 fn value<'a>(
     buf: &'a [u8],
     len: &[u8],
@@ -152,7 +152,7 @@ fn value<'a>(
     }
 }
 
-/// What the flags of a meta reply tell; those unknown are read over.
+/// Returns what the flags of a meta reply say. Unknown flags are ignored.
 fn meta_item(flags: &[u8]) -> Option<Item<'_>> {
     let mut item = Item::default();
     for word in flags.split(|&byte| byte == b' ') {

@@ -1,9 +1,9 @@
-//! Requests: the form common to the three protocols.
+//! Requests, in the form common to the three protocols.
 
 use crate::{RequestFault, RequestFlags, binary, text};
 use keyway_base::{ByteRange, Limits};
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// Lines: classic and meta commands.
@@ -16,15 +16,15 @@ impl Wire {
     /// The first byte of every binary request.
     pub const BINARY_MAGIC: u8 = 0x80;
 
-    /// What a client speaks whose first byte is `first`. It holds for the
-    /// connection: on a text one packets are unknown commands, on a binary one
-    /// a line ends it.
+    /// Returns the protocol of a client whose first byte is `first`. It applies to the whole
+    /// connection: on a text connection packets are unknown commands, and on a binary one a line
+    /// ends it.
     pub fn of(first: u8) -> Wire {
         if first == Self::BINARY_MAGIC { Wire::Binary } else { Wire::Text }
     }
 }
 
-/// Which of the three protocols a request or a server uses.
+/// The protocol of a request or a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// Classic text.
@@ -36,7 +36,7 @@ pub enum Dialect {
     Binary,
 }
 
-/// What a request wants done.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
     /// Read items: get, gets, mg, binary get and getk.
@@ -46,27 +46,27 @@ pub enum Verb {
     GetTouch,
     /// Store.
     Set,
-    /// Store if there is none.
+    /// Store if there is no item.
     Add,
-    /// Store if there is one.
+    /// Store if there is an item.
     Replace,
-    /// Put behind what is there.
+    /// Append to the item.
     Append,
-    /// Put before what is there.
+    /// Prepend to the item.
     Prepend,
-    /// Store if the value has still the number [`Head::cas`].
+    /// Store if the value still has the number [`Head::cas`].
     Cas,
     /// Delete.
     Delete,
     /// Add [`Head::delta`] to a number.
     Incr,
-    /// Take [`Head::delta`] from a number, not below zero.
+    /// Subtract [`Head::delta`] from a number, not below zero.
     Decr,
     /// Set the expiry.
     Touch,
     /// Empty the cache, after [`Head::expiry`] seconds.
     FlushAll,
-    /// Statistics; the keys are the words behind it.
+    /// Statistics. The keys are the words after the command.
     Stats,
     /// The server's version.
     Version,
@@ -74,101 +74,98 @@ pub enum Verb {
     Verbosity,
     /// End the connection.
     Quit,
-    /// Nothing: tells that everything before it is done.
+    /// Nothing. The reply means that everything before it is done.
     Noop,
-    /// What is known of an item: me.
+    /// Details of an item: me.
     Debug,
     /// Change the memory bound.
     CacheMemlimit,
     /// End the server.
     Shutdown,
-    /// Another command that manages a server (slabs, lru, lru_crawler, watch,
-    /// extstore, refresh_certs); the keys are all its words.
+    /// Another command that manages a server (slabs, lru, lru_crawler, watch, extstore,
+    /// refresh_certs). The keys are all its words.
     Admin,
-    /// The ways to authenticate.
+    /// List the authentication mechanisms.
     SaslList,
-    /// Begin to authenticate: the key is the way, the value what it begins with.
+    /// Begin to authenticate. The key is the mechanism, and the value is the initial data.
     SaslStart,
-    /// Go on authenticating.
+    /// Continue to authenticate.
     SaslStep,
 }
 
 impl Verb {
-    /// Whether it carries a value to store.
+    /// Returns whether it carries a value to store.
     pub fn stores(self) -> bool {
         use Verb::*;
         matches!(self, Set | Add | Replace | Append | Prepend | Cas)
     }
 
-    /// Whether it reads items.
+    /// Returns whether it reads items.
     pub fn reads(self) -> bool {
         matches!(self, Verb::Get | Verb::GetTouch)
     }
 }
 
-/// All of a request but its bytes.
+/// Everything of a request except its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// What to do.
     pub verb: Verb,
-    /// The protocol it came in.
+    /// The protocol in which it was sent.
     pub dialect: Dialect,
-    /// No reply where it would only confirm: noreply, meta `q`, a binary
-    /// operation's quiet form.
+    /// Whether a reply that only confirms is left out: noreply, meta `q`, the quiet form of a
+    /// binary operation.
     pub quiet: bool,
     /// What else is asked for.
     pub asked: RequestFlags,
     /// The client's flags, stored with the value.
     pub flags: u32,
-    /// Expiry as on the wire: 0 is never, up to 30 days are seconds from now,
-    /// more is seconds since 1970, less than 0 is expired already. The delay of
-    /// [`Verb::FlushAll`].
+    /// The expiry as on the wire: 0 is never, up to 30 days are seconds from now, more is seconds
+    /// since 1970, less than 0 is already expired. For [`Verb::FlushAll`] it is the delay.
     pub expiry: i64,
     /// The number the value must have.
     pub cas: Option<u64>,
-    /// The number the value shall get, meta `E`.
+    /// The number that the value will get, meta `E`.
     pub cas_new: Option<u64>,
-    /// Step of [`Verb::Incr`] and [`Verb::Decr`].
+    /// The step of [`Verb::Incr`] and [`Verb::Decr`].
     pub delta: u64,
-    /// What a number that is missing becomes, if [`Head::vivify`] is given.
+    /// The value of a missing number, if [`Head::vivify`] is given.
     pub initial: u64,
-    /// Create what is missing, with this expiry: meta `N`, binary incr.
+    /// Create a missing item with this expiry: meta `N`, binary incr.
     pub vivify: Option<i64>,
-    /// The first to read an item with less than so many seconds left shall
-    /// fill it again, meta `R`.
+    /// The first client that reads an item with less than this many seconds left must fill it
+    /// again, meta `R`.
     pub recache: Option<i64>,
-    /// Binary: the operation as sent, to be repeated in the reply.
+    /// Binary: the operation as sent. The reply repeats it.
     pub opcode: u8,
-    /// Binary: to be repeated in the reply.
+    /// Binary: a number that the reply repeats.
     pub opaque: u32,
 }
 
-/// A request. One of these is filled again and again: its lists keep their
-/// capacity.
+/// A request. One value is filled again and again, and its lists keep their capacity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// All but its bytes.
+    /// Everything except its bytes.
     pub head: Head,
-    /// The keys, or the words of a command without; see [`Request::key`].
+    /// The keys, or the words of a command without keys. See [`Request::key`].
     pub keys: Vec<ByteRange>,
     /// The value, without its line end.
     pub value: ByteRange,
-    /// The words behind a meta command's key (and length), blanks between.
+    /// The words after a meta command's key (and length), separated by blanks.
     pub meta: ByteRange,
-    /// The key of a meta command in base64, decoded: [`Request::keys`] is a
-    /// range into this then.
+    /// The decoded key of a meta command in base64. [`Request::keys`] is then a range into this.
     pub decoded: Vec<u8>,
-    /// Its bytes are those that [`crate::compose_request`] would append for a
-    /// server of classic text, and may be sent as they are. Told of the commonest
-    /// requests only.
+    /// Whether its bytes are those that [`crate::compose_request`] would append for a server of
+    /// classic text, so that they may be sent unchanged. This is set only for the most common
+    /// requests.
     pub is_canonical: bool,
 }
 
 impl Request {
-    /// The key at `index`, as the server knows it; `buf` is what was parsed.
+    /// Returns the key at `index`, as the server knows it. `buf` is the parsed buffer.
     ///
     /// # Panics
-    /// When there is no such key, or `buf` is another buffer.
+    /// Panics if there is no such key, or if `buf` is another buffer.
     #[inline]
     pub fn key<'a>(&'a self, buf: &'a [u8], index: usize) -> &'a [u8] {
         self.keys[index].of(if self.head.asked.has(RequestFlags::KEY_BASE64) {
@@ -178,13 +175,14 @@ impl Request {
         })
     }
 
-    /// Where all keys are, one behind the other, and in which bytes: `buf`, or those decoded from it.
+    /// Returns the ranges of all keys in their order, and the bytes to which they refer: `buf`, or
+    /// the bytes decoded from it.
     pub fn key_ranges<'a>(&'a self, buf: &'a [u8]) -> (&'a [u8], &'a [ByteRange]) {
         let is_decoded = self.head.asked.has(RequestFlags::KEY_BASE64);
         (if is_decoded { &self.decoded } else { buf }, &self.keys)
     }
 
-    /// All keys, as [`Request::key`].
+    /// Returns all keys, each as from [`Request::key`].
     pub fn keys<'a>(&'a self, buf: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         (0..self.keys.len()).map(move |index| self.key(buf, index))
     }
@@ -200,25 +198,26 @@ impl Request {
     }
 }
 
-/// Bounds on one request.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct ParseLimits {
-    /// Longest value, in bytes. memcached's own default is 1 MiB for the whole item.
+    /// Length of the longest value, in bytes. memcached's own default is 1 MiB for the whole item.
     pub value_len_max: u32,
-    /// Most keys of one request.
+    /// Largest number of keys of one request.
     pub keys_max: u32,
-    /// Longest line that names many keys, in bytes.
+    /// Length of the longest line with many keys, in bytes.
     pub keys_line_len_max: u32,
 }
 
 impl ParseLimits {
-    /// Longest line of any other command, in bytes: memcached's own bound.
+    /// Length of the longest line of any other command, in bytes. This is memcached's own limit.
     pub const LINE_LEN_MAX: usize = 2048;
 
-    /// Longest value memcached takes unless told otherwise, in bytes.
+    /// Length of the longest value that memcached accepts by default, in bytes.
     pub const VALUE_LEN_DEFAULT: u32 = 1 << 20;
 
-    /// Values of up to `value_len_max` bytes, all else as `limits` say.
+    /// Returns limits with values of up to `value_len_max` bytes, and everything else as in
+    /// `limits`.
     pub fn of(limits: &Limits, value_len_max: u32) -> Self {
         Self {
             value_len_max: value_len_max.min(limits.bulk_len_max),
@@ -231,31 +230,33 @@ impl ParseLimits {
 /// Outcome of [`parse_request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A whole request of `consumed` bytes, with ranges into those.
+    /// A whole request of `consumed` bytes. Ranges refer to those bytes.
     Ready {
-        /// Bytes of the request.
+        /// Length of the request in bytes.
         consumed: usize,
     },
-    /// Not whole: no use looking again before the buffer holds `at_least`.
+    /// The request is incomplete. It need not be parsed again before the buffer holds `at_least`
+    /// bytes.
     NeedMore {
-        /// Total buffer length worth parsing again, in bytes.
+        /// Total buffer length from which parsing again can succeed, in bytes.
         at_least: usize,
     },
-    /// Refused after `consumed` bytes. The `skip` bytes that follow them belong to
-    /// it too and are to be dropped as they come: they may be too many to hold.
+    /// The request is refused after `consumed` bytes. The following `skip` bytes belong to it as
+    /// well and must be dropped as they arrive: they may be too many to hold.
     Refused {
-        /// Bytes of what was read.
+        /// Number of bytes that were read.
         consumed: usize,
-        /// Bytes to drop behind them.
+        /// Number of bytes to drop after them.
         skip: u64,
-        /// Why. [`RequestFault::write`] answers, [`RequestFault::closes`] tells what then.
+        /// The reason. [`RequestFault::write`] writes the reply, and [`RequestFault::closes`] says
+        /// whether to close.
         fault: RequestFault,
     },
 }
 
-/// Reads one request from the start of `buf` into `request`, which is
-/// overwritten even where the outcome is not [`Parsed::Ready`]; after
-/// [`Parsed::Refused`] its head is what the fault is answered by.
+/// Reads one request from the start of `buf` into `request`. `request` is overwritten even if the
+/// outcome is not [`Parsed::Ready`]. After [`Parsed::Refused`], its head is used to answer the
+/// fault.
 #[inline]
 pub fn parse_request(
     buf: &[u8],

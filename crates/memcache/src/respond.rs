@@ -1,4 +1,4 @@
-//! Replies to clients, in the protocol their request came in.
+//! Writes replies to clients, in the protocol of their requests.
 
 use crate::numbers::unsigned;
 use crate::outcome::{ErrorKind, Item, Outcome};
@@ -6,21 +6,21 @@ use crate::packet::{self, Body, Status};
 use crate::reply_text::{NOT_NUMBER, TOO_LARGE};
 use crate::{Dialect, Head, RequestFlags, Verb, base64};
 
-/// What is to be remembered of a request to answer it.
+/// What must be remembered of a request to answer it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// Its head.
     pub head: &'a Head,
-    /// Its key (decoded), or the one of its keys that the outcome is of. Needed
-    /// where an item does not name its own.
+    /// Its key (decoded), or, of several keys, the one of the outcome. It is needed if an item does
+    /// not contain its own key.
     pub key: &'a [u8],
     /// The bytes of [`crate::Request::meta`].
     pub meta: &'a [u8],
 }
 
-/// Appends what the client is told of `outcome`: nothing where it asked not to
-/// be. Once each for the items of a request with many keys and for statistics,
-/// which [`write_end`] ends.
+/// Appends the client's reply for `outcome`, or nothing if it asked for silence. For the items of a
+/// request with many keys, and for statistics, it is called once for each. [`write_end`] ends
+/// those.
 #[inline]
 pub fn write_reply(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     match asker.head.dialect {
@@ -30,9 +30,9 @@ pub fn write_reply(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) 
     }
 }
 
-/// Appends the end of the reply to a request that is answered in several
-/// elements: `END`, or a binary statistic without a name. Nothing for others, so it can be
-/// called for all. An error ends a reply by itself.
+/// Appends the end of the reply to a request that is answered in several elements: `END`, or a
+/// binary statistic without a name. It appends nothing for others, so it can be called for all. An
+/// error ends a reply by itself.
 pub fn write_end(out: &mut Vec<u8>, head: &Head) {
     let stats = head.verb == Verb::Stats;
     match head.dialect {
@@ -42,7 +42,8 @@ pub fn write_end(out: &mut Vec<u8>, head: &Head) {
     }
 }
 
-/// Appends what [`write_reply`] tells who sent a [canonical](crate::Request::is_canonical) `set` that was done.
+/// Appends the reply of [`write_reply`] to a [canonical](crate::Request::is_canonical) `set` that
+/// was done.
 #[inline]
 pub fn write_stored(out: &mut Vec<u8>) {
     out.extend_from_slice(b"STORED\r\n");
@@ -57,7 +58,7 @@ fn line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The number an incr or decr made, which meta replies give as a value.
+/// Returns the result of an incr or decr, which meta replies contain as a value.
 fn result(outcome: &Outcome<'_>) -> Option<(u64, Option<u64>)> {
     match outcome {
         Outcome::Number { value, cas } => Some((*value, *cas)),
@@ -66,7 +67,7 @@ fn result(outcome: &Outcome<'_>) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// The item's key where it names one, else the request's, as the server knows it.
+/// Appends the item's key if it contains one, else the request's, as the server knows it.
 fn plain_key(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
     let start = out.len();
     if item.key.is_empty() {
@@ -75,7 +76,7 @@ fn plain_key(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
         out.extend_from_slice(item.key);
     }
     if item.key_base64 {
-        // No key that a text client can ask for, and nothing to break its framing.
+        // Text clients cannot ask for such a key. Nothing may break their framing.
         let breaks = |byte: &&mut u8| matches!(**byte, b' ' | b'\r' | b'\n');
         out[start..].iter_mut().filter(breaks).for_each(|byte| *byte = b'?');
     }
@@ -104,7 +105,7 @@ fn text(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
                 _ => "OK",
             },
         ),
-        // What a list does not name is not there.
+        // What a list does not contain is missing.
         Outcome::NotFound if head.verb.reads() => {}
         Outcome::NotFound if head.verb == Verb::Stats => line(out, "ERROR"),
         Outcome::NotFound => line(out, "NOT_FOUND"),
@@ -130,7 +131,7 @@ fn text_item(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Its value, where it is not put there by others.
+/// Appends its value, unless the caller inserts it.
 #[inline]
 fn value(out: &mut Vec<u8>, item: &Item<'_>) {
     if !item.is_apart {
@@ -138,12 +139,12 @@ fn value(out: &mut Vec<u8>, item: &Item<'_>) {
     }
 }
 
-/// How many bytes of a reply are behind its value.
+/// Returns the number of bytes after the value of a reply.
 pub fn value_end_len(dialect: Dialect) -> usize {
     if dialect == Dialect::Binary { 0 } else { "\r\n".len() }
 }
 
-/// What classic and meta commands are told alike.
+/// Appends the reply that classic and meta commands share.
 #[cold]
 fn plain(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     match outcome {
@@ -167,13 +168,13 @@ fn plain(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
         }
         Outcome::Noop => out.extend_from_slice(b"MN"),
         Outcome::Error { kind, text } => error(out, *kind, text),
-        // None of these answers a command of text.
+        // None of these answers a text command.
         _ => return,
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Line ends become blanks, so that no text can break the framing.
+/// Appends a text with blanks for line ends, so that it cannot break the framing.
 fn one_line(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
 }
@@ -181,7 +182,7 @@ fn one_line(out: &mut Vec<u8>, text: &[u8]) {
 fn error(out: &mut Vec<u8>, kind: ErrorKind, text: &[u8]) {
     let (prefix, words): (&str, &[u8]) = match kind {
         ErrorKind::Unknown if text.is_empty() => ("ERROR", b""),
-        // A binary server's words for it, which text clients do not know.
+        // This is the text of a binary server, which text clients do not know.
         ErrorKind::Unknown if text == Status::UNKNOWN_COMMAND.text().as_bytes() => ("ERROR", b""),
         ErrorKind::Unknown => ("ERROR: ", text),
         ErrorKind::Client | ErrorKind::Auth => ("CLIENT_ERROR ", text),
@@ -194,7 +195,7 @@ fn error(out: &mut Vec<u8>, kind: ErrorKind, text: &[u8]) {
     one_line(out, words);
 }
 
-/// The key as a meta client wrote it.
+/// Appends the key as the meta client wrote it.
 fn meta_key(out: &mut Vec<u8>, asker: &Asker<'_>) {
     if asker.head.asked.has(RequestFlags::KEY_BASE64) {
         base64::encode(asker.key, out);
@@ -221,7 +222,7 @@ fn meta(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
         Outcome::NotFound => (Item::default(), "NF"),
         Outcome::NotStored => (Item::default(), "NS"),
         Outcome::Exists => (Item::default(), "EX"),
-        // An end mark of classic text says nothing to a meta client.
+        // The end mark of classic text means nothing to a meta client.
         Outcome::End => return,
         _ => return plain(out, asker, outcome),
     };
@@ -241,7 +242,7 @@ fn meta(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     }
 }
 
-/// What was asked for and is known, in the order it was asked for.
+/// Appends everything that was asked for and is known, in the order in which it was asked.
 fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bool, hit: bool) {
     let reads = asker.head.verb.reads();
     for word in asker.meta.split(|&byte| byte == b' ') {
@@ -259,7 +260,7 @@ fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bo
                 out.extend_from_slice(if encoded { b" b" } else { b"" });
                 None
             }
-            // memcached tells the CAS number of the stored item, and 0 where nothing was stored.
+            // memcached returns the CAS number of the stored item, and 0 if nothing was stored.
             b'c' if !nominal && asker.head.verb.stores() && item.cas.is_none() => Some(0),
             _ if !nominal => None,
             b'c' => item.cas,
@@ -338,7 +339,7 @@ fn binary(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
         Outcome::Number { value, cas } => number(out, *value, *cas),
         Outcome::Text(text) | Outcome::Debug(text) => success(out, Body { value: text, ..none }),
         Outcome::Stat { name, value } => success(out, Body { key: name, value, ..none }),
-        // Where a text server's list ends; write_end says so here.
+        // This ends a text server's list. Here `write_end` does that.
         Outcome::End => {}
         Outcome::Noop => success(out, none),
         Outcome::Continue(text) => {

@@ -1,18 +1,18 @@
-//! SASL PLAIN, the one way to authenticate that needs no conversation.
+//! SASL PLAIN, the only authentication mechanism that needs no conversation.
 
-/// What a client says with SASL PLAIN.
+/// What a client sends with SASL PLAIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain<'a> {
-    /// Whom it wants to act for; empty for itself.
+    /// The user for whom it wants to act, or empty for itself.
     pub authorization: &'a [u8],
-    /// Who it is.
+    /// Its own name.
     pub user: &'a [u8],
-    /// How it proves it.
+    /// Its password.
     pub password: &'a [u8],
 }
 
-/// Takes the value of a [`crate::Verb::SaslStart`] of `PLAIN` apart: three
-/// parts with NULs between. `None` when it is anything else.
+/// Splits the value of a [`crate::Verb::SaslStart`] of `PLAIN` into its three parts, which are
+/// separated by NULs. Returns `None` if it is anything else.
 pub fn sasl_plain(value: &[u8]) -> Option<Plain<'_>> {
     let mut parts = value.split(|&byte| byte == 0);
     let plain =

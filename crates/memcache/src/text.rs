@@ -8,15 +8,15 @@ use crate::{
 use keyway_base::ByteRange;
 use memchr::memchr;
 
-/// Words of a line that are looked at, in commands without a list of keys:
-/// memcached cuts the rest off.
+/// Largest number of words of a line that are read, in commands without a list of keys. memcached
+/// ignores the rest.
 const WORDS_MAX: usize = 23;
 
 /// The words of one line.
 pub(crate) struct Words {
     list: [ByteRange; WORDS_MAX],
     count: usize,
-    /// Where the last of them ends.
+    /// The end of the last word.
     end: usize,
 }
 
@@ -46,14 +46,15 @@ impl Words {
         self.range(index).of(buf)
     }
 
-    /// From word `index` to the last, blanks between; empty if there is none.
+    /// Returns the range from word `index` to the last one, including the blanks between them. It
+    /// is empty if there is no such word.
     pub(crate) fn rest(&self, index: usize) -> ByteRange {
         let start = if index < self.count { self.list[index].start as usize } else { self.end };
         ByteRange::new(start, self.end)
     }
 }
 
-/// The next word from `at` on. A NUL ends the line, as it ends a string in C.
+/// Returns the next word from `at` on. A NUL ends the line, as it ends a string in C.
 #[inline(always)]
 fn next_word(buf: &[u8], at: usize, line_end: usize) -> Option<ByteRange> {
     let line = &buf[..line_end];
@@ -72,11 +73,11 @@ fn next_word(buf: &[u8], at: usize, line_end: usize) -> Option<ByteRange> {
     (end > start).then(|| ByteRange::new(start, end))
 }
 
-/// Where the first line's text ends, and where the next line begins.
+/// Returns where the first line's text ends, and where the next line begins.
 #[inline(always)]
 fn line_of(buf: &[u8]) -> Option<(usize, usize)> {
     let newline = memchr(b'\n', buf)?;
-    // A lone "\r" before the line end is a word of its own to memcached.
+    // For memcached, a single "\r" before the line end is a word of its own.
     let stripped = newline > 1 && buf[newline - 1] == b'\r';
     Some((newline - usize::from(stripped), newline + 1))
 }
@@ -92,7 +93,7 @@ pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> 
     parse_any(buf, limits, request)
 }
 
-/// Reads a request that is none of the usual ones.
+/// Reads a request that does not have the usual form.
 fn parse_any(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Parsed {
     let Some((line_end, next)) = line_of(buf) else { return incomplete(buf, limits) };
     if next > ParseLimits::LINE_LEN_MAX && next > line_len_max(buf, limits) {
@@ -105,7 +106,7 @@ fn parse_any(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Parsed 
     outcome.unwrap_or_else(|fault| Parsed::Refused { consumed: next, skip: 0, fault })
 }
 
-/// How long the line at the start of `buf` may be, its end included.
+/// Returns the largest length of the line at the start of `buf`, including its end.
 fn line_len_max(buf: &[u8], limits: &ParseLimits) -> usize {
     const KEYS: [&[u8]; 4] = [b"get ", b"gets ", b"gat ", b"gats "];
     let long = KEYS.iter().any(|verb| buf.starts_with(verb));
@@ -126,7 +127,7 @@ fn too_long(consumed: usize) -> Parsed {
     Parsed::Refused { consumed, skip: 0, fault: RequestFault::LineTooLong }
 }
 
-/// The keys from `at` to the end of the line.
+/// Reads the keys from `at` to the end of the line.
 #[inline]
 fn keys(
     buf: &[u8],
@@ -204,7 +205,7 @@ fn command(
     Ok(Parsed::Ready { consumed: next })
 }
 
-/// The head of a command with many keys, and where those begin.
+/// Reads the head of a command with many keys. Returns where the keys begin.
 fn get(buf: &[u8], words: &Words, request: &mut Request) -> Result<usize, RequestFault> {
     let verb = words.get(buf, 0);
     if verb.last() == Some(&b's') {
@@ -220,12 +221,12 @@ fn get(buf: &[u8], words: &Words, request: &mut Request) -> Result<usize, Reques
     Ok(words.range(1).end as usize)
 }
 
-/// Whether the last word asks for no reply; memcached looks wherever it stands.
+/// Returns whether the last word asks for no reply. memcached accepts it in any place.
 fn is_quiet(buf: &[u8], words: &Words) -> bool {
     words.get(buf, words.len() - 1) == b"noreply"
 }
 
-/// The key, which is the first word behind the verb.
+/// Reads the key, which is the first word after the verb.
 pub(crate) fn one_key(words: &Words, request: &mut Request) -> Result<(), RequestFault> {
     let key = words.range(1);
     if key.len() > KEY_LEN_MAX {
@@ -257,7 +258,7 @@ fn store(
     value(buf, len, next, limits, request)
 }
 
-/// The value of `len` bytes that begins at `start`.
+/// Reads the value of `len` bytes that begins at `start`.
 #[inline]
 pub(crate) fn value(
     buf: &[u8],
@@ -292,7 +293,7 @@ fn delete(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), Reques
     if words.len() > 2 {
         let quiet = is_quiet(buf, words);
         request.head.quiet = quiet;
-        // An old delay of zero is let pass.
+        // An obsolete delay of zero is accepted.
         let no_delay = words.get(buf, 2) == b"0";
         let valid = if words.len() == 3 { no_delay || quiet } else { no_delay && quiet };
         if !valid {
@@ -326,7 +327,7 @@ fn touch(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), Request
     Ok(())
 }
 
-/// Commands that are not about an item.
+/// Reads commands that are not about an item.
 #[cold]
 fn rare(buf: &[u8], verb: &[u8], words: &Words, request: &mut Request) -> Result<(), RequestFault> {
     let count = words.len();
@@ -373,8 +374,8 @@ fn rare(buf: &[u8], verb: &[u8], words: &Words, request: &mut Request) -> Result
     Ok(())
 }
 
-/// Whether the line is the first of an HTTP request. memcached looks only at
-/// words whose first letter begins none of its usual commands.
+/// Returns whether the line is the first of an HTTP request. memcached checks only words whose
+/// first letter begins none of its usual commands.
 fn names_http(buf: &[u8], verb: &[u8], words: &Words) -> bool {
     let usual = matches!(verb[0], b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't');
     verb.len() > 1 && !usual && words.get(buf, words.len() - 1).starts_with(b"HTTP/")

@@ -1,16 +1,16 @@
-//! The commonest requests and replies, each read in one pass: `get` of one key, a `set` that
-//! is answered, and what a server says to these. All else is left to [`crate::text`] and
-//! [`crate::reply_text`], which read these too, and alike: a law of the tests.
+//! Reads the most common requests and replies in one pass: `get` of one key, a `set` with a reply,
+//! and the replies of servers to these. Everything else is left to [`crate::text`] and
+//! [`crate::reply_text`]. They can read these too, with the same results, as the tests check.
 
 use crate::outcome::Item;
 use crate::{Expect, KEY_LEN_MAX, ParseLimits, Request, RequestFlags, Verb};
 use keyway_base::ByteRange;
 
-/// Most digits of a number that is read here.
+/// Largest number of digits of a number that is read here.
 const DIGITS_MAX: usize = 10;
 
-/// Reads a request that is said as [`crate::compose_request`] would say it; how
-/// long it is. `None` for any other; `request` is as it was then.
+/// Reads a request that has the form that [`crate::compose_request`] writes. Returns its length, or
+/// `None` for any other request; `request` is then unchanged.
 #[inline(always)]
 pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize> {
     match buf {
@@ -37,13 +37,13 @@ fn get(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize>
     next
 }
 
-/// Whether a line of this length is taken, whatever it says.
+/// Returns whether a line of this length is accepted, whatever it contains.
 #[inline(always)]
 fn fits(len: usize, limits: &ParseLimits) -> bool {
     len <= ParseLimits::LINE_LEN_MAX || len <= limits.keys_line_len_max as usize
 }
 
-/// Reads the keys behind the first, each behind one blank; where the last one ends.
+/// Reads the keys after the first, each after one blank. Returns where the last one ends.
 #[inline(never)]
 fn more_keys(
     buf: &[u8],
@@ -83,7 +83,7 @@ fn set(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize>
     Some(next)
 }
 
-/// How long the reply at the start of `buf` is, if it is a usual one and whole.
+/// Returns the length of the reply at the start of `buf`, if it has a usual form and is complete.
 #[inline(always)]
 pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
     const STORED: &[u8] = b"STORED\r\n";
@@ -101,10 +101,10 @@ pub(crate) fn reply_len(buf: &[u8], expect: Expect) -> Option<usize> {
 
 const VALUE: &[u8] = b"VALUE ";
 
-/// What stands behind the key of most items.
+/// The bytes after the key of most items.
 const NO_FLAGS: &[u8] = b" 0 ";
 
-/// How long the item at the start of `buf` is, if it is told as usual and whole.
+/// Returns the length of the item at the start of `buf`, if it has the usual form and is complete.
 #[inline(always)]
 pub(crate) fn item_len(buf: &[u8]) -> Option<usize> {
     if !buf.starts_with(VALUE) {
@@ -113,8 +113,8 @@ pub(crate) fn item_len(buf: &[u8]) -> Option<usize> {
     value_end(buf, key_end(buf, VALUE.len())?)
 }
 
-/// How long the item of `key` is that a classic reply goes on with; `None` where it goes on with
-/// anything else, or is told in an unusual way. The key is one that a line can carry.
+/// Returns the length of the item of `key` with which a classic reply continues. Returns `None` if
+/// it continues with anything else, or in an unusual form. `key` must be one that a line can carry.
 #[inline]
 pub fn text_item_len(reply: &[u8], key: &[u8]) -> Option<usize> {
     let rest = reply.strip_prefix(VALUE)?;
@@ -122,7 +122,7 @@ pub fn text_item_len(reply: &[u8], key: &[u8]) -> Option<usize> {
     if !is_named { None } else { value_end(reply, VALUE.len() + key.len()) }
 }
 
-/// Where an item ends whose key ends at `key_end`.
+/// Returns where an item ends whose key ends at `key_end`.
 #[inline(always)]
 fn value_end(buf: &[u8], key_end: usize) -> Option<usize> {
     let at = match buf.get(key_end..key_end + NO_FLAGS.len())? == NO_FLAGS {
@@ -137,7 +137,8 @@ fn value_end(buf: &[u8], key_end: usize) -> Option<usize> {
     line_end(buf, start + len as usize)
 }
 
-/// Where the line ends whose last number, that of the value, begins at `start`.
+/// Returns where the line ends whose last number, the unique number of the value, begins at
+/// `start`.
 #[inline(never)]
 fn unique_end(buf: &[u8], start: usize) -> Option<usize> {
     const UNIQUE_DIGITS_MAX: usize = 20;
@@ -146,8 +147,8 @@ fn unique_end(buf: &[u8], start: usize) -> Option<usize> {
     if is_one { line_end(buf, start + digits) } else { None }
 }
 
-/// The item at the start of `buf`, if it is told as usual and whole, and how
-/// long it is.
+/// Returns the item at the start of `buf`, if it has the usual form and is complete, with its
+/// length.
 #[inline(always)]
 pub(crate) fn item(buf: &[u8]) -> Option<(Item<'_>, usize)> {
     if !buf.starts_with(VALUE) {
@@ -163,21 +164,21 @@ pub(crate) fn item(buf: &[u8]) -> Option<(Item<'_>, usize)> {
     Some((Item { key, flags, value, ..Item::default() }, next))
 }
 
-/// Where the key ends that begins at `start`: at a blank or a control
-/// character. `None` when there is none, or one too long.
+/// Returns where the key that begins at `start` ends: at a blank or a control character. Returns
+/// `None` if there is no key, or if it is too long.
 #[inline(always)]
 fn key_end(buf: &[u8], start: usize) -> Option<usize> {
     let end = start + printed_len(&buf[start..]);
     (end > start && end - start <= KEY_LEN_MAX && end < buf.len()).then_some(end)
 }
 
-/// How many bytes at the start are above a blank.
+/// Returns how many bytes at the start are greater than a blank.
 #[inline(always)]
 pub(crate) fn printed_len(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     let mut len = 0;
-    // Of eight bytes at a time the first that is no more than a blank: taking
-    // away one more than that borrows from its top bit.
+    // Finds the first of eight bytes that is not greater than a blank: subtracting one more than a
+    // blank from it borrows from its top bit.
     while let Some(Ok(eight)) = bytes.get(len..len + 8).map(<[u8; 8]>::try_from) {
         let eight = u64::from_le_bytes(eight);
         let found = eight.wrapping_sub(ONES * 0x21) & !eight & (ONES * 0x80);
@@ -189,7 +190,7 @@ pub(crate) fn printed_len(bytes: &[u8]) -> usize {
     len + bytes[len..].iter().take_while(|&&byte| byte > b' ').count()
 }
 
-/// The number behind the blank at `blank`, as it is written by machines, and
+/// Returns the number after the blank at `blank`, if it has the form that programs write, with
 /// where it ends.
 #[inline(always)]
 fn number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
@@ -205,21 +206,22 @@ fn number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
     any_number(buf, start)
 }
 
-/// The number of one to seven digits that the first of eight bytes are, and how many, if it is
-/// written by a machine.
+/// Returns the number that the first one to seven of eight bytes form, if it has the form that
+/// programs write, with its number of digits.
 #[inline(always)]
 fn number_of_eight(eight: u64) -> Option<(u32, usize)> {
     const ONES: u64 = u64::MAX / 255;
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let figures = eight ^ (ONES * u64::from(b'0'));
-    // The lowest byte that is no figure passes 0x7f here; what it carries is above it.
+    // The lowest byte that is no digit exceeds 0x7f here. Its carry only reaches higher bytes.
     let others = (figures.wrapping_add(ONES * 0x76) | figures) & (ONES * 0x80);
     let digits = (others.trailing_zeros() / 8) as usize;
     let is_padded = figures & 0xff == 0 && digits > 1;
     if digits == 0 || digits == 8 || is_padded {
         return None;
     }
-    // Leading zeros, and then neighbours together: of ten, of a hundred, of ten thousand.
+    // Leading zeros are added, and then neighbours are combined: to tens, to hundreds, to ten
+    // thousands.
     let figures = figures << (64 - 8 * digits);
     let tens = figures.wrapping_mul(10).wrapping_add(figures >> 8);
     let high = (tens & PAIRS).wrapping_mul(100 + (1_000_000 << 32));
@@ -227,7 +229,7 @@ fn number_of_eight(eight: u64) -> Option<(u32, usize)> {
     Some(((high.wrapping_add(low) >> 32) as u32, digits))
 }
 
-/// The number at `start`, whatever follows it.
+/// Returns the number at `start`, whatever follows it.
 #[inline(never)]
 fn any_number(buf: &[u8], start: usize) -> Option<(u32, usize)> {
     let (mut value, mut end) = (0u64, start);
@@ -243,12 +245,12 @@ fn any_number(buf: &[u8], start: usize) -> Option<(u32, usize)> {
         end += 1;
     }
     let is_padded = buf[start] == b'0' && end - start > 1;
-    // What fits 32 bits with a sign means the same to every reader.
+    // A number that fits 32 bits with a sign means the same to every reader.
     let value = i32::try_from(value).ok()? as u32;
     (end > start && !is_padded).then_some((value, end))
 }
 
-/// Where the next line begins, if one ends at `at`.
+/// Returns where the next line begins, if a line ends at `at`.
 #[inline(always)]
 fn line_end(buf: &[u8], at: usize) -> Option<usize> {
     (buf.get(at..at + 2)? == b"\r\n").then_some(at + 2)
@@ -281,7 +283,7 @@ mod tests {
         }
     }
 
-    /// The number behind a blank, read figure by figure.
+    /// Reads the number after a blank digit by digit.
     fn plain_number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
         let rest = buf.get(blank..)?.strip_prefix(b" ")?;
         let len = rest.iter().position(|byte| !byte.is_ascii_digit())?;
@@ -295,7 +297,8 @@ mod tests {
         buf.get(at..)?.starts_with(b"\r\n").then_some(at + 2)
     }
 
-    /// An item, and where it ends; with the number of its value or without.
+    /// Reads an item, with the unique number of its value or without. Returns its parts and where
+    /// it ends.
     fn plain_item(buf: &[u8], takes_unique: bool) -> Option<(&[u8], u32, &[u8], usize)> {
         let key_end = 6 + buf.strip_prefix(b"VALUE ")?.iter().position(|&byte| byte <= b' ')?;
         if !(7..=6 + KEY_LEN_MAX).contains(&key_end) {
@@ -325,7 +328,8 @@ mod tests {
         ]
     }
 
-    /// Eight times as many cases as usual: they are short, and seldom differ at a bound.
+    /// Returns a configuration with eight times the usual number of cases. They are short, and
+    /// rarely reach a limit.
     fn many() -> ProptestConfig {
         let usual = ProptestConfig::default();
         ProptestConfig { cases: 8 * usual.cases, ..usual }
@@ -343,7 +347,7 @@ mod tests {
         ) {
             let buf = [&before[..], blank.as_bytes(), text.as_bytes(), &behind].concat();
             prop_assert_eq!(number(&buf, before.len()), plain_number(&buf, before.len()));
-            // Where it ends, no number is, and what is missing is not made up.
+            // There is no number at the end of the buffer, and missing bytes are not made up.
             prop_assert_eq!(number(&buf, buf.len()), None);
         }
 
@@ -377,7 +381,7 @@ mod tests {
                 if is_plain {
                     prop_assert_eq!(text_item_len(buf, key.as_bytes()), len);
                 }
-                // A key that goes on, or is another, is not this one.
+                // A key that continues, or is another one, does not match.
                 if !buf.contains(&b'~') {
                     prop_assert_eq!(text_item_len(buf, b"~"), None);
                     prop_assert_eq!(text_item_len(buf, &whole), None);
@@ -429,7 +433,7 @@ mod tests {
             let line = format!("get {}\r\n", "k".repeat(len));
             assert_eq!(parsed(line.as_bytes(), &limits).is_some(), is_taken);
         }
-        // A line is taken up to the length of any line, and one of keys up to its own.
+        // A line may have the length of any line, and one of keys its own length.
         for (keys_line_len_max, len, is_taken) in
             [(0, 2048, true), (0, 2049, false), (2100, 2100, true), (2100, 2101, false)]
         {

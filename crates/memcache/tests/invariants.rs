@@ -1,5 +1,4 @@
-//! Laws of parsing and composing that hold for any request and any split of
-//! its bytes.
+//! Laws of parsing and writing that hold for any request and any split of its bytes.
 
 mod support;
 
@@ -26,7 +25,7 @@ fn parse(bytes: &[u8], wire: Wire) -> Request {
     request
 }
 
-/// What a request means, wherever its bytes lie: its head, keys and value.
+/// What a request means, wherever its bytes are: its head, keys and value.
 type Meaning = (Head, Vec<Vec<u8>>, Vec<u8>);
 
 fn meaning(request: &Request, buf: &[u8]) -> Meaning {
@@ -38,7 +37,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     vec(33u8..127, 1..20)
 }
 
-/// Words that commands are made of, right and wrong.
+/// Words of commands, right and wrong.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let known = [
         "get",
@@ -123,7 +122,7 @@ fn binary_stream() -> impl Strategy<Value = Vec<u8>> {
     vec(one, 1..6).prop_map(|packets| packets.concat())
 }
 
-/// The heads that a dialect can spell in full, so that they come back the same.
+/// Heads that a dialect can express completely, so that they survive a round trip.
 fn any_head(dialect: Dialect) -> impl Strategy<Value = Head> {
     use Verb::*;
     let verbs = vec![Get, GetTouch, Set, Add, Replace, Append, Prepend, Cas, Delete, Incr, Decr];
@@ -205,7 +204,7 @@ proptest! {
         prop_assert_eq!(request.head.expiry, head.expiry);
         prop_assert_eq!(request.head.cas, head.cas);
         prop_assert_eq!(request.head.delta, head.delta);
-        // From here on composing and parsing is the identity.
+        // From here on, writing and parsing is the identity.
         let mut second = Vec::new();
         compose_request(&mut second, dialect, &request.head, request.keys(&first), &value).unwrap();
         let again = parse(&second, wire(dialect));
@@ -297,7 +296,7 @@ fn replies_are_as_many_as_are_tried() {
     assert_eq!(replies().len(), REPLY_COUNT);
 }
 
-/// The first element that `wire` reads of what `asker` is told.
+/// Returns the first element that `wire` reads of the reply to `asker`.
 fn through(asker: &Asker<'_>, outcome: &Outcome<'_>) -> String {
     let mut out = Vec::new();
     write_reply(&mut out, asker, outcome);
@@ -362,8 +361,8 @@ fn a_line_end_in_an_error_breaks_no_framing() {
     assert_eq!(out, b"SERVER_ERROR a  END  \r\n");
 }
 
-/// What a client that sent `asks` is told when a server says `answers` to what
-/// its request becomes in `to`.
+/// Returns the client's reply to `asks` when a server answers `answers` to the form of the request
+/// in `to`.
 fn across(asks: &[u8], to: Dialect, sent: &[u8], answers: &[u8]) -> Vec<u8> {
     let mut request = Request::default();
     parse_request(asks, Wire::of(asks[0]), &limits(), &mut request);

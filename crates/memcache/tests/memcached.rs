@@ -1,5 +1,5 @@
-//! The same bytes to this crate and to a real memcached: what is refused is
-//! refused in the same words, what closes closes, and what is taken is taken.
+//! Sends the same bytes to this crate and to a real memcached. Both must refuse the same with the
+//! same texts, close in the same cases, and accept the same.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a real server")]
 
 mod support;
@@ -21,7 +21,7 @@ struct Memcached {
 }
 
 impl Memcached {
-    /// `None` where there is none installed.
+    /// Starts a memcached. Returns `None` if none is installed.
     fn start() -> Option<Memcached> {
         if !has_memcached("the comparison with a real memcached") {
             return None;
@@ -35,19 +35,19 @@ impl Memcached {
         Some(memcached)
     }
 
-    /// Sends `stream` and a request that is always answered, which tells when all was said: the
-    /// client closes its side behind it.
+    /// Sends `stream` and a request that is always answered, which shows that all replies have
+    /// arrived. The client closes its side after it.
     fn ask(&self, stream: &[u8]) -> Said {
         let mut socket = TcpStream::connect(self.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let is_binary = stream.first() == Some(&0x80);
         let mut last = if is_binary { packet(0x0a, &[], &[], &[]) } else { b"mn\r\n".to_vec() };
         if is_binary {
-            // Known from any in the stream.
+            // The reply can be distinguished from any in the stream.
             last[12] = 0xaa;
         }
         let answer = if is_binary { 24 } else { 4 };
-        // It may close while it is still being written to.
+        // The server may close while bytes are still being written to it.
         let _ = socket.write_all(stream).and_then(|()| socket.write_all(&last));
         let _ = socket.shutdown(Shutdown::Write);
         let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ impl Memcached {
     }
 }
 
-/// Without the numbers of values, which differ from one server to the next.
+/// Removes the unique numbers of values, which differ between servers.
 fn without_cas(said: Said, is_binary: bool) -> Said {
     let mut bytes = said.bytes;
     let mut at = 0;
@@ -83,7 +83,7 @@ fn shown(bytes: &[u8]) -> String {
     if all.len() > 300 { format!("{}... ({} bytes)", &all[..300], bytes.len()) } else { all }
 }
 
-/// Each stream on connections of its own to servers emptied before.
+/// Runs each stream on connections of its own, to servers that were emptied before.
 fn compare(streams: &[Vec<u8>]) {
     let _guard = watchdog(Duration::from_secs(120), "the comparison with memcached");
     let Some(memcached) = Memcached::start() else { return };
@@ -380,7 +380,7 @@ fn what_is_no_packet_ends_a_binary_connection_alike() {
         packet(0x1d, &[0; 4], b"k", b"more"),
         packet(0x10, &[], b"reset", b"more"),
     ] {
-        // What it had to say before is lost at times.
+        // Earlier replies are lost at times.
         assert!(memcached.ask(&stream).closed, "{}", shown(&stream));
         assert!(Model::new("").serve(&stream, 7).closed, "{}", shown(&stream));
     }
@@ -395,13 +395,13 @@ fn a_line_that_does_not_end_closes_alike() {
     socket.write_all(&[b'x'; 3000]).unwrap();
     let mut said = Vec::new();
     let _ = socket.read_to_end(&mut said);
-    // It closes without a word, of which we have some.
+    // memcached closes without a reply. Keyway sends one.
     assert_eq!(said, b"");
     assert!(Model::new("").serve(&[b'x'; 3000], 100).closed);
 }
 
-/// Puts every request of `stream` to the server in the protocol `to`, as a proxy
-/// would, and gives what the client is told; `None` if `to` cannot say one.
+/// Sends every request of `stream` to the server in the protocol `to`, as a proxy would. Returns
+/// the client's replies, or `None` if `to` cannot express a request.
 fn proxied(memcached: &Memcached, stream: &[u8], to: Dialect) -> Option<Vec<u8>> {
     let replies = ReplyLimits { reply_len_max: 1 << 24 };
     let mut socket = TcpStream::connect(memcached.address).unwrap();
@@ -437,8 +437,8 @@ fn proxied(memcached: &Memcached, stream: &[u8], to: Dialect) -> Option<Vec<u8>>
     Some(told)
 }
 
-/// Every stream tells its client the same through servers of any protocol that
-/// `through` names as without a proxy.
+/// Checks that every stream gets the same replies through servers of each protocol in `through` as
+/// without a proxy.
 fn compare_proxied(streams: &[Vec<u8>], through: &[Dialect]) {
     let _guard = watchdog(Duration::from_secs(120), "the comparison through a proxy");
     let Some(memcached) = Memcached::start() else { return };
@@ -532,7 +532,7 @@ fn binary_clients_are_told_the_same_through_any_server() {
     compare_proxied(&full, &[Dialect::Meta, Dialect::Binary]);
 }
 
-/// Lines of words that commands are made of, in any order.
+/// Returns lines of words of commands, in any order.
 fn any_lines(random: &mut Random) -> Vec<u8> {
     const VERBS: &[&str] = &[
         "get",
@@ -556,7 +556,7 @@ fn any_lines(random: &mut Random) -> Vec<u8> {
         "ge",
         "s",
     ];
-    // Without flags that came after the memcached of Debian 12: x, E, and s of ms.
+    // Flags that are newer than the memcached of Debian 12 are left out: x, E, and s of ms.
     const WORDS: &[&str] = &[
         "k",
         "a2V5",
@@ -613,7 +613,7 @@ fn any_lines(random: &mut Random) -> Vec<u8> {
         stream.extend_from_slice(random.pick(ENDS).as_bytes());
         stream.extend_from_slice(random.pick(VALUES).as_bytes());
     }
-    // Enough for any value that is still waited for.
+    // This is enough for any value that is still expected.
     [stream, b"\r\n".repeat(8)].concat()
 }
 

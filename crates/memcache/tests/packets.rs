@@ -1,4 +1,4 @@
-//! Binary requests: which lengths go with which operation, and what each field says.
+//! Binary requests: the lengths that belong to each operation, and the meaning of each field.
 
 use keyway_memcache::{
     ParseLimits, Parsed, Request, RequestFault, RequestFlags, Verb, Wire, parse_request,
@@ -22,11 +22,11 @@ fn read(bytes: &[u8]) -> (Parsed, Request) {
     (parse_request(bytes, Wire::Binary, &LIMITS, &mut request), request)
 }
 
-/// Operations by number, lengths of extras, key, value.
+/// Numbers of operations, lengths of the extras, whether there is a key, whether there is a value.
 type Row = (&'static [u8], &'static [usize], Option<bool>, bool);
 
-/// Of every operation its number, the lengths its extras may have, whether it has a key (`None`:
-/// with or without), and whether it has a value.
+/// For every operation its number, the possible lengths of its extras, whether it has a key
+/// (`None`: optional), and whether it has a value.
 const OPERATIONS: [Row; 9] = [
     // Get, delete.
     (&[0x00, 0x04, 0x09, 0x0c, 0x0d, 0x14], &[0], Some(true), false),
@@ -40,7 +40,7 @@ const OPERATIONS: [Row; 9] = [
     (&[0x1c, 0x1d, 0x1e, 0x23, 0x24], &[4], Some(true), false),
     // Flush.
     (&[0x08, 0x18], &[0, 4], Some(false), false),
-    // Quit, no-operation, version, the ways to authenticate.
+    // Quit, no-operation, version, the authentication mechanisms.
     (&[0x07, 0x0a, 0x0b, 0x17, 0x20], &[0], Some(false), false),
     // Statistics.
     (&[0x10], &[0], None, false),
@@ -69,7 +69,7 @@ fn an_operation_takes_its_own_lengths_and_no_others() {
                         }
                         other => panic!("{what}: {other:?}"),
                     }
-                    // Until its last byte is here it is waited for.
+                    // The parser waits until its last byte has arrived.
                     for len in HEADER_LEN..bytes.len() {
                         if fits {
                             let at_least = bytes.len();
@@ -119,7 +119,7 @@ fn keys_and_values_are_taken_up_to_their_bounds() {
     assert_eq!(read(&whole).0, Parsed::Ready { consumed: whole.len() });
     let over = packet(1, &[0; 8], b"key", &vec![b'v'; max + 1]);
     let value_at = HEADER_LEN + 8 + 3;
-    // The key, which is to be forgotten, is waited for, and the value is not.
+    // The parser waits for the key, which says what to remove, but not for the value.
     for len in HEADER_LEN..value_at {
         assert_eq!(read(&over[..len]).0, Parsed::NeedMore { at_least: value_at });
     }
@@ -165,7 +165,7 @@ fn a_number_to_compare_counts_where_an_item_is_changed() {
         let head = with_cas(opcode, &extras, b"k", CAS);
         assert_eq!(head.verb, compared.unwrap_or(plain), "{opcode:#x}");
         assert_eq!(head.cas, compared.map(|_| CAS), "{opcode:#x}");
-        // The reply has the item's number, but where only the expiry changes.
+        // The reply contains the item's number, except where only the expiry changes.
         assert_eq!(head.asked.has(RequestFlags::CAS), opcode != 0x1c, "{opcode:#x}");
     }
 }

@@ -1,5 +1,5 @@
-//! The commonest requests and replies have a way of their own to be read, which
-//! has to give what the general one does.
+//! The most common requests and replies are read by separate code. It must give the same results as
+//! the general code.
 
 use keyway_memcache::{
     Dialect, Expect, Framer, Framing, Outcome, ParseLimits, Parsed, ReplyFault, ReplyLimits,
@@ -16,7 +16,7 @@ fn parse(bytes: &[u8]) -> (Parsed, Request) {
     (parse_request(bytes, Wire::Text, &LIMITS, &mut request), request)
 }
 
-/// Bytes of keys: printed ones, and now and then one that breaks a line.
+/// Bytes of keys: printable ones, and at times one that breaks a line.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => vec(33u8..=255, 1..40),
@@ -25,7 +25,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Numbers as machines write them, and as nobody should.
+/// Numbers as programs write them, and in unusual forms.
 fn number() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => any::<u32>().prop_map(|number| number.to_string()),
@@ -35,7 +35,7 @@ fn number() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A `get` or a `set`, nearly always whole.
+/// A `get` or a `set`, nearly always complete.
 fn usual() -> impl Strategy<Value = Vec<u8>> {
     let get = vec(key(), 1..5).prop_map(|keys| [b"get ", &keys.join(&b' ')[..], b"\r\n"].concat());
     let set = (key(), number(), number(), vec(any::<u8>(), 0..60), 0usize..12).prop_map(
@@ -48,13 +48,13 @@ fn usual() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![get, set]
 }
 
-/// What a request means, wherever its bytes lie.
+/// Returns what a request means, wherever its bytes are.
 fn meaning(request: &Request, buf: &[u8]) -> String {
     let keys: Vec<&[u8]> = request.keys(buf).collect();
     format!("{:?} {keys:?} {:?}", request.head, request.value.of(buf))
 }
 
-/// The same reply read element by element.
+/// Reads the same reply element by element.
 fn by_elements(buf: &[u8], expect: Expect, limits: &ReplyLimits) -> Result<Framing, ReplyFault> {
     let mut at = 0;
     loop {
@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn a_usual_request_means_what_it_means_with_a_blank_more(bytes in usual(), cut in 0usize..400) {
         let (parsed, request) = parse(&bytes);
-        // A second blank behind the verb is read over, by the general way alone.
+        // A second blank after the verb is accepted, but only by the general code.
         let spaced = [&bytes[..4], b" ", &bytes[4..]].concat();
         let (general, spaced_request) = parse(&spaced);
         prop_assert!(!spaced_request.is_canonical);
@@ -87,7 +87,7 @@ proptest! {
         } else {
             prop_assert!(!request.is_canonical, "{:?} of {:?}", parsed, bytes.escape_ascii().to_string());
         }
-        // A part of it is no request, and asks for no more than there is.
+        // A part of a request is no request, and needs no more bytes than the whole one has.
         let part = &bytes[..cut.min(bytes.len())];
         if let (Parsed::NeedMore { at_least }, Parsed::Ready { consumed }) = (parse(part).0, parsed) {
             prop_assert!(at_least > part.len() && at_least <= consumed);
@@ -122,7 +122,7 @@ proptest! {
         let head = [b"VALUE ", &key[..], format!(" {flags} {len}{unique}\r\n").as_bytes()].concat();
         let whole = [&head[..], &value, b"\r\n", end.as_bytes()].concat();
         let limits = ReplyLimits { reply_len_max: bound };
-        // Nobody can ask for another key in text.
+        // Text clients cannot ask for other keys.
         if key.iter().all(|&byte| byte > b' ')
             && let Some(len) = text_item_len(&whole, &key)
         {
@@ -139,7 +139,7 @@ proptest! {
                         if len > bound as usize => Err(ReplyFault::TooLong),
                     other => other,
                 };
-                // A bound that is passed by the second element can be seen at the first.
+                // If the second element exceeds a limit, this can be noticed at the first.
                 if expected != Err(ReplyFault::TooLong) {
                     prop_assert_eq!(framed, expected, "{}", bytes.escape_ascii());
                 } else {

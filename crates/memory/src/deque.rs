@@ -1,16 +1,16 @@
-//! A deque in the memory of nodes (`nodes.rs`); the standard library's takes memory from the C
-//! library. It is two vectors. The front one is in reverse order.
+//! A deque in the memory of nodes (`nodes.rs`). The standard library's takes memory from the C
+//! library. It consists of two vectors. The front one is in reverse order.
 
 use crate::nodes::{self, Node};
 use std::ops::{Index, IndexMut};
 
-/// Room beyond which a vector that is mostly empty gives some back.
+/// Unused capacity above which a mostly empty vector frees some.
 const ROOM_MIN: usize = 16;
 
-/// Elements that come and go at both ends, and some in between.
+/// A queue with cheap insertions and removals at both ends. Insertions in between are possible.
 #[derive(Clone)]
 pub struct Deque<T> {
-    /// The first elements, the first of all at its end.
+    /// The first elements. The very first is at its end.
     front: Node<T>,
     back: Node<T>,
 }
@@ -22,7 +22,7 @@ impl<T> Default for Deque<T> {
 }
 
 impl<T> Deque<T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.front.len() + self.back.len()
@@ -33,12 +33,12 @@ impl<T> Deque<T> {
         self.len() == 0
     }
 
-    /// Bytes it takes.
+    /// Returns the bytes that it takes.
     pub fn bytes(&self) -> usize {
         nodes::bytes(&self.front) + nodes::bytes(&self.back)
     }
 
-    /// The element at a position, counted from the front.
+    /// Returns the element at an index, counted from the front.
     pub fn get(&self, index: usize) -> Option<&T> {
         match self.front.len().checked_sub(index + 1) {
             Some(at) => self.front.get(at),
@@ -46,7 +46,7 @@ impl<T> Deque<T> {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the element at an index, mutably.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         match self.front.len().checked_sub(index + 1) {
             Some(at) => self.front.get_mut(at),
@@ -54,24 +54,24 @@ impl<T> Deque<T> {
         }
     }
 
-    /// The last element.
+    /// Returns the last element.
     pub fn last(&self) -> Option<&T> {
         self.back.last().or_else(|| self.front.first())
     }
 
-    /// The elements in order.
+    /// Returns the elements in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.front.iter().rev().chain(&self.back)
     }
 
     #[inline]
-    /// Adds an element behind the last.
+    /// Appends an element.
     pub fn push_back(&mut self, value: T) {
         self.back.push(value);
     }
 
     #[inline]
-    /// Takes the first element.
+    /// Removes and returns the first element.
     pub fn pop_front(&mut self) -> Option<T> {
         if self.front.is_empty() {
             self.share_back();
@@ -81,15 +81,14 @@ impl<T> Deque<T> {
         value
     }
 
-    /// Takes the last element.
+    /// Removes and returns the last element.
     pub fn pop_back(&mut self) -> Option<T> {
         let value = self.back.pop();
         trim(&mut self.back);
         value.or_else(|| self.remove(self.front.len().checked_sub(1)?))
     }
 
-    /// Inserts an element before the one at `index`, which is no more than the
-    /// length.
+    /// Inserts an element before the one at `index`, which must not exceed the length.
     pub fn insert(&mut self, index: usize, value: T) {
         let front = self.front.len();
         let is_in_front = index < front || index == front && front <= self.back.len();
@@ -99,7 +98,7 @@ impl<T> Deque<T> {
         }
     }
 
-    /// Takes an element out, if there are so many.
+    /// Removes and returns the element at an index, if there is one.
     pub fn remove(&mut self, index: usize) -> Option<T> {
         if index >= self.len() {
             return None;
@@ -117,14 +116,13 @@ impl<T> Deque<T> {
         Some(value)
     }
 
-    /// Moves the vectors, where they lie on pages that are to become empty; how
-    /// many.
+    /// Moves the vectors that are on pages which should become empty. Returns how many were moved.
     pub fn relocate(&mut self) -> u64 {
         u64::from(nodes::relocate(&mut self.front)) + u64::from(nodes::relocate(&mut self.back))
     }
 
-    /// Has half of the vector behind in front, which is empty: in a queue each
-    /// element is moved once, on average.
+    /// Moves half of the back vector to the front one, which is empty. In a queue each element is
+    /// moved once on average.
     #[cold]
     fn share_back(&mut self) {
         let half = self.back.len().div_ceil(2);
@@ -134,7 +132,7 @@ impl<T> Deque<T> {
     }
 }
 
-/// Gives back room that is hardly used.
+/// Frees capacity that is hardly used.
 #[inline]
 fn trim<T>(vector: &mut Node<T>) {
     if vector.capacity() > 4 * vector.len() + ROOM_MIN {
@@ -249,7 +247,7 @@ mod tests {
 
     #[test]
     fn vectors_on_sparse_pages_move_and_are_counted() {
-        // Both vectors take 2,560 bytes, a length that nothing else here has.
+        // Both vectors take 2,560 bytes, a length that nothing else in this process has.
         let mut deques: Vec<Deque<u64>> = Vec::new();
         for _ in 0..200 {
             let mut deque = Deque::default();

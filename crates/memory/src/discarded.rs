@@ -1,4 +1,4 @@
-//! Freeing in steps: no request waits while millions of elements or gigabytes are given back.
+//! Frees in steps, so that no request waits while millions of elements or gigabytes are freed.
 
 use crate::heap::{Heap, Memory};
 use crate::lock::Lock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A structure in the heap that takes too long to free at once.
 pub trait Discard: Send {
-    /// Bytes that it still takes of the system's memory.
+    /// Returns the bytes of the system's memory that it still takes.
     fn bytes(&self) -> usize;
 
     /// Frees up to `steps` elements and subtracts their number from `steps`. Returns whether
@@ -17,28 +17,28 @@ pub trait Discard: Send {
     fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool;
 }
 
-/// Bytes of a block that are given back to the system at a time, a multiple of
-/// any system's page: some hundred microseconds.
+/// Number of bytes of a block that are returned to the system at a time. It is a multiple of any
+/// system's page, and takes some hundred microseconds.
 const PIECE_LEN: usize = 1 << 20;
-/// To give a piece back takes as long as to free so many elements.
+/// Number of elements that take as long to free as returning one piece.
 const STEPS_PER_PIECE: u32 = 256;
 
-/// Steps that it takes to free a block of so many bytes beside its elements. One
-/// that is longer than a piece is taken apart later, in steps of its own.
+/// Returns the number of steps to free a block of `bytes` bytes, besides its elements. A block that
+/// is longer than a piece is freed later, in steps of its own.
 pub fn steps_of_block(bytes: usize) -> u32 {
     match bytes {
         0..=PIECE_LEN => (bytes * STEPS_PER_PIECE as usize / PIECE_LEN) as u32,
         _ => 0,
     }
 }
-/// No system's pages are longer.
+/// Alignment that is a multiple of any system's page.
 const PIECE_ALIGN: usize = 64 << 10;
 
-/// A block of the global allocator that nobody has a use for.
+/// An unused block of the global allocator.
 pub(crate) struct Block {
     start: NonNull<u8>,
     layout: Layout,
-    /// Bytes at its start whose memory was not given back.
+    /// Number of bytes at its start whose memory was not returned.
     left: usize,
 }
 
@@ -46,8 +46,7 @@ pub(crate) struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Takes a block of that layout from its owner, who wrote nothing behind the first
-    /// `used` bytes.
+    /// Takes a block of that layout from its owner, who wrote nothing after the first `used` bytes.
     ///
     /// # Safety
     /// The block came from the global allocator and is not used again.
@@ -55,8 +54,8 @@ impl Block {
         Self { start, layout, left: used.min(layout.size()) }
     }
 
-    /// Gives the memory of its last piece back, the block itself with the first;
-    /// the bytes, and whether it is gone.
+    /// Returns the memory of its last piece to the system, and frees the block itself with the
+    /// first piece. Returns the bytes, and whether the block is gone.
     fn free_some(&mut self) -> (usize, bool) {
         if self.left <= PIECE_LEN {
             // SAFETY: by the contract of `new`; it is freed once, as nothing is
@@ -64,7 +63,7 @@ impl Block {
             unsafe { dealloc(self.start.as_ptr(), self.layout) };
             return (std::mem::take(&mut self.left), true);
         }
-        // Whole pages, wherever the block begins.
+        // Only whole pages are returned, wherever the block begins.
         let end = self.start.addr().get() + self.left;
         let from = (end - 1) / PIECE_LEN * PIECE_LEN;
         let len = (end - from) / PIECE_ALIGN * PIECE_ALIGN;
@@ -77,11 +76,11 @@ impl Block {
     }
 }
 
-/// Structures and blocks that nobody uses any more and that are still to be freed.
+/// Unused structures and blocks that must still be freed.
 pub(crate) struct Discarded {
     waiting: Lock<Vec<Box<dyn Discard>>>,
     blocks: Lock<Vec<Block>>,
-    /// Bytes that those waiting take.
+    /// Number of bytes that they take.
     bytes: AtomicI64,
 }
 
@@ -94,7 +93,7 @@ impl Discarded {
         }
     }
 
-    /// Bytes that are still to be freed.
+    /// Returns the number of bytes that must still be freed.
     #[inline]
     pub fn bytes(&self) -> i64 {
         self.bytes.load(Ordering::Relaxed)
@@ -102,8 +101,7 @@ impl Discarded {
 }
 
 impl Heap {
-    /// Takes a structure that nobody uses any more. From now on only [`Discarded::bytes`]
-    /// counts its bytes.
+    /// Takes an unused structure. From now on only [`Discarded::bytes`] counts its bytes.
     #[cold]
     pub fn discard(&self, structure: Box<dyn Discard>) {
         self.discarded.bytes.fetch_add(structure.bytes() as i64, Ordering::Relaxed);
@@ -136,7 +134,7 @@ impl Heap {
             }
         }
         while *steps > 0 {
-            // Taken out, so that nobody waits for the lock meanwhile.
+            // The structure is taken out, so that no thread waits for the lock meanwhile.
             let taken = self.discarded.waiting.lock().pop();
             let Some(mut structure) = taken else { break };
             *steps -= 1;
@@ -156,7 +154,7 @@ impl Heap {
 mod tests {
     use super::*;
 
-    /// Elements of 64 bytes each.
+    /// A number of elements of 64 bytes each.
     struct Elements(usize);
 
     impl Discard for Elements {
@@ -182,7 +180,7 @@ mod tests {
         heap.discard(Box::new(Elements(50)));
         let mut left = 150;
         assert_eq!(heap.discarded_bytes(), 150 * 64);
-        // Each structure that is taken up costs a step, each element another.
+        // Each structure that is begun takes a step, and each element another.
         for (allowed, freed, unused) in
             [(11, 10, 0), (41, 40, 0), (0, 0, 0), (61, 60, 0), (99, 40, 58)]
         {
@@ -205,7 +203,7 @@ mod tests {
         let mut pieces = 0;
         while heap.discarded_bytes() > 10 * 64 {
             let before = heap.discarded_bytes();
-            // One piece for so many steps, and no less for fewer.
+            // One piece takes its steps, also if fewer are allowed.
             let mut steps = if pieces % 2 == 0 { STEPS_PER_PIECE } else { 1 };
             assert!(heap.free_discarded(&mut steps) && steps == 0);
             let freed = before - heap.discarded_bytes();
@@ -218,7 +216,7 @@ mod tests {
         assert!(!heap.free_discarded(&mut steps));
         assert_eq!(steps, 1);
 
-        // Several pieces and the structure behind them in one call.
+        // Several pieces and the structure behind them are freed in one call.
         // SAFETY: the block is live and not used again.
         _ = unsafe { heap.free_large(heap.large(3 * PIECE_LEN)) };
         heap.discard(Box::new(Elements(10)));

@@ -1,4 +1,4 @@
-//! The heap: memory for items, cut from pages in arenas, or in blocks of its own.
+//! The heap: memory for items, as slots of pages in arenas, or as separate blocks.
 //!
 //! ```text
 //!  Heap ── arena 0 ── class 72 ── page ─ page        one lock per arena
@@ -8,8 +8,8 @@
 //!      cold pages given back to it
 //! ```
 //! A block of up to [`SLOT_LEN_MAX`] bytes is a slot of a page (`pages.rs`, `arena.rs`). A longer
-//! block is a run (`runs.rs`). The longest come from the global allocator, which maps them on
-//! their own (`large.rs`).
+//! block is a run (`runs.rs`). The longest blocks come from the global allocator, which maps each
+//! of them separately (`large.rs`).
 
 mod arena;
 mod large;
@@ -27,11 +27,11 @@ use pages::{PAGE_LEN, PageSource, class_of, page_of, slot_len};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Bytes by which an arena's idle memory may change before the heap's sum is
-/// told: smaller makes cores share a cache line more often.
+/// Number of bytes by which an arena's idle memory may change before the heap's sum is updated. If
+/// it were smaller, cores would share a cache line more often.
 const UNREPORTED_MAX: i64 = 16 << 10;
 
-/// How many bytes a block asked for with `len` really takes.
+/// Returns the bytes that a block for `len` bytes really takes.
 #[inline]
 pub const fn block_len(len: usize) -> usize {
     if len <= SLOT_LEN_MAX { slot_len(class_of(len)) } else { large_len(len) }
@@ -42,23 +42,22 @@ pub struct Heap {
     arenas: Box<[Lock<Arena>]>,
     source: Lock<PageSource>,
     runs: Lock<Runs>,
-    /// Bytes in pages that no slot in use takes, short of what arenas have not
-    /// told.
+    /// Number of bytes in pages that no used slot takes, except for what arenas have not reported.
     idle: AtomicI64,
-    /// Bytes of blocks that belong to no item: drafts, and lent blocks that nobody else wants. It
-    /// includes `reserved`.
+    /// Number of bytes of blocks that belong to no item: drafts, and lent blocks that their owner
+    /// has freed. It includes `reserved`.
     outside: AtomicI64,
-    /// Bytes that large writes under way may still take.
+    /// Number of bytes that large writes in progress may still take.
     reserved: AtomicI64,
-    /// What was allocated here and is to be freed in steps.
+    /// What was allocated here and must be freed in steps.
     pub(crate) discarded: Discarded,
 }
 
 impl Heap {
-    /// A heap of so many arenas, which holds no memory yet.
+    /// Creates a heap with `arena_count` arenas, which holds no memory yet.
     ///
     /// # Panics
-    /// When there are more than 65,535 arenas.
+    /// Panics if there are more than 65,535 arenas.
     pub fn new(arena_count: usize) -> Self {
         assert!(arena_count <= usize::from(u16::MAX));
         Self {
@@ -72,32 +71,32 @@ impl Heap {
         }
     }
 
-    /// Bytes that were discarded and are still to be freed.
+    /// Returns the discarded bytes that must still be freed.
     #[inline]
     pub fn discarded_bytes(&self) -> i64 {
         self.discarded.bytes()
     }
 
-    /// Bytes of pages that are held: what slots of all classes occupy, and what
-    /// was not returned yet.
+    /// Returns the bytes of held pages: what slots of all classes take, and what was not returned
+    /// yet.
     pub fn page_bytes(&self) -> u64 {
         self.source.lock().held_bytes()
     }
 
-    /// How many arenas there are.
+    /// Returns the number of arenas.
     pub fn arena_count(&self) -> usize {
         self.arenas.len()
     }
 
-    /// Bytes of these pages that no slot in use takes, but for what arenas have
-    /// not told.
+    /// Returns the bytes of these pages that no used slot takes, except for what arenas have not
+    /// reported.
     #[inline]
     pub fn idle_bytes(&self) -> i64 {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Returns the memory of up to `count` empty pages to the system; whether
-    /// there were as many. Each is a system call, of tens of microseconds.
+    /// Returns the memory of up to `count` empty pages to the system, and whether there were as
+    /// many. Each takes a system call, of tens of microseconds.
     pub fn release_pages(&self, count: usize) -> bool {
         for _ in 0..count {
             if !self.source.lock().release_one() {
@@ -115,12 +114,12 @@ impl Heap {
         }
     }
 
-    /// Whether a slot's page has few others in use, and other pages room for
-    /// them: the slot's owner should move to a new one. The page is set aside
-    /// with the first slot of which this is said.
+    /// Returns whether a slot's page has few other used slots, and other pages have room for them.
+    /// Then the slot's owner should move to a new slot. The page is set aside with the first slot
+    /// for which this returns true.
     ///
     /// # Safety
-    /// `slot` came from [`Heap::slot`] of this heap and was not given back.
+    /// `slot` must come from [`Heap::slot`] of this heap and must not have been freed.
     pub unsafe fn is_sparse(&self, slot: NonNull<u8>) -> bool {
         let page = page_of(slot);
         // SAFETY: a live slot's page is live, and its arena does not change.
@@ -130,10 +129,10 @@ impl Heap {
         unsafe { arena.set_aside_if_sparse(page) }
     }
 
-    /// Another slot with what `slot` has in it, which is given back.
+    /// Moves the content of `slot` to another slot, frees the old one, and returns the new one.
     ///
     /// # Safety
-    /// As of [`Heap::free_slot`].
+    /// The conditions of [`Heap::free_slot`] apply.
     pub unsafe fn relocate(&self, arena: usize, slot: NonNull<u8>) -> NonNull<u8> {
         // SAFETY: by contract; both slots have `capacity` bytes.
         unsafe {
@@ -145,8 +144,8 @@ impl Heap {
         }
     }
 
-    /// A slot of at least `len` bytes, not above [`SLOT_LEN_MAX`], aligned to
-    /// 8, its contents undefined.
+    /// Returns a slot of at least `len` bytes, which must not exceed [`SLOT_LEN_MAX`]. It is
+    /// aligned to 8, and its content is undefined.
     #[inline]
     pub fn slot(&self, arena: usize, len: usize) -> NonNull<u8> {
         debug_assert!(len <= SLOT_LEN_MAX);
@@ -160,10 +159,10 @@ impl Heap {
         slot
     }
 
-    /// Gives a slot back; its length in bytes.
+    /// Frees a slot. Returns its length in bytes.
     ///
     /// # Safety
-    /// `slot` came from [`Heap::slot`] of this heap and is not used again.
+    /// `slot` must come from [`Heap::slot`] of this heap and must not be used again.
     #[inline]
     pub unsafe fn free_slot(&self, slot: NonNull<u8>) -> usize {
         let page = page_of(slot);
@@ -179,14 +178,14 @@ impl Heap {
         len as usize
     }
 
-    /// Bytes of blocks that belong to no item: drafts as far as they came, lent blocks that nobody
-    /// else wants, and reserved bytes.
+    /// Returns the bytes of blocks that belong to no item: the received part of drafts, lent blocks
+    /// that their owner has freed, and reserved bytes.
     #[inline]
     pub fn outside_bytes(&self) -> i64 {
         self.outside.load(Ordering::Relaxed)
     }
 
-    /// As `outside_bytes`, without the reserved bytes: the blocks that exist.
+    /// Returns the same without the reserved bytes: those of existing blocks.
     pub fn outside_held(&self) -> i64 {
         self.outside_bytes() - self.reserved.load(Ordering::Relaxed)
     }
@@ -210,18 +209,18 @@ impl Heap {
         }
     }
 
-    /// Memory for structures that shrink: any arena will do.
+    /// Returns the memory for structures that shrink. Any arena will do.
     pub fn memory(&self) -> Memory<'_> {
         Memory { heap: self, arena: 0 }
     }
 }
 
-/// Where a structure gets its memory from: one arena of a heap.
+/// The source of a structure's memory: one arena of a heap.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     /// The heap.
     pub heap: &'a Heap,
-    /// The position of the arena, below [`Heap::arena_count`].
+    /// The index of the arena, below [`Heap::arena_count`].
     pub arena: usize,
 }
 
@@ -242,7 +241,7 @@ mod tests {
         for step in 0..steps {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let pick = (state >> 33) as usize;
-            // Grows for two thirds of the steps, then shrinks.
+            // The heap grows for two thirds of the steps, and then shrinks.
             let grow =
                 if step < steps / 3 * 2 { !pick.is_multiple_of(3) } else { pick.is_multiple_of(4) };
             if grow {

@@ -1,4 +1,4 @@
-//! The memory of the embedded store: where items, tables and the nodes of collections lie.
+//! The memory of the embedded store, for items, tables and the nodes of collections.
 //!
 //! ```text
 //!  Heap ── arenas of slots in pages (heap/)        up to 7 KiB, in size classes
@@ -14,7 +14,7 @@
 //! first: [`Heap`], [`nodes`] and [`Lock`].
 //!
 //! Architecture invariant: [`Heap::page_bytes`], [`Heap::idle_bytes`] and the lengths that
-//! allocating functions tell account for every byte that the heap takes from the system.
+//! allocating functions return account for every byte that the heap takes from the system.
 
 pub mod nodes;
 

@@ -2,22 +2,22 @@ use crate::heap::Memory;
 use crate::nodes::{self, Node};
 use std::ptr::NonNull;
 
-/// Entries of a segment, 1 KiB: larger wastes more at the end of a page,
-/// smaller makes the directory of segments too large for the caches.
+/// Number of entries of a segment, 1 KiB. If it were larger, more would be wasted at the end of a
+/// page. If it were smaller, the directory of segments would be too large for the caches.
 const SEGMENT_LEN: usize = 16;
 /// Size of an entry, in bytes: a cache line.
 const LINE_LEN: usize = 64;
 
-/// An array of cache lines that grows and shrinks without ever being moved as
-/// a whole: segments from the heap, the first of them growing by doubling. The
-/// owner clears it before dropping it, or its memory is lost.
+/// An array of cache lines that grows and shrinks without being moved as a whole. Its segments come
+/// from the heap, and the first one grows by doubling. The owner must clear it before dropping it.
+/// Otherwise its memory is lost.
 pub struct Lines<T> {
     segments: Node<NonNull<T>>,
     len: usize,
-    /// Room for entries in the segments there are.
+    /// Number of entries for which the segments have room.
     capacity: u32,
-    /// Bytes that the directory of segments takes: asked for with every write to a
-    /// table, worked out when it changes.
+    /// Number of bytes of the directory of segments. It is read with every write to a table, and
+    /// computed when it changes.
     directory_len: u32,
 }
 
@@ -31,13 +31,13 @@ impl<T: Copy> Default for Lines<T> {
 }
 
 impl<T: Copy> Lines<T> {
-    /// An array without entries, which takes no memory.
+    /// Creates an empty array, which takes no memory.
     pub const fn new() -> Self {
         const { assert!(size_of::<T>() == LINE_LEN && align_of::<T>() <= LINE_LEN) };
         Self { segments: nodes::empty(), len: 0, capacity: 0, directory_len: 0 }
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -48,7 +48,7 @@ impl<T: Copy> Lines<T> {
         self.len == 0
     }
 
-    /// Bytes it takes.
+    /// Returns the bytes that it takes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.capacity as usize * LINE_LEN + self.directory_len as usize
@@ -62,16 +62,16 @@ impl<T: Copy> Lines<T> {
         unsafe { self.segments[index / SEGMENT_LEN].add(index % SEGMENT_LEN) }
     }
 
-    /// Where an entry is, to be prefetched.
+    /// Returns the address of an entry, to prefetch it.
     #[inline]
     pub fn place(&self, index: usize) -> *const T {
         self.address(index).as_ptr()
     }
 
-    /// The entry at `index`.
+    /// Returns the entry at `index`.
     ///
     /// # Panics
-    /// When there is no such entry.
+    /// Panics if there is no such entry.
     #[inline]
     pub fn get(&self, index: usize) -> &T {
         // SAFETY: entries below the length are initialised, and borrowed with
@@ -79,10 +79,10 @@ impl<T: Copy> Lines<T> {
         unsafe { self.address(index).as_ref() }
     }
 
-    /// The same, to be changed.
+    /// Returns the entry at `index`, mutably.
     ///
     /// # Panics
-    /// When there is no such entry.
+    /// Panics if there is no such entry.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> &mut T {
         // SAFETY: entries below the length are initialised, and borrowed
@@ -90,7 +90,7 @@ impl<T: Copy> Lines<T> {
         unsafe { self.address(index).as_mut() }
     }
 
-    /// Adds an entry behind the last.
+    /// Appends an entry.
     pub fn push(&mut self, memory: Memory<'_>, value: T) {
         if self.len == self.capacity as usize {
             self.grow(memory);
@@ -119,7 +119,7 @@ impl<T: Copy> Lines<T> {
         self.directory_len = nodes::bytes(&self.segments) as u32;
     }
 
-    /// Gives the only segment there may be room for `capacity` entries.
+    /// Resizes the only segment for `capacity` entries.
     fn set_first(&mut self, memory: Memory<'_>, capacity: usize) {
         let new = memory.heap.slot(memory.arena, capacity * LINE_LEN).cast::<T>();
         if let Some(old) = self.segments.pop() {
@@ -135,7 +135,7 @@ impl<T: Copy> Lines<T> {
         self.note_directory();
     }
 
-    /// Takes the last entry.
+    /// Removes and returns the last entry.
     pub fn pop(&mut self, memory: Memory<'_>) -> Option<T> {
         let value = *self.get(self.len.checked_sub(1)?);
         self.len -= 1;
@@ -155,7 +155,7 @@ impl<T: Copy> Lines<T> {
         Some(value)
     }
 
-    /// Moves a segment from a sparse page to another; whether it did.
+    /// Moves a segment from a sparse page to another. Returns whether it moved.
     pub fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
         let has_moved = segment == 0 && nodes::relocate(&mut self.segments);
         if has_moved {
@@ -172,12 +172,12 @@ impl<T: Copy> Lines<T> {
         true
     }
 
-    /// Segments there are.
+    /// Returns the number of segments.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// Drops all entries and gives the memory back.
+    /// Removes all entries and frees the memory.
     pub fn clear(&mut self, memory: Memory<'_>) {
         for segment in std::mem::replace(&mut self.segments, nodes::empty()) {
             // SAFETY: the segment is not used again.
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::heap::Heap;
 
-    /// Each segment has room for its entries, and little more is taken than is used.
+    /// Checks that each segment has room for its entries, and that little more is taken than used.
     fn check_room(lines: &Lines<[u64; 8]>) {
         let room = lines.capacity as usize;
         assert_eq!(lines.segment_count(), room.div_ceil(SEGMENT_LEN));
@@ -261,7 +261,7 @@ mod tests {
                 lines
             })
             .collect();
-        // A table of a few entries in each page is left.
+        // A table of a few entries is left in each page.
         for (nth, lines) in all.iter_mut().enumerate() {
             if nth % 8 != 0 {
                 lines.clear(memory);
@@ -296,7 +296,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "millions of entries")]
     #[test]
     fn only_the_first_segment_brings_the_directory_along() {
-        // Directories of 500 segments take 4,096 bytes each.
+        // A directory of 500 segments takes 4,096 bytes.
         let heap = Heap::new(1);
         let memory = Memory { heap: &heap, arena: 0 };
         let mut all: Vec<Lines<[u64; 8]>> = (0..60)

@@ -3,26 +3,23 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The word of a lock that nobody has: no guard, and no holder in its upper
-/// bits.
+/// The word of a free lock: no guard, and no holder in its upper bits.
 const FREE: u32 = 0;
 /// Set while there is a guard.
 const GUARDED: u32 = 1;
 
-/// Spins before the processor is given away. A critical section takes tens of
-/// nanoseconds: fewer spins yield too early, more burn the core when the
-/// holder is not running.
+/// Number of spins before the thread yields. A critical section takes tens of nanoseconds. With
+/// fewer spins, threads would yield too early. With more, they would waste processor time when the
+/// holder does not run.
 const SPINS_MAX: u32 = 64;
 
-/// A one-word lock around `T`. Nobody waits for anything but memory while
-/// holding it, so there is no queue of sleepers: a waiter spins, then yields.
-/// Unlocking is a plain load and store, half the price of a lock that has to
-/// look for sleepers.
+/// A one-word lock around `T`. A thread with the lock waits for nothing but memory, so there is no
+/// queue of sleepers: a waiter spins, and then yields. Unlocking is a plain load and store, which
+/// takes half as long as in a lock with sleepers.
 ///
-/// A thread may also *hold* a lock, for as long as several requests take that
-/// nobody is to see half of: its guards come and go meanwhile as if the lock
-/// were free, and nobody else gets one. Who locks a free lock pays nothing for
-/// that.
+/// A thread may also *hold* a lock, for several requests whose intermediate states must not be
+/// visible. Meanwhile it gets guards as if the lock were free, and no other thread gets one. A
+/// thread that locks a free lock pays nothing for that.
 pub struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -33,12 +30,12 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A free lock around `value`.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until the value is free.
+    /// Waits until the lock is free, and locks it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         match self.try_lock() {
@@ -47,7 +44,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The value, if it is free now.
+    /// Locks it if it is free now.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // ORDER: Acquire pairs with the Release in `Guard::drop`.
@@ -57,23 +54,22 @@ impl<T> Lock<T> {
             .then(|| Guard { lock: self })
     }
 
-    /// The value, if it is free now or held by this thread.
+    /// Locks it if it is free now or held by this thread.
     pub fn try_lock_or_held(&self) -> Option<Guard<'_, T>> {
         self.try_lock().or_else(|| self.try_held(Holder::of_thread()))
     }
 
-    /// The value, if `holder` holds it and has no guard.
+    /// Locks it if `holder` holds it and has no guard.
     fn try_held(&self, holder: Holder) -> Option<Guard<'_, T>> {
         let guarded = holder.0 | GUARDED;
-        // Nobody but this thread changes the word while it is the holder's.
+        // Only this thread changes the word while it is the holder.
         self.word
             .compare_exchange(holder.0, guarded, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
             .then(|| Guard { lock: self })
     }
 
-    /// Waits until the value is free, and holds the lock until
-    /// [`Lock::release`].
+    /// Waits until the lock is free, and holds it until [`Lock::release`].
     pub fn hold(&self, holder: Holder) {
         self.keep(self.lock(), holder);
     }
@@ -81,7 +77,7 @@ impl<T> Lock<T> {
     /// Turns a guard of this lock into a hold, until [`Lock::release`].
     ///
     /// # Panics
-    /// When it is another lock's guard.
+    /// Panics if the guard belongs to another lock.
     pub fn keep(&self, guard: Guard<'_, T>, holder: Holder) {
         assert!(std::ptr::eq(guard.lock, self), "a guard of this lock");
         self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
@@ -91,20 +87,19 @@ impl<T> Lock<T> {
     /// Ends what [`Lock::hold`] began.
     ///
     /// # Panics
-    /// When `holder` does not hold the lock, or there is a guard.
+    /// Panics if `holder` does not hold the lock, or if there is a guard.
     pub fn release(&self, holder: Holder) {
         assert_eq!(self.word.load(Ordering::Relaxed), holder.0, "held by who releases it");
         // ORDER: Release pairs with the Acquire in `Lock::try_lock`.
         self.word.store(FREE, Ordering::Release);
     }
 
-    /// Whether there is a guard.
+    /// Returns whether there is a guard.
     pub fn is_guarded(&self) -> bool {
         self.word.load(Ordering::Relaxed) & GUARDED != 0
     }
 
-    /// As [`Lock::lock`], but does not wait for another thread that holds the
-    /// lock.
+    /// Like [`Lock::lock`], but does not wait for another thread that holds the lock.
     pub fn lock_unless_held(&self) -> Option<Guard<'_, T>> {
         let mut spins = 0;
         loop {
@@ -118,8 +113,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// As [`Lock::hold`], but does not wait for another thread that holds the
-    /// lock; whether it is held now.
+    /// Like [`Lock::hold`], but does not wait for another thread that holds the lock. Returns
+    /// whether it is held now.
     pub fn hold_unless_held(&self, holder: Holder) -> bool {
         let guard = self.lock_unless_held();
         if guard.is_some() {
@@ -128,7 +123,7 @@ impl<T> Lock<T> {
         guard.is_some()
     }
 
-    /// Waits until nobody holds the lock.
+    /// Waits until no thread holds the lock.
     pub fn wait_until_released(&self) {
         let mut spins = 0;
         while self.has_holder() {
@@ -140,19 +135,19 @@ impl<T> Lock<T> {
         self.holder().is_some()
     }
 
-    /// Who holds the lock.
+    /// Returns the holder of the lock.
     pub fn holder(&self) -> Option<u32> {
         let holder = self.word.load(Ordering::Relaxed) & !GUARDED;
         (holder != FREE).then_some(holder)
     }
 
-    /// Whether anybody has the lock, or holds it.
+    /// Returns whether a thread has a guard of the lock, or holds it.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// Whether this thread holds the lock.
+    /// Returns whether this thread holds the lock.
     pub fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !GUARDED == Holder::of_thread().0
     }
@@ -174,13 +169,13 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The value, which nobody else can reach.
+    /// Returns the value mutably. No other thread can reach it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
-/// Lets a moment pass, the `spins`th.
+/// Waits for a moment. It is the `spins`th wait.
 pub fn pause(spins: &mut u32) {
     if *spins < SPINS_MAX {
         *spins += 1;
@@ -190,7 +185,7 @@ pub fn pause(spins: &mut u32) {
     }
 }
 
-/// The right to use the value of a [`Lock`] until dropped.
+/// The right to use the value of a [`Lock`] until it is dropped.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
@@ -215,15 +210,15 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Nobody else changes the word while there is a guard; what is left is
-        // the holder, if there is one.
+        // Only this thread changes the word while it has a guard. What is left is the holder, if
+        // there is one.
         let holder = self.lock.word.load(Ordering::Relaxed) & !GUARDED;
         // ORDER: Release pairs with the Acquire in `Lock::try_lock`.
         self.lock.word.store(holder, Ordering::Release);
     }
 }
 
-/// A thread that can hold locks; it stays on its thread.
+/// A thread that can hold locks. The value stays on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder(u32, PhantomData<*const ()>);
 
@@ -232,7 +227,7 @@ thread_local! {
 }
 
 impl Holder {
-    /// Whether the thread holds any lock: it must not wait for another then.
+    /// Returns whether the thread holds any lock. It must then not wait for another one.
     pub fn is_holding() -> bool {
         IS_HOLDING.get()
     }

@@ -1,18 +1,16 @@
-//! How the C library's allocator, which serves everything but items and tables,
-//! is to behave.
+//! Settings of the C library's allocator, which serves everything except items and tables.
 
-/// Block size from which each block is a mapping of its own, in bytes: buffers
-/// that grew in a burst then go back to the system when they are freed,
-/// wherever they lie.
+/// Length from which each block is a mapping of its own, in bytes. Buffers that grew in a burst are
+/// then returned to the system when they are freed, wherever they are.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_LEN_MIN: i32 = 128 << 10;
 
-/// Free memory at the end of the heap from which it is given back, in bytes.
+/// Amount of free memory at the end of the heap from which it is returned, in bytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_LEN_MIN: i32 = 256 << 10;
 
-/// Bytes that a block of `len` of the C library's takes with its header, in
-/// glibc's way: sixteen at a time, and whole pages when it is mapped on its own.
+/// Returns the bytes that a block of `len` bytes takes in glibc, with its header: multiples of
+/// sixteen, and whole pages if it is mapped separately.
 pub const fn allocated(len: usize) -> usize {
     match len {
         0 => 0,
@@ -22,10 +20,9 @@ pub const fn allocated(len: usize) -> usize {
     }
 }
 
-/// Keeps glibc from raising its thresholds with use: by default one freed
-/// buffer of 32 MiB makes it keep every buffer up to that size for ever. To be
-/// called once, before threads are started. Does nothing with other C
-/// libraries.
+/// Keeps glibc from raising its thresholds with use. By default, one freed buffer of 32 MiB makes
+/// it keep every buffer up to that size for ever. It must be called once, before threads are
+/// started. It does nothing with other C libraries.
 pub fn give_back_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt takes two numbers and touches only the allocator's own
@@ -67,12 +64,11 @@ mod tests {
         let is_mapped = |block: &Vec<u8>| {
             // SAFETY: the block came from the C library's allocator and is live.
             let usable = unsafe { libc::malloc_usable_size(block.as_ptr().cast_mut().cast()) };
-            // A tool that looks for faults of memory has an allocator of its own, which rounds
-            // nothing.
+            // A tool that detects memory errors has an allocator of its own, which does not round.
             usable == block.capacity() || usable + 16 == allocated(block.capacity())
         };
         // Memory that parallel tests have freed is used first, and is soon used up. No block would
-        // be mapped if the long one had raised the bound from which blocks are.
+        // be mapped if the long one had raised the threshold.
         let mut blocks: Vec<Vec<u8>> = Vec::new();
         while !blocks.last().is_some_and(is_mapped) {
             assert!(blocks.len() < 256, "none of {} blocks is mapped", blocks.len());

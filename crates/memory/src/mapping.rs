@@ -1,24 +1,24 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Alignment of a region, that of a huge page, and its length: a page of an arena is aligned
-/// to its own length within.
+/// Alignment and unit of length of a region: the length of a huge page. A page of an arena is
+/// aligned to its own length within it.
 pub const ALIGN: usize = 2 << 20;
 /// Length of a small store's regions.
 const LEN_MIN: usize = 2 << 20;
-/// Longest region. Regions are address space until touched, so only a system
-/// that forbids overcommitting notices.
+/// Length of the longest region. Regions are only address space until they are touched, so only a
+/// system that forbids overcommitting notices.
 const LEN_MAX: usize = 64 << 20;
-/// With this much mapped, further regions are backed by huge pages: lookups
-/// over gigabytes then miss the TLB far less. Below it they would show up in
-/// the size of a small process.
+/// Number of mapped bytes from which further regions are backed by huge pages. Lookups over
+/// gigabytes then have far fewer TLB misses. With less memory, huge pages would show in the size of
+/// a small process.
 const HUGE_FROM: usize = 64 << 20;
 
-/// Memory straight from the system, aligned to 2 MiB, zero when first touched.
+/// Memory straight from the system, aligned to 2 MiB, and zero when first touched.
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
-    /// Backed by huge pages.
+    /// Whether it is backed by huge pages.
     huge: bool,
 }
 
@@ -26,13 +26,14 @@ pub struct Region {
 unsafe impl Send for Region {}
 
 impl Region {
-    /// A region fitting for a store that has `mapped` bytes already.
+    /// Maps a region of a suitable length for a store that already has `mapped` bytes.
     pub fn map(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
         Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM }
     }
 
-    /// As [`Region::map`], never backed by huge pages: parts of it come and go.
+    /// Like [`Region::map`], but never backed by huge pages, because parts of it are returned and
+    /// used again.
     pub fn map_small_pages(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
         Self { start: map_aligned(len), len, huge: false }
@@ -42,18 +43,18 @@ impl Region {
         self.len
     }
 
-    /// Whether an address lies in the region.
+    /// Returns whether an address is in the region.
     pub fn contains(&self, at: NonNull<u8>) -> bool {
         let start = self.start.addr().get();
         (start..start + self.len).contains(&at.addr().get())
     }
 
-    /// Whether full parts of it are to be backed by huge pages.
+    /// Returns whether full parts of it are to be backed by huge pages.
     pub fn is_huge(&self) -> bool {
         self.huge
     }
 
-    /// The address `offset` bytes into the region.
+    /// Returns the address `offset` bytes into the region.
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.len);
         // SAFETY: the offset lies in the region.
@@ -88,10 +89,9 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(all(unix, not(miri)))]
 impl Region {
-    /// Has a part of the region, all of which is in use, backed by huge pages
-    /// as the system gets round to it. Not before: the first byte written to a
-    /// huge page has all of it cleared, which stops the writer for a
-    /// millisecond and more.
+    /// Has the system back a used part of the region with huge pages when it has time. It must not
+    /// be called before all of the part is in use: the first byte written to a huge page makes the
+    /// system clear all of it, which stops the writer for a millisecond and more.
     pub fn merge(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
         #[cfg(target_os = "linux")]
@@ -101,9 +101,8 @@ impl Region {
         }
     }
 
-    /// Has the 2 MiB around an address of a region backed by small pages from
-    /// here on: a huge one would come back whole as soon as a byte of it is
-    /// used.
+    /// Has the system back the 2 MiB around an address of a region with small pages from now on. A
+    /// huge page would come back whole as soon as one byte of it is used.
     pub fn split(at: NonNull<u8>) {
         #[cfg(target_os = "linux")]
         // SAFETY: advice about our own mapping, whose regions are aligned to
@@ -114,11 +113,11 @@ impl Region {
         }
     }
 
-    /// Lets the system have the memory of a part of a region; the part stays
-    /// mapped and may be used again, its contents undefined.
+    /// Returns the memory of a part of a region to the system. The part stays mapped and may be
+    /// used again, with undefined content.
     ///
     /// # Safety
-    /// Nothing in the part is in use.
+    /// Nothing in the part may be in use.
     pub unsafe fn release(start: NonNull<u8>, len: usize) {
         // SAFETY: by contract; the part is page-aligned memory of a region.
         unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
@@ -145,16 +144,16 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 
 #[cfg(not(all(unix, not(miri))))]
 impl Region {
-    /// As on Linux; here it does nothing.
+    /// Does nothing. On Linux it merges pages.
     pub fn merge(&self, _offset: usize, _len: usize) {}
 
-    /// As on Linux; here it does nothing.
+    /// Does nothing. On Linux it splits a huge page.
     pub fn split(_at: NonNull<u8>) {}
 
-    /// As on Unix, where it saves memory; here it does nothing.
+    /// Does nothing. On Unix it returns memory.
     ///
     /// # Safety
-    /// Nothing in the part is in use.
+    /// Nothing in the part may be in use.
     pub unsafe fn release(_start: NonNull<u8>, _len: usize) {}
 }
 
@@ -211,7 +210,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn a_region_takes_no_address_but_its_own_and_gives_it_back() {
-        // Lengths of no whole huge pages: the system aligns mappings of others on its own.
+        // These are no multiples of a huge page, because the system aligns such mappings by itself.
         let filler_len = 3 * ALIGN + (64 << 10);
         let region = |nth: usize| {
             let len = ALIGN + nth * nth % 31 * (64 << 10);
@@ -254,7 +253,7 @@ mod tests {
             sizes.split(' ').next().and_then(|it| it.parse::<usize>().ok()).expect("a number")
         };
         let before = pages();
-        // The next is mapped while the last is there, and so at another place.
+        // The next one is mapped while the last one exists, so it has another address.
         let mut last = region(0);
         for nth in 1..16_000 {
             last = region(nth);

@@ -1,10 +1,9 @@
-//! Memory for the nodes of large collections: the runs of lists, the leaves of
-//! trees, the blocks of streams. It comes from pages like that of items, so that what
-//! pages hold idle is known, nodes can be moved from sparse ones, and what is empty
-//! goes back to the system.
+//! Memory for the nodes of large collections: the runs of lists, the leaves of trees, the blocks of
+//! streams. It comes from pages, like that of items. So the idle memory of pages is known, nodes
+//! can be moved from sparse pages, and empty pages are returned to the system.
 //!
-//! Nodes free themselves wherever they are dropped, so their heap is one for the
-//! process, and the stores share what it holds idle (`resident.rs`).
+//! Nodes free themselves wherever they are dropped. So there is one heap for the process, and the
+//! stores share its idle memory (`resident.rs`).
 
 use crate::heap::{Heap, SLOT_LEN_MAX, block_len};
 use allocator_api2::alloc::{AllocError, Allocator};
@@ -16,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most arenas: each holds a page of every size in use.
+/// Largest number of arenas. Each holds a page of every size in use.
 const ARENAS_MAX: usize = 8;
 /// Alignment of the heap's slots.
 const ALIGN_MAX: usize = 8;
@@ -33,11 +32,11 @@ fn arena_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(ARENAS_MAX)
 }
 
-/// The arena that this thread takes nodes from.
+/// Returns the arena from which this thread takes nodes.
 fn arena() -> usize {
-    // What a thread may run on can change: the heap says how many there are.
+    // The number of arenas comes from the heap, because the processors of a thread can change.
     let next = || THREADS.fetch_add(1, Ordering::Relaxed) % HEAP.arena_count();
-    // A thread that ends, and has none any more, takes any.
+    // A thread that ends, and has no arena any more, uses any.
     let kept = ARENA.try_with(|kept| {
         kept.get().unwrap_or_else(|| {
             let arena = next();
@@ -48,26 +47,26 @@ fn arena() -> usize {
     kept.unwrap_or(0)
 }
 
-/// The heap of all nodes.
+/// Returns the heap of all nodes.
 pub fn heap() -> &'static Heap {
     &HEAP
 }
 
-/// Bytes that a node with room for `len` takes.
+/// Returns the bytes that a node for `len` bytes takes.
 pub const fn node_len(len: usize) -> usize {
     if len == 0 { 0 } else { block_len(len) }
 }
 
-/// Bytes that a node can have without taking more than one of `len` bytes.
+/// Returns the largest length of a node that takes no more than one of `len` bytes.
 pub const fn node_room(len: usize) -> usize {
     if len <= SLOT_LEN_MAX { block_len(len) } else { len }
 }
 
-/// Allocates nodes.
+/// The allocator of nodes.
 #[derive(Clone, Copy, Default)]
 pub struct Nodes;
 
-/// A node: a vector of its own.
+/// A node: a vector with memory of its own.
 pub type Node<T> = Vec<T, Nodes>;
 
 // SAFETY: a block is the caller's alone until given back, wherever the value of `Nodes` is;
@@ -86,8 +85,8 @@ unsafe impl Allocator for Nodes {
     }
 
     /// # Safety
-    /// That of the trait: `block` came from `allocate` of any `Nodes` with this layout,
-    /// and is not used again.
+    /// As in the trait: `block` must come from `allocate` of any `Nodes` with this layout, and must
+    /// not be used again.
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: by contract the block came from `allocate` with this layout.
         unsafe {
@@ -100,7 +99,8 @@ unsafe impl Allocator for Nodes {
     }
 
     /// # Safety
-    /// That of the trait: as of `deallocate`, and `new` is no shorter than `old`.
+    /// As in the trait: the conditions of `deallocate` apply, and `new` must not be shorter than
+    /// `old`.
     unsafe fn grow(
         &self,
         block: NonNull<u8>,
@@ -112,7 +112,8 @@ unsafe impl Allocator for Nodes {
     }
 
     /// # Safety
-    /// That of the trait: as of `deallocate`, and `new` is no longer than `old`.
+    /// As in the trait: the conditions of `deallocate` apply, and `new` must not be longer than
+    /// `old`.
     unsafe fn shrink(
         &self,
         block: NonNull<u8>,
@@ -125,11 +126,10 @@ unsafe impl Allocator for Nodes {
 }
 
 impl Nodes {
-    /// Moves a block to one of another length; the longest ones may stay where they
-    /// are.
+    /// Moves a block to one of another length. The longest ones may stay where they are.
     ///
     /// # Safety
-    /// As of `deallocate`.
+    /// The conditions of `deallocate` apply.
     unsafe fn resize(
         self,
         block: NonNull<u8>,
@@ -151,40 +151,39 @@ impl Nodes {
     }
 }
 
-/// A node of one value.
+/// A node for one value.
 pub type NodeBox<T> = Box<T, Nodes>;
 
-/// A node with a value in it.
+/// Returns a node with a value.
 pub fn boxed<T>(value: T) -> NodeBox<T> {
     Box::new_in(value, Nodes)
 }
 
-/// A node without anything in it: no memory.
+/// Returns an empty node, which takes no memory.
 pub const fn empty<T>() -> Node<T> {
     Vec::new_in(Nodes)
 }
 
-/// A node with a copy of some bytes.
+/// Returns a node with a copy of some bytes.
 pub fn copy_of(bytes: &[u8]) -> Node<u8> {
     let mut node = Vec::with_capacity_in(bytes.len(), Nodes);
     append(&mut node, bytes);
     node
 }
 
-/// Puts bytes behind those that are there.
+/// Appends bytes to a node.
 pub fn append(node: &mut Node<u8>, bytes: &[u8]) {
     let at = node.len();
     node.resize(at + bytes.len(), 0);
     node[at..].copy_from_slice(bytes);
 }
 
-/// Bytes that a node takes.
+/// Returns the bytes that a node takes.
 pub fn bytes<T>(node: &Node<T>) -> usize {
     node_len(node.capacity() * size_of::<T>())
 }
 
-/// Moves a node, if it lies on a page that is to become empty; whether it was
-/// moved.
+/// Moves a node if it is on a page that should become empty. Returns whether it was moved.
 pub fn relocate<T>(node: &mut Node<T>) -> bool {
     let len = node.capacity() * size_of::<T>();
     if len == 0 || len > SLOT_LEN_MAX {
@@ -201,7 +200,7 @@ pub fn relocate<T>(node: &mut Node<T>) -> bool {
     is_sparse
 }
 
-/// Moves a value, as [`relocate`] does.
+/// Moves a boxed value like [`relocate`].
 pub fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
     if size_of::<T>() == 0 || size_of::<T>() > SLOT_LEN_MAX {
         return (boxed, false);
@@ -215,7 +214,7 @@ pub fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
     if is_sparse { (self::boxed(Box::into_inner(boxed)), true) } else { (boxed, false) }
 }
 
-/// Bytes that a value in a node of its own takes.
+/// Returns the bytes that a boxed value takes.
 pub const fn boxed_len<T>() -> usize {
     node_len(size_of::<T>())
 }
@@ -252,7 +251,7 @@ mod tests {
 
     #[test]
     fn nodes_on_sparse_pages_move_with_what_is_in_them() {
-        // 1,408 bytes each: nothing else here has that length.
+        // They take 1,408 bytes each, a length that nothing else in this process has.
         let mut all: Vec<Node<u64>> = Vec::new();
         let mut boxes: Vec<NodeBox<[u64; 176]>> = Vec::new();
         for nth in 0..400 {
@@ -319,7 +318,7 @@ mod tests {
         let count = HEAP.arena_count();
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(count, all.min(ARENAS_MAX));
-        // More threads than other tests start meanwhile.
+        // These are more threads than other tests start meanwhile.
         let mut seen = vec![false; count];
         for _ in 0..64 * count {
             let (first, again) =

@@ -1,26 +1,26 @@
-//! Blocks too long for a slot, up to [`RUN_LEN_MAX`]: runs of kibibytes in
-//! regions from the system, to which the memory of freed ones goes back, so that
-//! a change of sizes leaves nothing behind.
+//! Blocks that are too long for a slot, up to [`RUN_LEN_MAX`]: runs of kibibytes in regions from
+//! the system. The memory of freed runs is returned, so that a change of sizes leaves nothing
+//! behind.
 //!
-//! A few freed runs of each length are kept warm for the next block of that
-//! length, which then costs no system call and no page fault. When these are
-//! enough, those of the length that was in use longest ago make room.
+//! A few freed runs of each length are kept warm for the next block of that length, which then
+//! costs no system call and no page fault. If their total reaches the limit, runs of the length
+//! that was used longest ago are released.
 
 use crate::mapping::Region;
 use std::ptr::NonNull;
 
-/// A run's length is a multiple of it, in bytes. Smaller wastes less at a run's
-/// end, and makes the map of a region longer.
+/// A run's length is a multiple of this, in bytes. If it were smaller, less would be wasted at a
+/// run's end, and the map of a region would be longer.
 const UNIT_LEN: usize = 1 << 10;
-/// The system's pages, in units.
+/// Length of the system's pages, in units.
 const PAGE_UNITS: usize = 4;
-/// Longest run, in bytes. The global allocator maps longer blocks on their own.
+/// Length of the longest run, in bytes. The global allocator maps longer blocks separately.
 pub const RUN_LEN_MAX: usize = 128 << 10;
 const RUN_UNITS_MAX: usize = RUN_LEN_MAX / UNIT_LEN;
-/// Freed runs that keep their memory, in bytes.
+/// Largest total length of freed runs that keep their memory, in bytes.
 const WARM_MAX: usize = 1 << 20;
 
-/// How many bytes a run of at least `len` bytes takes.
+/// Returns the bytes that a run of at least `len` bytes takes.
 #[inline]
 pub const fn run_len(len: usize) -> usize {
     len.next_multiple_of(UNIT_LEN)
@@ -28,9 +28,9 @@ pub const fn run_len(len: usize) -> usize {
 
 struct Area {
     region: Region,
-    /// A bit per unit, set when it is taken.
+    /// One bit for each unit, set while it is taken.
     taken: Vec<u64>,
-    /// No longer run is free, in units.
+    /// No free run is longer than this, in units.
     free_max: usize,
     /// The word of `taken` where the last search ended.
     hand: usize,
@@ -39,7 +39,7 @@ struct Area {
 /// All runs of a store.
 pub struct Runs {
     areas: Vec<Area>,
-    /// By length in units.
+    /// The warm runs by length in units.
     warm: Vec<Warm>,
     warm_len: usize,
     /// Counts the uses of warm runs.
@@ -50,14 +50,14 @@ pub struct Runs {
 #[derive(Default)]
 struct Warm {
     runs: Vec<NonNull<u8>>,
-    /// When one was last taken or given.
+    /// When one was last taken or freed.
     turn: u64,
 }
 
 // SAFETY: runs are plain memory; who has one is the only one to use it.
 unsafe impl Send for Runs {}
 
-/// What changed: bytes of the system's pages held.
+/// The change of the held bytes of the system's pages.
 pub type Held = i64;
 
 impl Runs {
@@ -65,8 +65,8 @@ impl Runs {
         Self { areas: Vec::new(), warm: Vec::new(), warm_len: 0, turn: 0 }
     }
 
-    /// A run of `len` bytes, a multiple of [`UNIT_LEN`] and no more than
-    /// [`RUN_LEN_MAX`], aligned to 16, its contents undefined.
+    /// Returns a run of `len` bytes, which must be a multiple of [`UNIT_LEN`] and no more than
+    /// [`RUN_LEN_MAX`]. It is aligned to 16, and its content is undefined.
     pub fn take(&mut self, len: usize) -> (NonNull<u8>, Held) {
         let units = len / UNIT_LEN;
         if let Some(run) = self.take_warm(units) {
@@ -87,7 +87,7 @@ impl Runs {
         found.expect("a new region has room for the longest run")
     }
 
-    /// Gives a run of `len` bytes back.
+    /// Frees a run of `len` bytes.
     pub fn give(&mut self, run: NonNull<u8>, len: usize) -> Held {
         let units = len / UNIT_LEN;
         if self.warm.is_empty() {
@@ -115,8 +115,7 @@ impl Runs {
         Some(run)
     }
 
-    /// Of the lengths other than `units` that have warm runs, the one in use
-    /// longest ago.
+    /// Returns the length, other than `units`, with warm runs that was used longest ago.
     fn oldest_but(&self, units: usize) -> Option<usize> {
         let others = (0..self.warm.len()).filter(|other| *other != units);
         others
@@ -124,7 +123,7 @@ impl Runs {
             .min_by_key(|other| self.warm[*other].turn)
     }
 
-    /// Gives a run of so many units back to its region.
+    /// Returns a run of `units` units to its region.
     fn release(&mut self, run: NonNull<u8>, units: usize) -> Held {
         let at = run.addr().get();
         let of = |area: &&mut Area| {
@@ -146,7 +145,7 @@ impl Area {
         self.taken[unit / 64] >> (unit % 64) & 1 != 0
     }
 
-    /// Units of the system's pages around these that are all free.
+    /// Returns the system's pages around these units that are completely free.
     fn free_pages(&self, units: std::ops::Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let pages = units.start / PAGE_UNITS..units.end.div_ceil(PAGE_UNITS);
         pages
@@ -176,8 +175,7 @@ impl Area {
         Some((self.region.at(start * UNIT_LEN), held))
     }
 
-    /// The first unit of a free run, looked for from the hand on and then from
-    /// the start.
+    /// Returns the first unit of a free run. The search begins at the hand and then at the start.
     fn search(&self, units: usize) -> Option<usize> {
         let all = self.taken.len() * 64;
         self.search_in(self.hand * 64..all, units)
@@ -228,7 +226,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     impl Runs {
-        /// Bytes of the system's pages held, counted anew.
+        /// Returns the held bytes of the system's pages, counted again.
         pub fn held(&self) -> Held {
             let pages = |area: &Area| {
                 area.taken.len() * 64 / PAGE_UNITS
@@ -287,7 +285,7 @@ mod tests {
         assert!(runs.warm_len <= WARM_MAX);
     }
 
-    /// Whether `units` units in a row are free, by trying each place.
+    /// Returns whether `units` consecutive units are free, by trying each index.
     fn fits(area: &Area, units: usize) -> bool {
         let all = area.taken.len() * 64;
         (0..=all - units).any(|start| (start..start + units).all(|unit| !area.is_taken(unit)))
@@ -305,7 +303,7 @@ mod tests {
         for _ in 0..if cfg!(miri) { 20 } else { 4_000 } {
             let mut area = Area::new(Region::map_small_pages(0));
             let all = area.taken.len() * 64;
-            // Nearly all is taken but for a few holes, which may lie across the hand.
+            // Nearly everything is taken except for a few holes, which may span the hand.
             area.mark(0..all, true);
             area.hand = next(&mut state) % area.taken.len();
             for _ in 0..3 {
@@ -342,7 +340,7 @@ mod tests {
             let (run, _) = area.take(units).expect("room");
             assert_eq!(start(&area, run), [0, 128, 256, 320, 448][nth]);
         }
-        // Holes behind the hand are left until the end of the region was reached.
+        // Holes behind the hand are used only after the search has reached the end of the region.
         area.give(0, 128);
         let (run, _) = area.take(100).expect("room");
         assert_eq!(start(&area, run), 548);
@@ -362,7 +360,7 @@ mod tests {
         let count = Region::map_small_pages(0).len() / RUN_LEN_MAX;
         let all: Vec<_> = (0..count).map(|_| runs.take(RUN_LEN_MAX).0).collect();
         assert_eq!(runs.areas.len(), 1);
-        // More than are kept warm, so that some go back to the region.
+        // These are more than are kept warm, so that some are returned to the region.
         let mut held = runs.held();
         for run in &all {
             held += runs.give(*run, RUN_LEN_MAX);
@@ -376,7 +374,7 @@ mod tests {
         assert_eq!(runs.areas.len(), 1);
         runs.take(UNIT_LEN);
         assert_eq!(runs.areas.len(), 2);
-        // The first region was full when it was last looked at.
+        // The first region was full when it was last searched.
         all.iter().for_each(|run| _ = runs.give(*run, RUN_LEN_MAX));
         let again: BTreeSet<_> = (0..count).map(|_| runs.take(RUN_LEN_MAX).0).collect();
         assert_eq!(again, all.into_iter().collect());
@@ -386,7 +384,7 @@ mod tests {
     fn the_length_last_taken_or_given_longest_ago_makes_room() {
         let lens = [126, 127, 128].map(|units| units * UNIT_LEN);
         let warm = |runs: &Runs| lens.map(|len| runs.warm[len / UNIT_LEN].runs.len());
-        // The last use of the first length is a take in one case and a give in the other.
+        // The last use of the first length is a take in one case and a free in the other.
         for last_is_take in [true, false] {
             let mut runs = Runs::new();
             let [first, second, third] = lens.map(|len| [(); 4].map(|()| runs.take(len).0));
@@ -411,7 +409,7 @@ mod tests {
     #[test]
     fn the_pages_of_a_freed_run_lose_their_bytes_and_the_others_keep_theirs() {
         let mut area = Area::new(Region::map_small_pages(0));
-        // Runs of 1 to 40 units in a row, each filled, of which every third is freed.
+        // Runs of 1 to 40 consecutive units, each filled, of which every third is freed.
         let mut runs = Vec::new();
         for units in 1..=40 {
             let (run, _) = area.take(units).expect("room");

@@ -1,5 +1,5 @@
-//! Measures what the cells cost a worker, beside the locked instruction they
-//! avoid: `cargo run --release -p keyway-metrics --example cell_cost`.
+//! Measures the cost of the cells for a worker, beside the locked instruction that they avoid:
+//! `cargo run --release -p keyway-metrics --example cell_cost`.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

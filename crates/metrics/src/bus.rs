@@ -1,5 +1,5 @@
-//! What a node of the bus counts, and its exposition. Its node has counted most of it already, and is asked when
-//! somebody scrapes.
+//! The metrics of a node of the bus, and their exposition. The node counts most of them itself, and
+//! is asked at each scrape.
 
 use crate::catalogue::{self, Metric};
 use crate::exposition::family;
@@ -11,19 +11,19 @@ use std::time::Duration;
 /// Connections of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusLink {
-    /// The value of the label `link`.
+    /// Value of the label `link`.
     pub kind: &'static str,
-    /// How many there are.
+    /// Number of connections.
     pub count: u64,
-    /// Bytes that wait for their other sides.
+    /// Bytes that are queued for them.
     pub queued_bytes: u64,
 }
 
-/// What a node says of itself when it is asked. The fields are named as the metrics.
+/// The figures of a node. The fields have the names of the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the catalogue says what each is")]
 pub struct BusFigures {
-    /// Every kind once.
+    /// One entry for each kind.
     pub links: Vec<BusLink>,
     pub below_nodes: u64,
     pub is_rooted: bool,
@@ -38,15 +38,15 @@ pub struct BusFigures {
     pub inbox_bytes: u64,
     pub refused_messages: u64,
     pub untold_failures: u64,
-    /// By reason, every one that there is.
+    /// Counts by reason, with every reason that exists.
     pub failed_messages: Vec<(String, u64)>,
-    /// By reason, every one that there is.
+    /// Counts by reason, with every reason that exists.
     pub refused_links: Vec<(String, u64)>,
-    /// By reason, every one that there is.
+    /// Counts by reason, with every reason that exists.
     pub lost_links: Vec<(String, u64)>,
 }
 
-/// What is counted beside that.
+/// Metrics that are not among a node's own figures.
 #[derive(Debug)]
 pub struct BusMetrics {
     version: &'static str,
@@ -55,18 +55,18 @@ pub struct BusMetrics {
 }
 
 impl BusMetrics {
-    /// Of a process of this version that started then.
+    /// Creates the metrics of a process with this version and start time.
     pub fn new(version: &'static str, start_unix_micros: u64) -> Self {
         Self { version, start_unix_micros, round_trips: LatencyHistogram::new() }
     }
 
-    /// Counts a round trip; by one thread only.
+    /// Counts a round trip. Called by one thread only.
     pub fn note_round_trip(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.round_trips.add(Latency::between(Time(0), Time(nanos)), 1);
     }
 
-    /// Appends everything in the Prometheus text format.
+    /// Appends all metrics in the Prometheus text format.
     pub fn write_prometheus(&self, figures: &BusFigures, out: &mut String) {
         use catalogue::*;
         links(out, &BUS_LINKS, figures, |link| link.count);

@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-/// How a metric's values behave.
+/// The behaviour of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows while the process lives.
+    /// A count that only grows while the process lives.
     Counter,
     /// A level.
     Gauge,
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of the Prometheus `# TYPE` line.
+    /// Returns the word of the Prometheus `# TYPE` line.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -25,8 +25,8 @@ impl Kind {
     }
 }
 
-/// The labels there are. All their values come from the configuration or from
-/// closed sets in the code, never from clients.
+/// The labels. All their values come from the configuration or from closed sets in the code, never
+/// from clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
     /// Name of a pool.
@@ -37,34 +37,34 @@ pub enum Label {
     Worker,
     /// Class of a command, such as `read`.
     Command,
-    /// What went wrong, from a closed set.
+    /// A fault, from a closed set.
     Fault,
-    /// A latency that a request took longer than, such as `8ms`.
+    /// A bound on latency, such as `8ms`: counts requests above it.
     Over,
     /// Number of a database of the embedded store.
     Database,
-    /// What the keys of a quota begin with, as configured.
+    /// The key prefix of a quota, as configured.
     Prefix,
-    /// What a server does: `primary`, `replica` or `none`.
+    /// Role of a server: `primary`, `replica` or `none`.
     Role,
-    /// The primary a server copies, by its address, or what Sentinel calls its primary.
+    /// The primary of a server: its address, or its name for Sentinel.
     Of,
     /// Address of a listener, as configured.
     Listener,
     /// Path of a file, as configured.
     File,
-    /// What a connection of the bus is to its node: `upstream`, `standby`, `below`, `sibling` or `stranger`.
+    /// Kind of a connection of the bus: `upstream`, `standby`, `below`, `sibling` or `stranger`.
     Link,
-    /// Why something on the bus failed, from a closed set: docs/protocol/bus.md.
+    /// Reason of a failure on the bus, from a closed set: docs/protocol/bus.md.
     Reason,
-    /// What came of a reload: `done`, or why it was refused, from a closed set.
+    /// Result of a reload: `done`, or the reason of a refusal, from a closed set.
     Result,
-    /// Version of this build; on `keyway_process_build_info` alone.
+    /// Version of this build. Only `keyway_process_build_info` has it.
     Version,
 }
 
 impl Label {
-    /// The label's name.
+    /// Returns the label's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Label::Pool => "pool",
@@ -94,14 +94,13 @@ pub struct Metric {
     pub name: &'static str,
     /// How its values behave.
     pub kind: Kind,
-    /// What one of it is, in the plural; the name ends in it.
+    /// Its unit, in the plural. The name ends with it.
     pub unit: &'static str,
     /// The labels of each of its series, in order.
     pub labels: &'static [Label],
-    /// What it measures: a sentence.
+    /// A sentence that says what it measures.
     pub measures: &'static str,
-    /// What it leaves out: a sentence, empty when nothing that a reader might
-    /// expect is missing.
+    /// A sentence that says what it leaves out; empty if a reader would miss nothing.
     pub leaves_out: &'static str,
 }
 
@@ -560,7 +559,7 @@ catalogue! {
         leaves_out "Leaves out the one that counting them takes. Absent on systems without /proc."
 }
 
-/// `docs/metrics.md`, made from [`CATALOGUE`].
+/// Returns `docs/metrics.md`, made from [`CATALOGUE`].
 pub fn catalogue_markdown() -> String {
     let mut text = String::from(concat!(
         "# Metrics\n\n",

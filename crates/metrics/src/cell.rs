@@ -1,13 +1,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A count that only grows. One thread writes it, any thread reads it: adding
-/// is a relaxed load and a relaxed store, which loses counts if two threads
-/// write, and is why cells are reached through [`crate::WorkerCells`] only.
+/// A count that only grows. One thread writes it, any thread reads it. Adding is a relaxed load and
+/// a relaxed store, which loses counts if two threads write. Cells are therefore reached only
+/// through [`crate::WorkerCells`].
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// A counter at zero.
+    /// Returns a counter at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -18,25 +18,25 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Counts from nothing again, which Prometheus reads as a restart.
+    /// Restarts from zero, which Prometheus reads as a restart.
     pub(crate) fn restart(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the count.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// A level that rises and falls, never below zero. One thread writes it, any
-/// thread reads it, as with [`Counter`].
+/// A level that rises and falls, never below zero. One thread writes it, any thread reads it, as
+/// with [`Counter`].
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// A gauge at zero.
+    /// Returns a gauge at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -53,8 +53,8 @@ impl Gauge {
         self.set(self.get().wrapping_add(n));
     }
 
-    /// Takes `n` off the level. Taking more than there is means the caller
-    /// counted wrong: a debug build stops, a release build shows zero.
+    /// Takes `n` off the level. Taking more than there is means that the caller counted wrong: a
+    /// debug build panics, a release build shows zero.
     #[inline]
     pub fn lower(&self, n: u64) {
         let level = self.get();
@@ -62,7 +62,7 @@ impl Gauge {
         self.set(level.saturating_sub(n));
     }
 
-    /// The level now.
+    /// Returns the level.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)

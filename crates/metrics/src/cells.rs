@@ -10,8 +10,7 @@ use crate::cell::{Counter, Gauge};
 use crate::histogram::{Latency, LatencyHistogram, SizeHistogram};
 use crate::layout::{Layout, PoolLayout};
 
-/// One fault for every value of the `fault` label, in the order they are
-/// exported.
+/// One fault for every value of the `fault` label, in the order of the exposition.
 pub(crate) const FAULTS: [Fault; 15] = [
     Fault::Client,
     Fault::Denied,
@@ -34,7 +33,7 @@ pub(crate) const FAULTS: [Fault; 15] = [
 pub(crate) const REFUSALS: [Fault; 3] =
     [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
 
-/// The faults of requests that were taken for serving.
+/// The faults of requests that were accepted for serving.
 pub(crate) const REQUEST_FAULTS: [Fault; 12] = [
     Fault::Unrouted,
     backend_fault(BackendFault::Connect),
@@ -72,7 +71,7 @@ pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
 pub struct FaultCounters([Counter; FAULTS.len()]);
 
 impl FaultCounters {
-    /// The counter of `fault`; those sharing a label share a counter.
+    /// Returns the counter of `fault`; those sharing a label share a counter.
     #[inline]
     pub fn of(&self, fault: Fault) -> &Counter {
         let index = match fault {
@@ -96,7 +95,7 @@ impl FaultCounters {
 pub struct BackendFaultCounters([Counter; BACKEND_FAULTS.len()]);
 
 impl BackendFaultCounters {
-    /// The counter of `fault`.
+    /// Returns the counter of `fault`.
     #[inline]
     pub fn of(&self, fault: BackendFault) -> &Counter {
         &self.0[backend_fault_index(fault)]
@@ -123,7 +122,7 @@ fn backend_fault_index(fault: BackendFault) -> usize {
     }
 }
 
-/// Why a client's connection ended.
+/// The reason why a client's connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The client closed it, or asked to with QUIT.
@@ -132,15 +131,15 @@ pub enum CloseReason {
     Reset,
     /// The client broke the protocol.
     Client,
-    /// The client met a bound, such as undelivered replies.
+    /// The client exceeded a bound, such as that on undelivered replies.
     Limit,
-    /// An operator closed it (CLIENT KILL), or has taken its user or a right by a reload.
+    /// An operator closed it (CLIENT KILL), or removed its user or one of its rights by a reload.
     Killed,
-    /// We are shutting down.
+    /// The process is shutting down.
     Drained,
-    /// It asked nothing for longer than it may.
+    /// The client sent no request for longer than it may.
     Idle,
-    /// A backend failed when a part of a large reply had left.
+    /// A backend failed after a part of its large reply was sent to the client.
     Backend,
 }
 
@@ -156,7 +155,7 @@ impl CloseReason {
         CloseReason::Backend,
     ];
 
-    /// The value of the `fault` label; `none` when the client left by itself.
+    /// Returns the value of the `fault` label; `none` if the client left by itself.
     pub fn label(self) -> &'static str {
         match self {
             CloseReason::Left => "none",
@@ -176,36 +175,36 @@ impl CloseReason {
 pub struct CloseCounters([Counter; CloseReason::ALL.len()]);
 
 impl CloseCounters {
-    /// The counter of `reason`.
+    /// Returns the counter of `reason`.
     #[inline]
     pub fn of(&self, reason: CloseReason) -> &Counter {
         &self.0[reason as usize]
     }
 }
 
-/// How usable a worker finds a backend, from best to worst.
+/// How usable a worker finds a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthLevel {
-    /// Takes requests, though it has neither answered nor failed yet.
+    /// It takes requests, and has neither answered nor failed yet.
     #[default]
     Unknown = 0,
-    /// Takes requests, and the last ones went well.
+    /// It takes requests, and the last ones succeeded.
     Healthy = 1,
-    /// Takes requests, though the last ones failed.
+    /// It takes requests, but the last ones failed.
     Failing = 2,
-    /// Out of use until it is tried again.
+    /// It is out of use until it is tried again.
     Ejected = 3,
-    /// Back, and kept out of use because its data may be stale.
+    /// It answers again, and is kept out of use because its data may be stale.
     Quarantined = 4,
 }
 
 impl HealthLevel {
-    /// The value of its metric: below zero while nothing is known.
+    /// Returns the value of its metric, which is below zero while nothing is known.
     pub(crate) fn value(self) -> i64 {
         self as i64 - HealthLevel::Healthy as i64
     }
 
-    /// The word for it.
+    /// Returns the word for it.
     pub fn label(self) -> &'static str {
         match self {
             HealthLevel::Unknown => "unknown",
@@ -221,16 +220,16 @@ impl HealthLevel {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct ClassCells {
-    /// Requests taken for serving, counted when parsed.
+    /// Requests accepted for serving, counted when they are parsed.
     pub(crate) requests: Counter,
-    /// Requests answered with an error of ours.
+    /// Requests answered with an error of Keyway's own.
     pub(crate) errors: FaultCounters,
-    /// Requests answered with an error of the store's or a backend's.
+    /// Requests answered with an error of the store or of a backend.
     pub(crate) error_replies: Counter,
-    /// From request parsed to reply written into the client's output.
+    /// Time from the parsed request to the reply in the client's output.
     pub(crate) latency: LatencyHistogram,
-    /// Nanoseconds of the turns in which they were answered, divided evenly over all
-    /// requests of a turn. Those that a server answers are not in it.
+    /// Time of the turns in which they were answered, divided evenly among all requests of a turn,
+    /// in nanoseconds. Requests that a server answers are not included.
     pub(crate) worked: Counter,
 }
 
@@ -246,8 +245,8 @@ impl ClassCells {
     }
 }
 
-/// Number of commands with their cells in one block. More cost memory for commands that nobody
-/// calls, fewer for finding a block: 16 bytes for each.
+/// Number of commands whose cells are in one block. With more, memory is used for commands that no
+/// client calls. With fewer, finding a block costs more memory: 16 bytes for each.
 const COMMAND_BLOCK: usize = 16;
 
 type CommandBlock = [CommandCells; COMMAND_BLOCK];
@@ -255,19 +254,19 @@ type CommandBlock = [CommandCells; COMMAND_BLOCK];
 /// Requests for one command in one pool.
 #[derive(Debug, Default)]
 pub(crate) struct CommandCells {
-    /// Requests taken for serving.
+    /// Requests accepted for serving.
     pub(crate) calls: Counter,
-    /// Requests answered with an error, whoever's it is.
+    /// Requests answered with an error, whatever its origin.
     pub(crate) errors: Counter,
     /// Requests whose latency was measured.
     pub(crate) replies: Counter,
     /// Sum of their latencies, in nanoseconds.
     pub(crate) nanos: Counter,
-    /// As [`ClassCells::worked`].
+    /// Time as in [`ClassCells::worked`].
     pub(crate) worked: Counter,
 }
 
-/// Where requests that are counted alike are counted: under their class, and under their command.
+/// The cells in which requests are counted: those of their class, and those of their command.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestCells<'a> {
     class: &'a ClassCells,
@@ -275,34 +274,34 @@ pub struct RequestCells<'a> {
 }
 
 impl RequestCells<'_> {
-    /// A request was taken for serving.
+    /// Counts a request that was accepted for serving.
     #[inline]
     pub fn call(&self) {
         self.class.requests.add(1);
         self.command.calls.add(1);
     }
 
-    /// A request was answered with an error of ours.
+    /// Counts a request that was answered with an error of Keyway's own.
     #[cold]
     pub fn fault(&self, fault: Fault) {
         self.class.errors.of(fault).add(1);
         self.command.errors.add(1);
     }
 
-    /// A request was answered with an error of the store's or a backend's.
+    /// Counts a request that was answered with an error of the store or of a backend.
     #[cold]
     pub fn error_reply(&self) {
         self.class.error_replies.add(1);
         self.command.errors.add(1);
     }
 
-    /// A request that was parsed at `start` was answered at `end`.
+    /// Records a request that was parsed at `start` and answered at `end`.
     #[inline]
     pub fn latency(&self, start: Time, end: Time) {
         self.latencies(Latency::between(start, end), 1);
     }
 
-    /// So many requests had this latency.
+    /// Records `count` requests with this latency.
     #[inline]
     pub fn latencies(&self, latency: Latency, count: u64) {
         self.class.latency.add(latency, count);
@@ -310,7 +309,7 @@ impl RequestCells<'_> {
         self.command.nanos.add(latency.nanos().saturating_mul(count));
     }
 
-    /// A part of a turn's time was spent on them, in nanoseconds.
+    /// Adds the part of a turn's time that was spent on the requests, in nanoseconds.
     #[inline]
     pub fn worked(&self, nanos: u64) {
         self.class.worked.add(nanos);
@@ -325,13 +324,13 @@ pub struct ClientCells {
     pub connected: Gauge,
     /// Clients accepted.
     pub accepted: Counter,
-    /// Clients gone, by reason.
+    /// Clients that left, by reason.
     pub closed: CloseCounters,
     /// Bytes read from clients.
     pub received_bytes: Counter,
     /// Bytes written to clients.
     pub sent_bytes: Counter,
-    /// Times a client's input was left unread because a queue was full.
+    /// Times that a client's input was left unread because a queue was full.
     pub pauses: Counter,
 }
 
@@ -340,7 +339,7 @@ pub struct ClientCells {
 pub struct MemcachedCells {
     /// Requests to store a value.
     pub sets: Counter,
-    /// Of these, the ones that stored it.
+    /// Requests of these that stored it.
     pub stored: Counter,
     /// Requests to change an expiry, with or without reading the value.
     pub touches: Counter,
@@ -357,7 +356,7 @@ pub struct PubSubCells {
     pub patterns: Gauge,
     /// Clients that have subscribed to something.
     pub clients: Gauge,
-    /// Names subscribed at servers.
+    /// Names to which servers were subscribed.
     pub upstream: Gauge,
     /// Messages written to subscribers.
     pub delivered: Counter,
@@ -389,7 +388,7 @@ pub struct BackendCells {
     pub received_bytes: Counter,
     /// Requests and fragments waiting for their reply now.
     pub in_flight: Gauge,
-    /// Bytes queued for the backend and not yet taken by the kernel.
+    /// Bytes queued for the backend that the kernel has not accepted yet.
     pub unsent_bytes: Gauge,
     /// Links being established: connecting or in their handshake.
     pub links_connecting: Gauge,
@@ -397,13 +396,13 @@ pub struct BackendCells {
     pub links_ready: Gauge,
     /// Links established.
     pub connects: Counter,
-    /// Links established in place of one that had been lost.
+    /// Links established in place of one that was lost.
     pub reconnects: Counter,
     /// Replies skipped because their request had timed out.
     pub late_replies: Counter,
     /// Replies dropped because their client had left.
     pub unclaimed_replies: Counter,
-    /// Pushes dropped because nobody had asked for any.
+    /// Pushes dropped because no client had asked for them.
     pub unasked_pushes: Counter,
     /// Times the backend was taken out of use.
     pub ejections: Counter,
@@ -411,16 +410,16 @@ pub struct BackendCells {
     pub circuit_opens: Counter,
     /// Times it was left out of the servers that reads may go to.
     pub outliers: Counter,
-    /// Reads for which it was chosen among several.
+    /// Reads that were sent to it when there were several servers.
     pub reads_chosen: Counter,
-    /// Whether it is asked: 0 yes, 1 to find out, 2 no.
+    /// Its circuit: 0 closed, 1 half-open, 2 open.
     pub circuit: Gauge,
     /// Whether it is left out of the servers that reads may go to: 0 or 1.
     pub outlier: Gauge,
-    /// How long it takes to reply, as the choice of a server for reads estimates, in
-    /// microseconds; 0 when nothing is known.
+    /// Its estimated reply latency, by which a server for reads is chosen, in microseconds; 0 if
+    /// nothing is known.
     pub read_micros: Gauge,
-    /// From request queued to its reply read whole.
+    /// Time from the queued request to its complete reply.
     pub latency: LatencyHistogram,
     health: Gauge,
 }
@@ -454,7 +453,7 @@ impl BackendCells {
         }
     }
 
-    /// States how usable the backend is found.
+    /// Sets how usable the backend is found.
     pub fn set_health(&self, level: HealthLevel) {
         self.health.set(level as u64);
     }
@@ -469,8 +468,8 @@ impl BackendCells {
         }
     }
 
-    /// Counts from nothing again: another backend has come to its place. What is
-    /// connected or under way stays as it is.
+    /// Restarts the counts from zero, because another backend has taken its index. Levels of
+    /// connections and requests in flight stay.
     pub fn restart(&self) {
         let counters = [
             &self.requests,
@@ -503,14 +502,14 @@ impl BackendCells {
     }
 }
 
-/// One pool.
+/// The cells of one pool.
 #[derive(Clone, Debug)]
 pub struct PoolCells {
     own: Arc<OwnCells>,
     backends: Box<[Arc<BackendCells>]>,
 }
 
-/// What is counted of a pool, but for its backends.
+/// The cells of a pool, without those of its backends.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct OwnCells {
@@ -523,8 +522,8 @@ pub struct OwnCells {
     /// Requests refused before a command class was known or routing began.
     pub refused: FaultCounters,
     classes: Box<[ClassCells]>,
-    /// By place in [`Layout::commands`], in blocks that are made when a command of theirs is first
-    /// called: a pool sees few of the commands.
+    /// Blocks of cells by the index in [`Layout::commands`]. A block is made when one of its
+    /// commands is first called, because a pool sees few of the commands.
     commands: Box<[OnceLock<Box<CommandBlock>>]>,
 }
 
@@ -551,8 +550,8 @@ impl PoolCells {
         Self { own: Arc::new(own), backends: backends.collect() }
     }
 
-    /// Goes on counting for the pool of `layout`, and for those of its backends that have
-    /// the names they had.
+    /// Returns cells that go on counting for the pool of `layout`, and for those of its backends
+    /// that keep their names.
     fn succeeded_by(&self, (old, new): (&PoolLayout, &PoolLayout)) -> Self {
         let backend = |name: &String| {
             let at = old.backends.iter().position(|old| old == name);
@@ -563,28 +562,29 @@ impl PoolCells {
 }
 
 impl OwnCells {
-    /// The cells of the command class at `index` of [`Layout::classes`].
+    /// Returns the cells of the command class at `index` of [`Layout::classes`].
     ///
     /// # Panics
-    /// When there is no such class.
+    /// Panics if there is no such class.
     #[inline]
     pub(crate) fn class(&self, index: usize) -> &ClassCells {
         &self.classes[index]
     }
 
-    /// Number of requests taken of the command class at `index` of [`Layout::classes`].
+    /// Returns the number of requests accepted of the command class at `index` of
+    /// [`Layout::classes`].
     ///
     /// # Panics
-    /// When there is no such class.
+    /// Panics if there is no such class.
     pub fn calls_of_class(&self, index: usize) -> u64 {
         self.classes[index].requests.get()
     }
 
-    /// Where requests are counted whose class and command are at these places of
+    /// Returns the cells for requests whose class and command have these indices in
     /// [`Layout::classes`] and [`Layout::commands`].
     ///
     /// # Panics
-    /// When there is no such class or command.
+    /// Panics if there is no such class or command.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub fn requests(&self, class: usize, command: usize) -> RequestCells<'_> {
@@ -592,8 +592,8 @@ impl OwnCells {
         RequestCells { class: &self.classes[class], command: &block[command % COMMAND_BLOCK] }
     }
 
-    /// The cells of commands with their places in [`Layout::commands`], but for those that nobody
-    /// can have called.
+    /// Returns the cells of commands with their indices in [`Layout::commands`]. Commands that
+    /// cannot have been called are left out.
     pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandCells)> {
         let blocks = self.commands.iter().enumerate().filter_map(|(at, it)| Some((at, it.get()?)));
         blocks.flat_map(|(at, block)| (at * COMMAND_BLOCK..).zip(block.iter()))
@@ -605,26 +605,26 @@ impl OwnCells {
 }
 
 impl PoolCells {
-    /// The cells of the backend at `index` of [`PoolLayout::backends`].
+    /// Returns the cells of the backend at `index` of [`PoolLayout::backends`].
     ///
     /// # Panics
-    /// When there is no such backend.
+    /// Panics if there is no such backend.
     #[inline]
     pub fn backend(&self, index: usize) -> &BackendCells {
         &self.backends[index]
     }
 }
 
-/// The worker's own loop.
+/// The cells of the worker's own loop.
 #[derive(Debug)]
 pub struct TurnCells {
     /// Turns of the loop.
     pub turns: Counter,
     /// Readiness events and completions handled.
     pub events: Counter,
-    /// Polls that had to wait, and so slept.
+    /// Polls that had to wait, so that the worker slept.
     pub wakeups: Counter,
-    /// How long polls have looked at shared memory instead of sleeping, in nanoseconds.
+    /// Time for which polls have polled shared memory instead of sleeping, in nanoseconds.
     pub looked_nanos: Counter,
     /// System calls that read from a socket.
     pub recv_calls: Counter,
@@ -632,7 +632,7 @@ pub struct TurnCells {
     pub send_calls: Counter,
     /// System calls that asked for events.
     pub poll_calls: Counter,
-    /// Connections that are closed, but for what the client may still be sending.
+    /// Connections that are closed on this side, while the client may still be sending.
     pub lingering: Gauge,
     /// Requests parsed in one turn; turns without any are not recorded.
     pub batch: SizeHistogram,
@@ -664,8 +664,8 @@ impl Cells {
         }
     }
 
-    /// The cells for another layout, which go on with those of the pools that `heir_of`
-    /// says.
+    /// Returns the cells for another layout. The cells of each pool continue those of the pool
+    /// whose index `heir_of` returns.
     pub(crate) fn succeeded_by(
         &self,
         (old, new): (&Layout, &Layout),
@@ -681,7 +681,7 @@ impl Cells {
         }
     }
 
-    /// Sets every level to what it is with no worker running; counts stay.
+    /// Sets every level to its value without a running worker. Counts stay.
     pub(crate) fn clear_levels(&self) {
         self.turn.lingering.set(0);
         for pool in &self.pools {

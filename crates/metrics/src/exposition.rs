@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use crate::catalogue::{Label, Metric};
 use crate::histogram::Snapshot;
 
-/// Begins a family; all its samples must follow before the next one begins.
+/// Begins a family. All its samples must follow before the next one begins.
 pub(crate) fn family<'a>(out: &'a mut String, metric: &'static Metric) -> Family<'a> {
     let Metric { name, kind, measures, leaves_out, .. } = metric;
     let space = if leaves_out.is_empty() { "" } else { " " };
@@ -20,12 +20,12 @@ pub(crate) struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// One sample; `values` in the order of the metric's labels.
+    /// Writes one sample. `values` are in the order of the metric's labels.
     pub(crate) fn sample(&mut self, values: &[&str], number: impl Display) {
         self.line("", values, None, number);
     }
 
-    /// The series of one histogram.
+    /// Writes the series of one histogram.
     pub(crate) fn histogram(&mut self, values: &[&str], snapshot: &Snapshot) {
         for (bound, count) in snapshot.cumulative() {
             self.line("_bucket", values, Some(&bound), count);

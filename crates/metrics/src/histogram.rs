@@ -1,20 +1,20 @@
-//! Log-linear histograms: eight buckets for every power of two, so a quantile
-//! is read at most 12.5 % too high, in 1.4 KB.
+//! Log-linear histograms: eight buckets for every power of two. A quantile is at most 12.5 % too
+//! high, and a histogram takes 1.4 KB.
 //!
-//! Values are binned as integers of the histogram's own step. Every power of
-//! two of steps is a boundary between two buckets, and the exported `le`
-//! bounds are such powers: exported counts are exact, not interpolated. For
-//! latencies the step is 1/1024 ms, which puts the bounds on 1, 2, 4, 8 … ms.
+//! Values are counted as integers of the histogram's own step. Every power of two of steps is a
+//! boundary between two buckets, and the exported `le` bounds are such powers. So exported counts
+//! are exact, not interpolated. For latencies the step is 1/1024 ms, which puts the bounds on 1, 2,
+//! 4, 8 … ms.
 
 use keyway_base::Time;
 
 use crate::cell::Counter;
 
-/// log2 of the buckets per power of two. One more halves the error of a
-/// quantile and doubles the memory.
+/// log2 of the number of buckets per power of two. One more halves the error of a quantile and
+/// doubles the memory.
 const GROUPING: u32 = 3;
-/// log2 of the first value (in steps) that no longer fits; larger ones count
-/// in the last bucket. For latencies 2^24 steps are 16.4 s.
+/// log2 of the first value (in steps) that no longer fits. Larger values count in the last bucket.
+/// For latencies 2^24 steps are 16.4 s.
 const RANGE: u32 = 24;
 const BUCKETS: usize = ((RANGE - GROUPING + 1) << GROUPING) as usize;
 const STEP_MAX: u64 = (1 << RANGE) - 1;
@@ -23,17 +23,17 @@ const STEP_MAX: u64 = (1 << RANGE) - 1;
 const STEPS_PER_SECOND: u64 = 1_024_000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The bucket of a value of `step` steps; `step` must not exceed `STEP_MAX`.
+/// Returns the bucket of a value of `step` steps, which must not exceed `STEP_MAX`.
 #[inline]
 fn bucket_of(step: u64) -> usize {
-    // Below 2^(GROUPING+1) a bucket is one step wide. From there each bucket
-    // keeps the leading GROUPING+1 bits and drops `shift` low ones.
+    // Below 2^(GROUPING+1) a bucket is one step wide. From there each bucket keeps the leading
+    // GROUPING+1 bits and drops `shift` low ones.
     let shift = (step | (1 << GROUPING)).ilog2() - GROUPING;
     ((shift as usize) << GROUPING) + (step >> shift) as usize
 }
 
-/// The first step past `bucket`, that is its upper bound: every value counted
-/// in it was at most this large (values are binned from one below).
+/// Returns the first step after `bucket`, which is its upper bound: every value counted in it was
+/// at most this large (values are counted as one less).
 fn bucket_end(bucket: usize) -> u64 {
     let next = bucket as u64 + 1;
     let shift = (next >> GROUPING).saturating_sub(1);
@@ -66,18 +66,18 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The time from `start` to `end`; zero when they are reversed.
+    /// Returns the time from `start` to `end`; zero if they are reversed.
     #[inline]
     pub fn between(start: Time, end: Time) -> Latency {
         let nanos = end.0.saturating_sub(start.0);
-        // One below, so that exactly 1 ms still counts as `le` 1 ms.
+        // One is subtracted, so that exactly 1 ms still counts as `le` 1 ms.
         const STEPS: u64 = STEPS_PER_SECOND / 64_000;
         const NANOS: u64 = NANOS_PER_SECOND / 64_000;
         let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
         Latency { bucket: bucket_of((clamped * STEPS / NANOS).min(STEP_MAX)), nanos }
     }
 
-    /// In nanoseconds.
+    /// Returns the duration in nanoseconds.
     #[inline]
     pub(crate) fn nanos(self) -> u64 {
         self.nanos
@@ -93,13 +93,13 @@ impl LatencyHistogram {
         Self(Buckets::new())
     }
 
-    /// Records the time from `start` to `end`; zero when they are reversed.
+    /// Records the time from `start` to `end`; zero if they are reversed.
     #[inline]
     pub fn record(&self, start: Time, end: Time) {
         self.add(Latency::between(start, end), 1);
     }
 
-    /// Counts from nothing again.
+    /// Restarts from zero.
     pub(crate) fn restart(&self) {
         self.0.counts.iter().chain([&self.0.sum]).for_each(Counter::restart);
     }
@@ -127,7 +127,7 @@ impl SizeHistogram {
     }
 }
 
-/// How a snapshot's steps turn into the metric's unit.
+/// The factors from a snapshot's steps to the metric's unit.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     steps_per_unit: u64,
@@ -145,8 +145,7 @@ const LATENCY: Scale = Scale {
 /// 1 to 8192, doubling.
 const SIZE: Scale = Scale { steps_per_unit: 1, amounts_per_unit: 1, bounds_log2: (0, 13) };
 
-/// Histograms of several workers or command classes added up, as they were
-/// at the moment of reading.
+/// The sum of histograms of several workers or command classes, at the moment of reading.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     counts: [u64; BUCKETS],
@@ -178,7 +177,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// What was recorded since `seen`, and half of what was `before`.
+    /// Returns what was recorded since `seen`, plus half of `before`.
     pub(crate) fn since(&self, seen: Option<&Snapshot>, before: Option<&Snapshot>) -> Snapshot {
         let mut latest = Snapshot { counts: [0; BUCKETS], ..self.clone() };
         for (at, count) in latest.counts.iter_mut().enumerate() {
@@ -188,20 +187,19 @@ impl Snapshot {
         latest
     }
 
-    /// How many values were recorded.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of the recorded values, in the metric's unit.
+    /// Returns the sum of the recorded values, in the metric's unit.
     pub fn sum(&self) -> f64 {
         self.sum as f64 / self.scale.amounts_per_unit as f64
     }
 
-    /// A bound that at least the share `q` (0 to 1) of the recorded values
-    /// does not exceed, in the metric's unit and at most 12.5 % or one step
-    /// above the true quantile. `None` when nothing was recorded. Values past
-    /// the range (16.4 s) read as its end.
+    /// Returns a bound that at least the share `q` (0 to 1) of the recorded values does not exceed,
+    /// in the metric's unit. It is at most 12.5 % or one step above the true quantile. Returns
+    /// `None` if nothing was recorded. Values beyond the range (16.4 s) count as its end.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total = self.count();
         if total == 0 {
@@ -216,14 +214,14 @@ impl Snapshot {
         Some(bucket_end(bucket) as f64 / self.scale.steps_per_unit as f64)
     }
 
-    /// How many of the recorded values were larger than 2^`log2` steps.
+    /// Returns the number of recorded values that were larger than 2^`log2` steps.
     pub(crate) fn above(&self, log2: u32) -> u64 {
         self.counts[bucket_of(1 << log2)..].iter().sum()
     }
 
-    /// Latencies by how many microseconds they do not exceed: each power of
-    /// two of 1/1024 ms (rounded up to whole microseconds) that some recorded
-    /// one needs, with the number of those at or below it. Ends at the count.
+    /// Returns bounds in microseconds, each with the number of latencies at or below it. The bounds
+    /// are the powers of two of 1/1024 ms (rounded up to whole microseconds) that some recorded
+    /// latency needs. The list ends at the total count.
     pub fn cumulative_micros(&self) -> Vec<(u64, u64)> {
         let (mut bounds, mut from, mut seen) = (Vec::new(), 0, 0);
         for log2 in 0..=RANGE {
@@ -238,8 +236,8 @@ impl Snapshot {
         bounds
     }
 
-    /// The exported bounds in the metric's unit, each with the number of
-    /// values at or below it. The bound above all of them is `count`.
+    /// Returns the exported bounds in the metric's unit, each with the number of values at or below
+    /// it. The number for the bound above all of them is `count`.
     pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let (first, last) = self.scale.bounds_log2;
         let mut from = 0;
@@ -268,7 +266,7 @@ mod tests {
         found.expect("the bound is exported").1
     }
 
-    /// Buckets by their definition: one step wide up to 2^GROUPING, then
+    /// Returns the ends of buckets by their definition: one step wide up to 2^GROUPING, then
     /// 2^GROUPING of equal width up to each further power of two.
     fn bucket_ends_by_definition() -> Vec<u64> {
         let mut ends: Vec<u64> = (1..=1 << GROUPING).collect();

@@ -1,6 +1,6 @@
-//! What is counted, fixed when the registry is built.
+//! The layout of the cells, which is fixed when the registry is built.
 
-/// What is counted: fixed when the [`Registry`](crate::Registry) is built.
+/// What is counted. Fixed when the [`Registry`](crate::Registry) is built.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Names of the command classes, values of the `command` label.
@@ -9,10 +9,9 @@ pub struct Layout {
     pub commands: &'static [&'static str],
     /// The pools; cells are found by position.
     pub pools: Vec<PoolLayout>,
-    /// Most workers that ever run at once. A worker that has not started
-    /// costs a few words; one that has costs about 1.6 KiB for each pool and
-    /// class and for each backend, and in each pool 0.5 KiB and 40 bytes for each command that
-    /// was called and its neighbours.
+    /// Most workers that ever run at once. A worker that has not started takes a few words. A
+    /// worker that has started takes about 1.6 KiB for each pool and class and for each backend,
+    /// and in each pool 0.5 KiB and 40 bytes for each called command and its neighbours.
     pub workers_max: usize,
     /// Version of this build.
     pub version: &'static str,
@@ -27,6 +26,6 @@ pub struct PoolLayout {
     pub name: String,
     /// Names of its backends, unique in the pool; cells are found by position.
     pub backends: Vec<String>,
-    /// Another has replaced it, and it is told of no more.
+    /// Whether another pool has replaced it. Its metrics are then left out.
     pub is_retired: bool,
 }

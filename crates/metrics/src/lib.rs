@@ -1,17 +1,15 @@
-//! What Keyway counts: one catalogue, cells that cost a load and a store, and
-//! the Prometheus text made from them.
+//! Keyway's metrics: one catalogue, cells that cost a load and a store, and the Prometheus text
+//! made from them.
 //!
-//! Each worker owns its cells and is their only writer; whoever scrapes reads
-//! them from another thread and sums over the workers. A cell is therefore a
-//! relaxed load and a relaxed store, never a locked instruction. After a
-//! worker has its cells nothing here allocates until somebody scrapes.
+//! Each worker owns its cells and is their only writer. A scrape reads them from another thread and
+//! sums over the workers. So counting is a relaxed load and a relaxed store, never a locked
+//! instruction. After a worker has its cells, nothing here allocates until a scrape.
 //!
-//! Read first: [`Registry`] (built once from a [`Layout`]), [`WorkerCells`]
-//! (what a worker writes) and [`CATALOGUE`] (every metric, declared once).
+//! Read first: [`Registry`] (built once from a [`Layout`]), [`WorkerCells`] (the cells that a
+//! worker writes) and [`CATALOGUE`] (every metric, declared once).
 //!
-//! Architecture invariant: no label ever holds a key, a client address or
-//! anything else that clients choose; the number of series is fixed by the
-//! configuration.
+//! Architecture invariant: no label ever holds a key, a client address or any other text that
+//! clients choose. The configuration fixes the number of series.
 
 #![forbid(unsafe_code)]
 

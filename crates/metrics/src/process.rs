@@ -1,19 +1,19 @@
-//! What the kernel says about this process and its threads, from `/proc`.
-//! Every figure is absent where `/proc` is.
+//! Figures of the kernel about this process and its threads, from `/proc`. Without `/proc` every
+//! figure is absent.
 
 use std::fs;
 
-/// Ticks per second of the CPU times in `/proc`: a fixed part of Linux's
-/// user-space interface (USER_HZ) on every architecture we build for.
+/// Ticks per second of the CPU times in `/proc`: a fixed part of Linux's user-space interface
+/// (USER_HZ) on every supported architecture.
 pub(crate) const TICKS_PER_SECOND: u64 = 100;
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(crate) fn thread_id() -> Option<u64> {
     let link = fs::read_link("/proc/thread-self").ok()?;
     link.file_name()?.to_str()?.parse().ok()
 }
 
-/// CPU time of one thread of this process, user and system, in ticks.
+/// Returns the CPU time of one thread of this process, user and system, in ticks.
 pub(crate) fn thread_cpu_ticks(thread: u64) -> Option<u64> {
     cpu_ticks(&fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?)
 }
@@ -31,13 +31,13 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Open file descriptors, without the one that reading them takes.
+/// Returns the number of open file descriptors, without the one that reading them takes.
 pub(crate) fn open_fds() -> Option<u64> {
     Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
-/// utime + stime of a `stat` line: fields 14 and 15, counted behind the
-/// command name, which may itself hold spaces and parentheses.
+/// Returns utime + stime of a `stat` line: fields 14 and 15, counted after the command name, which
+/// may itself contain spaces and parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace().skip(11);

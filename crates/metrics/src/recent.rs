@@ -1,10 +1,10 @@
-//! What histograms have recorded of late.
+//! Recent values of histograms.
 
 use crate::histogram::{LatencyHistogram, Snapshot};
 use std::time::Duration;
 
-/// The latest of what some histograms record: what came before the last call of
-/// [`Recent::follow`] counts half, what came before the one before that a quarter.
+/// The recent part of some histograms. Values recorded before the last call of [`Recent::follow`]
+/// count half, those before the call before that a quarter.
 #[derive(Debug, Default)]
 pub struct Recent {
     seen: Option<Snapshot>,
@@ -12,7 +12,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Takes what was recorded since the last call.
+    /// Takes the values recorded since the last call.
     pub fn follow<'a>(&mut self, parts: impl Iterator<Item = &'a LatencyHistogram>) {
         let now = Snapshot::of_latencies(parts);
         let since = now.since(self.seen.as_ref(), self.latest.as_ref());
@@ -20,8 +20,8 @@ impl Recent {
         self.latest = Some(since);
     }
 
-    /// A time that the share `q` (0 to 1) of them does not exceed; `None` when
-    /// there were none.
+    /// Returns a time that the share `q` (0 to 1) of the values does not exceed; `None` if there
+    /// were none.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         self.latest.as_ref()?.quantile(q).map(Duration::from_secs_f64)
     }

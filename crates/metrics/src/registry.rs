@@ -32,8 +32,8 @@ type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
 type ClusterReader = Box<dyn Fn() -> ClusterFigures + Send + Sync>;
 type StoreReader = Arc<dyn Fn() -> StoreFigures + Send + Sync>;
 
-/// All cells of the process. Workers take theirs from it; whoever scrapes
-/// reads them all through it.
+/// All cells of the process. Workers take their cells from it, and a scrape reads all of them
+/// through it.
 pub struct Registry {
     layout: Layout,
     slots: Box<[WorkerSlot]>,
@@ -47,30 +47,30 @@ pub struct Registry {
     reloads: OnceLock<ReloadReader>,
 }
 
-/// The place of one worker. Its cells outlive the worker, so that counters
-/// never go back, and pass to the next worker that takes the place.
+/// The slot of one worker. Its cells outlive the worker, so that counters never go back. They pass
+/// to the next worker that takes the slot.
 #[derive(Default)]
 pub(crate) struct WorkerSlot {
-    /// The same in the registries that succeed this one.
+    /// The seat, which the registries that succeed this one share.
     seat: Arc<Seat>,
     cells: OnceLock<Arc<Cells>>,
 }
 
-/// What stays of a worker's place when the layout changes.
+/// The part of a worker's slot that stays when the layout changes.
 #[derive(Default)]
 struct Seat {
     taken: AtomicBool,
     busy: BusyTime,
 }
 
-/// CPU time of the threads that ran a worker, one after another.
+/// CPU time of the threads that have run a worker, one after another.
 #[derive(Default)]
 struct BusyTime {
     /// The thread's id, 0 for none.
     thread: AtomicU64,
-    /// Ticks of the threads before it.
+    /// Ticks of the earlier threads.
     earlier_ticks: AtomicU64,
-    /// The most that was ever read: what is shown, so that it never falls.
+    /// The largest value ever read. It is the one that is shown, so that it never falls.
     seen_ticks: AtomicU64,
 }
 
@@ -78,7 +78,8 @@ impl BusyTime {
     fn attach(&self, thread: u64) {
         self.read_ticks();
         self.earlier_ticks.store(self.seen_ticks.load(Relaxed), Relaxed);
-        // ORDER: pairs with read_ticks: who sees this thread sees what came before it.
+        // ORDER: pairs with read_ticks: a reader that sees this thread sees the ticks of those
+        // before it
         self.thread.store(thread, Release);
     }
 
@@ -95,7 +96,7 @@ impl BusyTime {
             && let Some(ticks) = process::thread_cpu_ticks(thread)
         {
             let total = self.earlier_ticks.load(Relaxed) + ticks;
-            // Unless another thread took over meanwhile and the sum mixes both.
+            // The sum is dropped if another thread took over meanwhile, because it may mix both.
             if self.thread.load(Relaxed) == thread {
                 self.seen_ticks.fetch_max(total, Relaxed);
             }
@@ -119,7 +120,7 @@ impl WorkerSlot {
 }
 
 impl Registry {
-    /// A registry for `layout`, with no worker yet.
+    /// Creates a registry for `layout`, without any worker.
     pub fn new(layout: Layout) -> Arc<Self> {
         let slots = (0..layout.workers_max).map(|_| WorkerSlot::default()).collect();
         let stores = layout.pools.iter().map(|_| OnceLock::new()).collect();
@@ -140,8 +141,8 @@ impl Registry {
         })
     }
 
-    /// The registry that follows this one when pools change: what a pool goes on with is
-    /// that of the pool here that `heir_of` says, and counts never go back. Each worker
+    /// Returns the registry that succeeds this one when pools change. Each pool continues the
+    /// counts of the pool here whose index `heir_of` returns, so counts never go back. Each worker
     /// changes over by [`WorkerCells::follow`]; no worker may start meanwhile.
     pub fn succeeded_by(
         &self,
@@ -161,17 +162,17 @@ impl Registry {
         Arc::new(Self { slots: self.slots.iter().map(slot).collect(), ..next })
     }
 
-    /// What was given to [`Registry::new`].
+    /// Returns the layout given to [`Registry::new`].
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The cells for a worker about to start: those of the lowest free
-    /// number, allocated when first needed. `None` when `workers_max` run.
+    /// Returns the cells for a worker that is about to start: those of the lowest free number,
+    /// allocated when first needed. Returns `None` if `workers_max` workers run.
     pub fn start_worker(self: &Arc<Self>) -> Option<WorkerCells> {
         let index = self.slots.iter().position(|slot| {
-            // ORDER: pairs with the release in WorkerCells::drop: this worker
-            // goes on from the counts the last one left.
+            // ORDER: pairs with the release in WorkerCells::drop: this worker continues the counts
+            // of the last one
             slot.seat.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
         })?;
         let cells = self.slots[index].cells.get_or_init(|| Arc::new(Cells::new(&self.layout)));
@@ -183,13 +184,12 @@ impl Registry {
         })
     }
 
-    /// Has `read` called at every scrape for the figures of the embedded
-    /// store behind the pool at index `pool`. It runs on the scraping thread
-    /// and must not wait for a worker. Says whether it was taken: a pool has
-    /// at most one reader, for good.
+    /// Calls `read` at every scrape for the figures of the embedded store behind the pool at index
+    /// `pool`. It runs on the scraping thread and must not wait for a worker. Returns whether
+    /// `read` was accepted: a pool has at most one reader, for good.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn watch_store(
         &self,
         pool: usize,
@@ -198,21 +198,21 @@ impl Registry {
         self.stores[pool].set(Arc::new(read)).is_ok()
     }
 
-    /// The same by what reads them for `before`, where the store at this position is one and the
-    /// same: what it has told last it goes on to tell. Says whether something does.
+    /// Takes over the reader of `before`, if the store at this position is the same: its last
+    /// figures remain visible. Returns whether there was a reader.
     ///
     /// # Panics
-    /// When there is no such pool here.
+    /// Panics if there is no such pool here.
     pub fn watch_store_as(&self, before: &Registry, pool: usize) -> bool {
         let read = before.stores.get(pool).and_then(OnceLock::get);
         read.is_some_and(|read| self.stores[pool].set(Arc::clone(read)).is_ok())
     }
 
-    /// Has the figures of a pool's warm-up read by `read` on every scrape, as
-    /// [`Registry::watch_store`] does.
+    /// Reads the figures of a pool's warm-up by `read` at every scrape, like
+    /// [`Registry::watch_store`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn watch_warm_up(
         &self,
         pool: usize,
@@ -221,11 +221,11 @@ impl Registry {
         self.warm_ups[pool].set(Box::new(read)).is_ok()
     }
 
-    /// Has the figures of a cluster, and who its backends are, read by `read` on every
-    /// scrape, as [`Registry::watch_store`] does.
+    /// Reads the figures of a cluster, and the names of its backends, by `read` at every scrape,
+    /// like [`Registry::watch_store`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn watch_cluster(
         &self,
         pool: usize,
@@ -234,11 +234,11 @@ impl Registry {
         self.clusters[pool].set(Box::new(read)).is_ok()
     }
 
-    /// Has the figures of a pool that leads to others read by `read` on every scrape, as
-    /// [`Registry::watch_store`] does.
+    /// Reads the figures of a pool that leads to others by `read` at every scrape, like
+    /// [`Registry::watch_store`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn watch_routes(
         &self,
         pool: usize,
@@ -247,8 +247,8 @@ impl Registry {
         self.routes[pool].set(Box::new(read)).is_ok()
     }
 
-    /// Has the transactions' figures read by `read` on every scrape, which must not
-    /// block. Returns whether it is the first such reader: a second one is not taken.
+    /// Reads the transactions' figures by `read` at every scrape. `read` must not block. Returns
+    /// whether it is the first such reader: a second one is not accepted.
     pub fn watch_transactions(
         &self,
         read: impl Fn() -> TransactionFigures + Send + Sync + 'static,
@@ -256,8 +256,7 @@ impl Registry {
         self.transactions.set(Box::new(read)).is_ok()
     }
 
-    /// Has the logins that failed read by `read` on every scrape, as
-    /// [`Registry::watch_transactions`] does.
+    /// Reads the failed logins by `read` at every scrape, like [`Registry::watch_transactions`].
     pub fn watch_logins(
         &self,
         read: impl Fn() -> Vec<LoginFigures> + Send + Sync + 'static,
@@ -265,42 +264,41 @@ impl Registry {
         self.logins.set(Box::new(read)).is_ok()
     }
 
-    /// Has the reloads read by `read` on every scrape, as [`Registry::watch_transactions`]
-    /// does.
+    /// Reads the reloads by `read` at every scrape, like [`Registry::watch_transactions`].
     pub fn watch_reloads(&self, read: impl Fn() -> ReloadFigures + Send + Sync + 'static) -> bool {
         self.reloads.set(Box::new(read)).is_ok()
     }
 
-    /// The reloads; `None` where nobody tells.
+    /// Returns the figures of reloads; `None` without a reader.
     pub fn reload_figures(&self) -> Option<ReloadFigures> {
         self.reloads.get().map(|read| read())
     }
 
-    /// The logins that failed, by listener.
+    /// Returns the failed logins, by listener.
     pub(crate) fn login_figures(&self) -> Vec<LoginFigures> {
         self.logins.get().map(|read| read()).unwrap_or_default()
     }
 
-    /// What the transactions take; `None` where nobody tells.
+    /// Returns the figures of transactions; `None` without a reader.
     pub(crate) fn transaction_figures(&self) -> Option<TransactionFigures> {
         self.transactions.get().map(|read| read())
     }
 
-    /// Has the figures of how clients come in read by `read` on every scrape, which must
-    /// not block. Returns whether it is the first such reader: a second one is not taken.
+    /// Reads the figures of arriving clients by `read` at every scrape. `read` must not block.
+    /// Returns whether it is the first such reader: a second one is not accepted.
     pub fn watch_front(&self, read: impl Fn() -> FrontFigures + Send + Sync + 'static) -> bool {
         self.front.set(Box::new(read)).is_ok()
     }
 
-    /// How clients come in; `None` where nobody tells.
+    /// Returns the figures of arriving clients; `None` without a reader.
     pub(crate) fn front_figures(&self) -> Option<FrontFigures> {
         self.front.get().map(|read| read())
     }
 
-    /// What all workers did for the pool at index `pool`.
+    /// Returns the totals of all workers for the pool at index `pool`.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn pool_totals(&self, pool: usize) -> PoolTotals {
         assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
         let pools = || self.cells().map(|cells| &cells.pools[pool]);
@@ -324,17 +322,17 @@ impl Registry {
         }
     }
 
-    /// The totals of each command of the pool at index `pool` that was called, with the
-    /// command's place in [`Layout::commands`].
+    /// Returns the totals of each called command of the pool at index `pool`, with the command's
+    /// index in [`Layout::commands`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn command_totals(&self, pool: usize) -> Vec<(usize, CommandTotals)> {
         assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
         let mut totals = vec![CommandTotals::default(); self.layout.commands.len()];
         for cells in self.cells() {
             for (command, cells) in cells.pools[pool].commands() {
-                // The last block may have room for more than there are.
+                // The last block may have room for more commands than there are.
                 let Some(total) = totals.get_mut(command) else { break };
                 total.calls += cells.calls.get();
                 total.errors += cells.errors.get();
@@ -346,11 +344,11 @@ impl Registry {
         totals.into_iter().enumerate().filter(|(_, total)| total.calls > 0).collect()
     }
 
-    /// The latencies of each command class of the pool at index `pool`, over
-    /// all workers, in the order of [`Layout::classes`].
+    /// Returns the latencies of each command class of the pool at index `pool`, over all workers,
+    /// in the order of [`Layout::classes`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn class_latencies(&self, pool: usize) -> Vec<Snapshot> {
         assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
         let of = |class| {
@@ -360,20 +358,20 @@ impl Registry {
         (0..self.layout.classes.len()).map(of).collect()
     }
 
-    /// How many requests of each command class of the pool at index `pool`
-    /// took long, in the order of [`Layout::classes`].
+    /// Returns the numbers of slow requests of each command class of the pool at index `pool`, in
+    /// the order of [`Layout::classes`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn latency_shares(&self, pool: usize) -> Vec<LatencyShares> {
         self.class_latencies(pool).iter().map(LatencyShares::of).collect()
     }
 
-    /// What all workers did with each backend of the pool at index `pool`, in
-    /// the order of [`PoolLayout::backends`].
+    /// Returns the totals of all workers for each backend of the pool at index `pool`, in the order
+    /// of [`PoolLayout::backends`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn backend_totals(&self, pool: usize) -> Vec<BackendTotals> {
         let cluster = self.clusters[pool].get().map(|read| read());
         let told_down = |backend: usize| *cluster.as_ref()?.down.get(backend)?;
@@ -399,11 +397,11 @@ impl Registry {
         (0..self.layout.pools[pool].backends.len()).map(total).collect()
     }
 
-    /// What the backends of the pool at index `pool` are called, by place; `None` where there
-    /// is none now.
+    /// Returns the names of the backends of the pool at index `pool`, by index; `None` for an index
+    /// without a backend now.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn backend_names(&self, pool: usize) -> Vec<Option<String>> {
         match self.clusters[pool].get() {
             Some(read) => read().backends,
@@ -411,26 +409,26 @@ impl Registry {
         }
     }
 
-    /// Clients of the pool at index `pool` connected now, over all workers.
+    /// Returns the number of connected clients of the pool at index `pool`, over all workers.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn clients_connected(&self, pool: usize) -> u64 {
         self.cells().map(|cells| cells.pools[pool].clients.connected.get()).sum()
     }
 
-    /// Connections of former clients that are being closed, over all workers.
+    /// Returns the number of connections of former clients that are being closed, over all workers.
     pub fn lingering(&self) -> u64 {
         self.cells().map(|cells| cells.turn.lingering.get()).sum()
     }
 
-    /// Workers running now.
+    /// Returns the number of running workers.
     pub fn workers_running(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_running()).count()
     }
 
-    /// How long the worker of that number has looked at shared memory instead of sleeping, in
-    /// nanoseconds; 0 where there is none.
+    /// Returns how long the worker with this number has polled shared memory instead of sleeping,
+    /// in nanoseconds; 0 if there is no such worker.
     pub fn looked_nanos(&self, worker: usize) -> u64 {
         let cells = self.slots.get(worker).and_then(WorkerSlot::cells);
         cells.map_or(0, |cells| cells.turn.looked_nanos.get())
@@ -440,31 +438,31 @@ impl Registry {
         &self.slots
     }
 
-    /// The cells of every worker that ever ran.
+    /// Returns the cells of every worker that ever ran.
     pub(crate) fn cells(&self) -> impl Iterator<Item = &Cells> {
         self.slots.iter().filter_map(WorkerSlot::cells)
     }
 
-    /// The figures of each warm-up with its pool's name.
+    /// Returns the figures of each warm-up with its pool's name.
     pub(crate) fn warm_up_figures(&self) -> Vec<(&str, WarmUpFigures)> {
         let pools = self.layout.pools.iter().zip(&self.warm_ups);
         let pools = pools.filter(|(pool, _)| !pool.is_retired);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 
-    /// The figures of each cluster, by the position of its pool.
+    /// Returns the figures of each cluster, by the position of its pool.
     pub(crate) fn cluster_figures(&self) -> Vec<Option<ClusterFigures>> {
         self.clusters.iter().map(|read| Some(read.get()?())).collect()
     }
 
-    /// The figures of each pool that leads to others with its name.
+    /// Returns the figures of each pool that leads to others with its name.
     pub(crate) fn route_figures(&self) -> Vec<(&str, RouteFigures)> {
         let pools = self.layout.pools.iter().zip(&self.routes);
         let pools = pools.filter(|(pool, _)| !pool.is_retired);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 
-    /// The figures of each store with its pool's name.
+    /// Returns the figures of each store with its pool's name.
     pub(crate) fn store_figures(&self) -> Vec<(&str, StoreFigures)> {
         let pools = self.layout.pools.iter().zip(&self.stores);
         let pools = pools.filter(|(pool, _)| !pool.is_retired);
@@ -478,58 +476,57 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// The cells of one worker: may move to the worker's thread, and is then used
-/// there alone. Dropping it frees the worker's number; counts stay, levels
-/// fall to zero.
+/// The cells of one worker. They may move to the worker's thread, and are then used only there.
+/// Dropping them frees the worker's number: counts stay, levels fall to zero.
 pub struct WorkerCells {
     cells: Arc<Cells>,
     registry: Arc<Registry>,
     index: usize,
-    /// Not `Sync` and not `Clone`: a cell has one writer.
+    /// Makes it neither `Sync` nor `Clone`: a cell has one writer.
     one_writer: PhantomData<cell::Cell<()>>,
 }
 
 impl WorkerCells {
-    /// The worker's number: the value of the `worker` label.
+    /// Returns the worker's number: the value of the `worker` label.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The cells of the pool at `index` of [`Layout::pools`].
+    /// Returns the cells of the pool at `index` of [`Layout::pools`].
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     #[inline]
     pub fn pool(&self, index: usize) -> &PoolCells {
         &self.cells.pools[index]
     }
 
-    /// Counts into the cells of a registry that succeeds the one so far.
+    /// Counts into the cells of a registry that succeeds the current one.
     ///
     /// # Panics
-    /// When it does not.
+    /// Panics if it does not succeed it.
     pub fn follow(&mut self, registry: &Arc<Registry>) {
         let cells = registry.slots[self.index].cells.get().expect("it succeeds this worker's");
         self.cells = Arc::clone(cells);
         self.registry = Arc::clone(registry);
     }
 
-    /// Shows the calling thread's CPU time as this worker's busy time from
-    /// here on. Called once by the worker on its own thread; nothing is
-    /// measured on the worker's path, the kernel is asked at each scrape.
+    /// Shows the calling thread's CPU time as this worker's busy time from now on. The worker calls
+    /// it once on its own thread. Nothing is measured on the worker's path: the kernel is asked at
+    /// each scrape.
     pub fn attach_thread(&self) {
         if let Some(thread) = process::thread_id() {
             self.registry.slots[self.index].seat.busy.attach(thread);
         }
     }
 
-    /// All cells of the process, for totals such as INFO shows.
+    /// Returns all cells of the process, for totals such as INFO shows.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 }
 
-/// The cells of the worker's own loop.
+/// Gives access to the cells of the worker's own loop.
 impl Deref for WorkerCells {
     type Target = TurnCells;
 

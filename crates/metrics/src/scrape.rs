@@ -1,4 +1,4 @@
-//! From cells to text: for each declared metric, where its numbers are read.
+//! Turns cells into text: for each declared metric, the place from which its numbers are read.
 
 use crate::catalogue::{self as c, Metric};
 use crate::cells::{
@@ -32,7 +32,7 @@ const OF_PUBSUB: &[Reader<PubSubCells>] = &[
     (&c::PUBSUB_DROPPED, |pubsub| pubsub.dropped.get()),
 ];
 
-/// Summed over workers.
+/// Metrics that are summed over workers.
 const OF_BACKENDS: &[Reader<BackendCells>] = &[
     (&c::BACKEND_REQUESTS, |backend| backend.requests.get()),
     (&c::BACKEND_ERROR_REPLIES, |backend| backend.error_replies.get()),
@@ -53,7 +53,7 @@ const OF_BACKENDS: &[Reader<BackendCells>] = &[
     (&c::BACKEND_READS_CHOSEN, |backend| backend.reads_chosen.get()),
 ];
 
-/// The same for all workers.
+/// Metrics that have the same value for all workers.
 const SHARED_OF_BACKENDS: &[Reader<BackendCells>] = &[
     (&c::BACKEND_CIRCUIT, |backend| backend.circuit.get()),
     (&c::BACKEND_OUTLIER, |backend| backend.outlier.get()),
@@ -103,16 +103,16 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_UNREPLICATED, |cluster| cluster.unreplicated_shards),
 ];
 
-/// A metric of a pool that may not have it, and where to read it.
+/// A metric that not every pool has, and its reader.
 type SlotsReader = (&'static Metric, fn(&ClusterFigures) -> Option<u64>);
 
-/// Of clusters alone, and not of pools that are told of their primaries.
+/// Metrics of clusters only, not of pools that discover their primaries.
 const OF_SLOTS: &[SlotsReader] = &[
     (&c::CLUSTER_SLOTS, |cluster| cluster.slots),
     (&c::CLUSTER_REACHABLE_SLOTS, |cluster| cluster.reachable_slots),
 ];
 
-/// A metric of commands, and where to read it.
+/// A metric of commands, and its reader.
 type CommandReader = (&'static Metric, fn(&CommandTotals) -> f64);
 
 const OF_COMMANDS: &[CommandReader] = &[
@@ -151,13 +151,12 @@ const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
     (&c::STORE_QUOTA_REFUSALS, |quota| quota.refusals),
 ];
 
-/// The state of a backend of which it is said that it is down.
+/// The state of a backend that is reported as down.
 const TOLD_DOWN: i64 = 4;
 
 impl Registry {
-    /// Appends every metric in the Prometheus text format, version 0.0.4.
-    /// Takes no lock and disturbs no worker; numbers of one scrape may be
-    /// some requests apart.
+    /// Appends every metric in the Prometheus text format, version 0.0.4. Takes no lock and
+    /// disturbs no worker. Numbers of one scrape may be some requests apart.
     pub fn write_prometheus(&self, out: &mut String) {
         self.write_pools(out);
         self.write_clients(out);
@@ -200,8 +199,7 @@ impl Registry {
         told.for_each(|(index, pool)| each(index, &pool.name));
     }
 
-    /// Calls `each` with every class: the pool's index and name, then the
-    /// class's.
+    /// Calls `each` with every class: the pool's index and name, then the class's.
     fn each_class(&self, mut each: impl FnMut((usize, usize), (&str, &str))) {
         self.each_pool(|pool, name| {
             for (class, class_name) in self.layout().classes.iter().enumerate() {
@@ -210,8 +208,8 @@ impl Registry {
         });
     }
 
-    /// Calls `each` with every backend: the pool's index and name, then the
-    /// backend's. Of a cluster it is whoever has the place.
+    /// Calls `each` with every backend: the pool's index and name, then the backend's. In a cluster
+    /// it is the server that has the index now.
     fn each_backend(
         &self,
         clusters: &[Option<ClusterFigures>],
@@ -366,7 +364,7 @@ impl Registry {
             let is_told_down = told.is_some() && worst < HealthLevel::Ejected;
             health.sample(&[pool, backend], if is_told_down { TOLD_DOWN } else { worst.value() });
         });
-        // Of what all workers share each tells what it saw last.
+        // All workers share these states. Each shows the state it saw last.
         for (metric, read) in SHARED_OF_BACKENDS {
             let mut samples = family(out, metric);
             self.each_backend(clusters, |at, (pool, backend)| {

@@ -1,4 +1,4 @@
-//! Laws of the exposition, read back as a scraper reads it.
+//! Tests of the exposition, which is read back as by a scraper.
 
 mod text;
 
@@ -98,7 +98,7 @@ fn registry() -> Arc<Registry> {
     assert!(registry.watch_warm_up(1, move || figures));
     let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };
     assert!(registry.watch_routes(1, move || figures));
-    // A cluster of its own, with a place that nobody has.
+    // This cluster has an index without a server.
     let figures = ClusterFigures {
         backends: vec![Some("10.0.0.1:7000".to_owned()), None],
         moved: 5,
@@ -119,7 +119,7 @@ fn exposition(registry: &Registry) -> String {
     text
 }
 
-/// That of a node of the bus, which is another process.
+/// Returns the exposition of a node of the bus, which is another process.
 fn bus_exposition() -> String {
     let metrics = BusMetrics::new("1.2.3", 1_700_000_000_250_000);
     metrics.note_round_trip(Duration::from_micros(300));
@@ -146,7 +146,7 @@ fn matches(sample: &Sample, labels: &[(&str, &str)]) -> bool {
     labels.iter().all(|(name, value)| sample.labels.get(*name).is_some_and(|v| v == value))
 }
 
-/// The one sample `name` of a registry's exposition that has these labels.
+/// Returns the one sample `name` of a registry's exposition that has these labels.
 fn value(registry: &Registry, name: &str, labels: &[(&str, &str)]) -> f64 {
     let families = parse(&exposition(registry));
     let all = families.iter().flat_map(|family| &family.samples);
@@ -156,7 +156,7 @@ fn value(registry: &Registry, name: &str, labels: &[(&str, &str)]) -> f64 {
     found[0].value
 }
 
-/// One request of class `class`, sent to backend `backend` of the second pool.
+/// Counts one request of class `class`, sent to backend `backend` of the second pool.
 fn serve(cells: &WorkerCells, class: usize, backend: usize, micros: u64) {
     let pool = cells.pool(1);
     let (start, end) = (Time(5_000), Time(5_000 + micros * 1_000));
@@ -176,7 +176,7 @@ fn every_declared_metric_is_exported_with_its_labels_and_nothing_else() {
     serve(&cells, 0, 0, 10);
     let mut families = parse(&exposition(&registry));
     let of_bus: Vec<Family> = parse(&bus_exposition());
-    // What is of the process is told of both.
+    // Metrics of the process appear in both.
     let is_new = |family: &Family| !families.iter().any(|known| known.name == family.name);
     let of_bus: Vec<Family> = of_bus.into_iter().filter(is_new).collect();
     assert!(of_bus.iter().all(|family| family.name.starts_with("keyway_bus_")));
@@ -458,8 +458,8 @@ fn the_page_of_metrics_is_current() {
     );
 }
 
-/// A python3 that has the reference parser: of the system, or with the module
-/// installed below the target folder.
+/// Returns a python3 that has the reference parser: the system's, or one with the module installed
+/// below the target folder.
 fn python_with_reference_parser() -> Command {
     let modules = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus_client");
     let candidate = |python: &str| {

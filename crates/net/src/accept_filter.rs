@@ -1,4 +1,4 @@
-//! Who is let in by a listener, and what clients say before their first request.
+//! The access rules of a listener, and the bytes that clients send before their first request.
 
 mod header;
 
@@ -9,31 +9,31 @@ use keyway_base::Network;
 use keyway_tls::{ServerTls, TlsFault};
 use std::time::Duration;
 
-/// How clients of a listener come in. One that none of it concerns has none.
+/// The access rules of a listener. A listener without any rules has no filter.
 #[derive(Clone, Debug)]
 pub struct AcceptFilter {
-    /// Whose connections are taken: of all addresses, if there are none.
+    /// Addresses from which clients are accepted; empty: all.
     pub allow: Vec<Network>,
-    /// Whose are not, even so.
+    /// Addresses from which clients are refused even if they are in `allow`.
     pub deny: Vec<Network>,
-    /// Clients come through proxies that say whose connection it is, by the PROXY protocol.
-    /// The proxies have these addresses; any, if there are none.
+    /// The proxies that announce their clients' addresses by the PROXY protocol; any proxy if the
+    /// list is empty. `None`: clients connect directly.
     pub proxies: Option<Vec<Network>>,
-    /// What connections are secured with.
+    /// TLS settings of connections.
     pub tls: Option<ServerTls>,
-    /// How long all of that may take.
+    /// Longest time for all of that.
     pub timeout: Duration,
-    /// Clients that come in at once, at most, for each worker.
+    /// Most clients that may be arriving at once, for each worker.
     pub arrivals_max: usize,
 }
 
 impl AcceptFilter {
-    /// Whether clients have something to say before their first request.
+    /// Returns whether clients must send something before their first request.
     pub fn asks(&self) -> bool {
         self.proxies.is_some() || self.tls.is_some()
     }
 
-    /// Whether a client at this address may come in.
+    /// Returns whether a client at this address may connect.
     pub fn admits(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Tcp(addr) => {
@@ -44,7 +44,7 @@ impl AcceptFilter {
         }
     }
 
-    /// Whether one at this address is believed whose connections it says they are.
+    /// Returns whether a peer at this address may announce whose connections it carries.
     pub fn believes(&self, peer: &Peer) -> bool {
         match (&self.proxies, peer) {
             (Some(proxies), Peer::Tcp(addr)) => {
@@ -55,30 +55,30 @@ impl AcceptFilter {
     }
 }
 
-/// Why a client was turned away.
+/// The reason why a client was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Away {
-    /// Its address may not come in.
+    /// Its address is not allowed.
     NotAllowed,
-    /// Its address is none of the proxies'.
+    /// Its address is not that of a proxy.
     NotProxy,
-    /// It does not say whose connection it is.
+    /// It does not announce whose connection it carries.
     Header(HeaderFault),
-    /// Its connection was not secured.
+    /// The TLS handshake failed.
     Tls(TlsFault),
     /// It took too long.
     Late,
-    /// Others have come in the meantime, and it kept us waiting longest.
+    /// Other clients arrived meanwhile, and this one had been waited for longest.
     Crowded,
-    /// It closed the connection before it said anything.
+    /// It closed the connection before it sent anything.
     Gone,
-    /// There are as many clients as there may be.
+    /// The most clients are connected already.
     Full,
     /// The system has no memory to watch its connection.
     Unwatched,
 }
 
-/// What metrics call the reasons, by [`Away::index`].
+/// The metric labels of the reasons, by [`Away::index`].
 pub const AWAY_LABELS: [&str; 18] = [
     "not_allowed",
     "not_proxy",
@@ -101,7 +101,7 @@ pub const AWAY_LABELS: [&str; 18] = [
 ];
 
 impl Away {
-    /// Its place in [`AWAY_LABELS`].
+    /// Returns its index in [`AWAY_LABELS`].
     pub fn index(self) -> usize {
         match self {
             Away::NotAllowed => 0,
@@ -131,7 +131,7 @@ impl Away {
         }
     }
 
-    /// What it says in logs.
+    /// Returns its text for logs.
     pub fn text(self) -> &'static str {
         match self {
             Away::NotAllowed => "its address is not allowed by `allow` and `deny`",

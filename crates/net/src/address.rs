@@ -3,7 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to connect to or listen on.
+/// An address to connect to or to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port of a host given by address or name.
@@ -20,8 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The socket address, when the host is an IP address and needs no
-    /// resolving.
+    /// Returns the socket address, if the host is an IP address and needs no resolving.
     pub fn literal(&self) -> Option<SocketAddr> {
         match self {
             Address::Tcp { host, port } => {
@@ -43,10 +42,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Longest path the kernel takes for a unix socket, `sun_path` less its closing zero byte.
+/// Longest path that the kernel takes for a unix socket: `sun_path` without its closing zero byte.
 const PATH_LEN_MAX: usize = 107;
 
-/// Why text is no address.
+/// The reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
     text: String,
@@ -64,8 +63,8 @@ impl std::error::Error for AddressError {}
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// Reads `host:port`, `[v6]:port`, either after `tcp://`, or
-    /// `unix:///path` or `shm:///path`.
+    /// Reads `host:port` or `[v6]:port`, optionally after `tcp://`, or `unix:///path` or
+    /// `shm:///path`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong = |why| AddressError { text: text.to_owned(), why };
         let error =
@@ -101,14 +100,14 @@ impl FromStr for Address {
     }
 }
 
-/// Who is at the other end of an accepted connection.
+/// The other end of an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A TCP client.
     Tcp(SocketAddr),
     /// A process on the same host, through a unix socket.
     Unix,
-    /// A process on the same host that has come in where memory is shared.
+    /// A process on the same host, at a listener with shared memory.
     Shm,
 }
 
@@ -122,7 +121,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// An IPv4 address in its own form, if an IPv6 socket tells it as `::ffff:192.0.2.1`.
+/// Returns an IPv4 address in its own form, if an IPv6 socket reports it as `::ffff:192.0.2.1`.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),

@@ -1,18 +1,18 @@
-//! The buffer that reads go into, and those of which parts are still held.
+//! The buffer that reads go into, and earlier buffers with parts that are still held.
 
 use keyway_base::Block;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Lent buffers that are looked at again, rather than given back to the allocator when
-/// the last part of them is let go. Fewer make buffers anew under deep pipelines of large
-/// values; more keep more memory of a burst until nothing happens for a while.
+/// Most lent buffers that are checked for reuse, rather than freed when the last part of them is
+/// dropped. With fewer, deep pipelines of large values make buffers anew. With more, more memory of
+/// a burst stays until nothing happens for a while.
 const LENT_MAX: usize = 256;
 
-/// Polls after which a busy worker gives back what nobody holds.
+/// Number of polls after which a busy worker frees buffers that are not held.
 const TIDIED_AFTER: u32 = 4096;
 
-/// How many of these are looked at for one that is free. The oldest come first.
+/// Number of lent buffers, the oldest first, that are checked for a free one.
 const LOOKED_AT: usize = 4;
 
 /// Buffers to read into.
@@ -20,17 +20,17 @@ pub(crate) struct Blocks {
     block: Block,
     lent: VecDeque<Block>,
     len: usize,
-    /// Since buffers were given back.
+    /// Number of polls since buffers were freed.
     polls: u32,
 }
 
 impl Blocks {
-    /// Of `len` bytes each.
+    /// Creates buffers of `len` bytes each.
     pub(crate) fn new(len: usize) -> Self {
         Self { block: fresh(len), lent: VecDeque::new(), len, polls: 0 }
     }
 
-    /// One of which nobody holds a part.
+    /// Returns a buffer of which no part is held.
     #[inline]
     pub(crate) fn buf(&mut self) -> &mut [u8] {
         if Arc::strong_count(&self.block) > 1 {
@@ -39,7 +39,7 @@ impl Blocks {
         Arc::get_mut(&mut self.block).expect("nobody else has it")
     }
 
-    /// The one that [`Blocks::buf`] has returned last.
+    /// Returns the buffer that [`Blocks::buf`] has returned last.
     #[inline]
     pub(crate) fn block(&self) -> &Block {
         &self.block
@@ -59,13 +59,13 @@ impl Blocks {
         let another = another.unwrap_or_else(|| fresh(self.len));
         let lent = std::mem::replace(&mut self.block, another);
         if self.lent.len() == LENT_MAX {
-            // Held for long: its last part frees it.
+            // A buffer that is held for long is freed by its last part.
             self.lent.pop_front();
         }
         self.lent.push_back(lent);
     }
 
-    /// Gives back what nobody holds, now and then or when there is nothing to do.
+    /// Frees buffers that are not held, now and then or when there is nothing to do.
     #[cold]
     pub(crate) fn note_poll(&mut self, has_rest: bool) {
         self.polls += 1;
@@ -75,7 +75,7 @@ impl Blocks {
         }
     }
 
-    /// Whether there is anything to give back, now or later.
+    /// Returns whether there is anything to free, now or later.
     #[inline]
     pub(crate) fn has_lent(&self) -> bool {
         !self.lent.is_empty()
@@ -99,7 +99,7 @@ mod tests {
             blocks.buf()[..4].copy_from_slice(&round.to_le_bytes());
             let part = Part::of(blocks.block(), &blocks.block()[..4]).unwrap();
             held.push_back((round, part));
-            // As long as a deep queue, and then a short one.
+            // The queue is deep at first, and then short.
             while held.len() > if round < 1000 { 400 } else { 3 } {
                 held.pop_front();
             }

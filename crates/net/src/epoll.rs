@@ -1,5 +1,5 @@
-//! [`Io`] over epoll: edge-triggered, each socket registered once for both
-//! directions, so that no request costs an `epoll_ctl`.
+//! [`Io`] over epoll: edge-triggered, with each socket registered once for both directions, so that
+//! no request costs an `epoll_ctl`.
 
 use crate::address::canonical;
 use crate::blocks::Blocks;
@@ -26,23 +26,23 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Bytes one `recv` may bring. Smaller costs more calls under deep pipelines;
-/// larger only touches more memory.
+/// Most bytes of one `recv`. A smaller buffer costs more calls under deep pipelines; a larger one
+/// only touches more memory.
 pub(crate) const READ_LEN: usize = 64 << 10;
 
-/// Events one `epoll_wait` may bring; the rest come with the next.
+/// Most events of one `epoll_wait`. The rest come with the next one.
 const EVENTS_MAX: usize = 512;
 
-/// A poll that took as many nanoseconds has slept: with events at hand it takes
-/// one or two microseconds, and falling asleep and waking alone takes more.
+/// A poll that took at least this many nanoseconds has slept. With events at hand it takes one or
+/// two microseconds; falling asleep and waking takes more.
 const SLEPT_FROM: u64 = 5_000;
 
-/// Topmost bits of a token mark what is the driver's own.
+/// The topmost bits of a token mark the driver's own tokens.
 const OWN: u64 = 1 << 63;
 const OWN_LISTENER: u64 = OWN | 1 << 62;
 const OWN_MAIL: u64 = OWN | 1;
 const OWN_RESOLVER: u64 = OWN | 2;
-/// A socket that is still connecting; the low bits index `connecting`.
+/// Marks a socket that is still connecting. The low bits are an index of `connecting`.
 const OWN_CONNECTING: u64 = OWN | 1 << 61;
 
 struct Connecting {
@@ -50,48 +50,51 @@ struct Connecting {
     token: Token,
 }
 
-/// Largest number of clients taken from other workers' sockets at a time. The others wait on.
+/// Most clients accepted from other workers' sockets at a time. The others keep waiting.
 const BESIDE_MAX: usize = 64;
 
-/// Real sockets.
+/// The driver of real sockets.
 pub struct EpollIo {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
     blocks: Blocks,
-    /// Some were ended.
+    /// Listeners by index; `None` for those that have ended.
     listeners: Vec<Option<Listener>>,
-    /// By listener, whether nothing is told of who waits there.
+    /// For each listener, whether its waiting clients are not reported.
     held: Vec<bool>,
     is_paused: bool,
     connecting: Vec<Option<Connecting>>,
-    /// Whose host names are being looked up.
+    /// Tokens whose host names are being resolved.
     resolving: Vec<Token>,
     resolver: Option<Resolver>,
     mail_fd: OwnedFd,
-    /// Outcomes known already when `connect` returned; told at the next poll.
+    /// Outcomes that were known already when `connect` returned. They are reported at the next
+    /// poll.
     early: Vec<Event>,
-    /// Clients taken from other workers' sockets, with their listener.
+    /// Clients accepted from other workers' sockets, with their listener.
     beside: VecDeque<(ListenerIndex, OwnedFd, Peer)>,
-    /// What another worker's driver has received for sockets that are ours now; comes first.
+    /// Bytes that another worker's driver has received for sockets that this worker has now. They
+    /// come first.
     come: BTreeMap<i32, (Token, Vec<u8>)>,
-    /// What the worker was given of that last.
+    /// The bytes of these that the worker was given last.
     lent_come: Vec<u8>,
 }
 
 impl EpollIo {
-    /// A driver that accepts from `listeners` and wakes for `mailbox`.
+    /// Creates a driver that accepts from `listeners` and wakes for `mailbox`.
     ///
     /// # Errors
-    /// When the system has no descriptor for an epoll instance left.
+    /// Returns an error if the system has no descriptor for an epoll instance left.
     pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> std::io::Result<Self> {
         Self::at((0..).zip(listeners).collect(), mailbox)
     }
 
-    /// The same, with listeners at certain positions. Those that do not listen yet do so as the
-    /// last step.
+    /// Creates a driver with listeners at certain positions. Those that do not listen yet start to
+    /// listen last of all.
     ///
     /// # Errors
-    /// When the system has no descriptor left, or refuses to listen.
+    /// Returns an error if the system has no descriptor left, or refuses to listen.
+    /// Returns an error if the system has no descriptor left, or refuses to listen.
     pub fn at<M>(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<M>) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mail_fd = mailbox.wake_fd().try_clone_to_owned()?;
@@ -121,11 +124,11 @@ impl EpollIo {
         Ok(io)
     }
 
-    /// Has the system tell of who waits at a listener.
+    /// Registers a listener, so that its waiting clients are reported.
     fn register(&mut self, index: u16, listener: Listener) -> std::io::Result<()> {
         let place = usize::from(index);
-        // Level-triggered: after running out of descriptors the waiting
-        // clients are told again.
+        // It is level-triggered: after descriptors have run out, the waiting clients are reported
+        // again.
         let data = EventData::new_u64(OWN_LISTENER | u64::from(index));
         epoll::add(&self.epoll, &listener, data, EventFlags::empty())?;
         if self.listeners.len() <= place {
@@ -138,7 +141,7 @@ impl EpollIo {
         Ok(())
     }
 
-    /// Returns whether clients of a listener were taken from other workers' sockets.
+    /// Returns whether clients of a listener were accepted from other workers' sockets.
     #[inline]
     pub(crate) fn has_beside(&self, listener: ListenerIndex) -> bool {
         self.beside.iter().any(|(at, ..)| *at == listener)
@@ -151,18 +154,18 @@ impl EpollIo {
         Some(Accept::Client { socket: Socket(socket.into_raw_fd()), peer })
     }
 
-    /// How many positions of listeners there are.
+    /// Returns the number of positions of listeners.
     pub(crate) fn listeners_len(&self) -> usize {
         self.listeners.len()
     }
 
-    /// The descriptor of a TCP listener of this worker alone.
+    /// Returns the descriptor of a TCP listener that only this worker has.
     pub(crate) fn own_listener_fd(&self, index: usize) -> Option<i32> {
         let listener = self.listeners.get(index)?.as_ref().filter(|listener| listener.is_tcp())?;
         Some(listener.as_fd().as_raw_fd())
     }
 
-    /// Gives a socket what was received for it before, which comes first.
+    /// Gives a socket the bytes that were received for it before. They come first.
     pub(crate) fn bring(&mut self, socket: Socket, token: Token, held: Vec<u8>) {
         if !held.is_empty() {
             self.come.insert(socket.0, (token, held));
@@ -185,23 +188,23 @@ impl EpollIo {
         Recv::Data { bytes: &self.lent_come, drained: false, block: None }
     }
 
-    /// Who gets shared memory, by listener.
+    /// Returns the settings of shared memory, by listener.
     pub(crate) fn doors(&self) -> impl Iterator<Item = Option<&Door>> {
         self.listeners.iter().map(|listener| listener.as_ref()?.door())
     }
 
-    /// The buffer that `recv` reads into.
+    /// Returns the buffer that `recv` reads into.
     pub(crate) fn read_buf(&mut self) -> &mut [u8] {
         self.blocks.buf()
     }
 
-    /// Copies bytes into the buffer that `recv` reads into, of which parts may be held.
+    /// Copies bytes into the buffer that `recv` reads into. Parts of it may be held.
     pub(crate) fn lend(&mut self, bytes: &[u8]) -> &Block {
         self.blocks.buf()[..bytes.len()].copy_from_slice(bytes);
         self.blocks.block()
     }
 
-    /// Gives back buffers, now and then or when there is nothing to do (`has_rest`).
+    /// Frees buffers, now and then or when there is nothing to do (`has_rest`).
     #[inline]
     pub(crate) fn tidy_blocks(&mut self, has_rest: bool) {
         if self.blocks.has_lent() {
@@ -209,34 +212,34 @@ impl EpollIo {
         }
     }
 
-    /// The buffer that was read into last.
+    /// Returns the buffer that was read into last.
     pub(crate) fn block(&self) -> &Block {
         self.blocks.block()
     }
 
-    /// Readable when something has happened.
+    /// Returns a descriptor that is readable when something has happened.
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Outcomes that are known already.
+    /// Appends outcomes that are known already.
     pub(crate) fn take_early(&mut self, events: &mut Vec<Event>) {
         events.append(&mut self.early);
     }
 
-    /// Gives another token to a socket that is watched.
+    /// Gives another token to a watched socket.
     pub(crate) fn rename(&self, socket: Socket, token: Token) -> bool {
         let data = EventData::new_u64(token.0);
         epoll::modify(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
     }
 
-    /// Has the system tell of who waits at a listener, or not.
+    /// Turns the reports of clients that wait at a listener on or off.
     fn ask(&self, index: usize) {
         let Some(Some(listener)) = self.listeners.get(index) else { return };
         let is_asked = !self.is_paused && !self.held[index];
         let events = if is_asked { EventFlags::IN } else { EventFlags::empty() };
         let data = EventData::new_u64(OWN_LISTENER | index as u64);
-        // Fails only for a descriptor that is not registered.
+        // This fails only for a descriptor that is not registered.
         let _ = epoll::modify(&self.epoll, listener, data, events);
     }
 
@@ -293,8 +296,8 @@ impl EpollIo {
                 self.connecting.len() - 1
             }
         };
-        // Level-triggered and one-shot: tells the outcome even when it came
-        // before this call.
+        // It is level-triggered and one-shot: it reports the outcome even if that came before this
+        // call.
         let data = EventData::new_u64(OWN_CONNECTING | index as u64);
         epoll::add(&self.epoll, &socket, data, EventFlags::OUT | EventFlags::ONESHOT)?;
         self.connecting[index] = Some(Connecting { socket, token });
@@ -327,7 +330,7 @@ impl EpollIo {
                 continue;
             }
             let Some(place) = self.resolving.iter().position(|&waiting| waiting == token) else {
-                // Given up in the meantime.
+                // The connection was given up meanwhile.
                 continue;
             };
             self.resolving.swap_remove(place);
@@ -380,7 +383,7 @@ fn drain_eventfd(fd: BorrowedFd<'_>) {
 
 fn connect_fault(error: Errno) -> ConnectFault {
     match error {
-        // A unix socket whose listener's backlog is full is a server that is not there.
+        // A full backlog of a unix socket means that the server is not there.
         Errno::CONNREFUSED | Errno::AGAIN => ConnectFault::Refused,
         Errno::NOENT | Errno::NOTDIR => ConnectFault::NoSocket,
         Errno::ACCESS => ConnectFault::Denied,
@@ -397,12 +400,12 @@ fn nanos(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Whether a call that began then has put us to sleep.
+/// Returns whether a call that began at `start` has slept.
 pub(crate) fn has_slept(start: Timespec) -> bool {
     nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(nanos(start)) >= SLEPT_FROM
 }
 
-/// The descriptor behind a handle, for the length of one call.
+/// Returns the descriptor behind a handle, for one call.
 fn borrow(socket: &Socket) -> BorrowedFd<'_> {
     // SAFETY: a `Socket` of this driver is an open descriptor from the moment
     // it is handed out by `accept` or `Connected` until `close`, `release` or
@@ -416,8 +419,7 @@ fn accept_from(listener: impl AsFd, is_tcp: bool) -> Result<(OwnedFd, Peer), Err
     loop {
         let (socket, peer) = match rustix::net::acceptfrom_with(&listener, flags) {
             Ok(accepted) => accepted,
-            // The last three are told of a connection that broke while it
-            // waited.
+            // The last three report a connection that broke while it waited.
             Err(
                 Errno::INTR
                 | Errno::CONNABORTED
@@ -443,7 +445,7 @@ impl Io for EpollIo {
         }
     }
 
-    // Into its one caller where only sockets are polled.
+    // It is inlined into its one caller where only sockets are polled.
     #[inline(always)]
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         events.append(&mut self.early);
@@ -457,10 +459,10 @@ impl Io for EpollIo {
         let spare = rustix::buffer::spare_capacity(&mut self.ready);
         match epoll::wait(&self.epoll, spare, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            // Any other error means a descriptor we own is not what we think.
+            // Any other error means that one of the driver's descriptors is not what it should be.
             Err(error) => panic!("epoll_wait failed: {error}"),
         }
-        // The kernel does not say whether it put us to sleep.
+        // The kernel does not tell whether the call slept.
         let slept = start.is_some_and(has_slept);
         let mut ready = std::mem::take(&mut self.ready);
         for event in ready.drain(..) {
@@ -553,10 +555,10 @@ impl Io for EpollIo {
         assert_eq!(token.0 & OWN, 0, "the topmost bit of a token is the driver's");
         if let Some(come) = moving::take(socket.0) {
             if come.outcome == Some(Outcome::Failed) {
-                // Bytes of it may be lost, which the system does not know.
+                // Bytes of it may be lost, and the system does not know that.
                 return false;
             }
-            // Its end the system tells again.
+            // The system reports its end again.
             self.bring(socket, token, come.held);
         }
         let data = EventData::new_u64(token.0);
@@ -585,7 +587,7 @@ impl Io for EpollIo {
         self.resolving.retain(|&waiting| waiting != token);
         for place in &mut self.connecting {
             if place.as_ref().is_some_and(|connecting| connecting.token == token) {
-                // Closes its socket.
+                // This closes its socket.
                 *place = None;
             }
         }
@@ -651,7 +653,7 @@ impl Io for EpollIo {
 
     fn close(&mut self, socket: Socket) {
         drop(self.forget_come(socket));
-        // Of one that was handed over, and never named.
+        // This socket was handed over, and never watched.
         drop(moving::take(socket.0));
         // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
         // gives it up here.

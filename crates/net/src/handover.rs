@@ -1,4 +1,4 @@
-//! Listening sockets go from one process to the next, by a socket between the two.
+//! Hands listening sockets from one process to the next, by a socket between the two.
 //!
 //! ```text
 //!  the one that serves                     the next
@@ -11,11 +11,11 @@
 //!                          ◄── Serving
 //!  accepts no more
 //! ```
-//! Each message is one packet: fields with zero bytes between, and descriptors beside them. Nothing
-//! is handed to one that has not said hello, so what is no Keyway gets none.
+//! Each message is one packet: fields separated by zero bytes, with descriptors beside them.
+//! Sockets are handed over only after a Hello, so a program that is not Keyway gets none.
 //!
-//! A later message is announced by a further field of Hello. Versions that do not know the field
-//! leave it unread.
+//! Messages added later are announced by a further field of Hello. Versions that do not know the
+//! field ignore it.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -30,68 +30,68 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Descriptors in one message, at most; Linux takes 253.
+/// Most descriptors in one message; Linux takes 253.
 pub const HANDED_AT_ONCE: usize = 128;
 
-/// Bytes of one message, at most: reasons of a refusal are cut at half of it.
+/// Longest message, in bytes. The reasons of a refusal are cut at half of it.
 const MESSAGE_LEN_MAX: usize = 32 << 10;
 
-/// What every message begins with. Another number is another language.
+/// The beginning of every message. Another number means another protocol.
 const MAGIC: &str = "keyway-handover-1";
 
 /// The first field of a message about held servers, and the field of Hello that announces it.
 const HELD: &str = "held";
 
-/// The same of a message about shards that have lost their replicas.
+/// The same for a message about shards that have lost their replicas.
 const UNREPLICATED: &str = "unreplicated";
 
-/// Largest number of servers in one message: with the longest names and addresses they still fit.
+/// Most servers in one message: with the longest names and addresses they still fit.
 pub const HELD_AT_ONCE: usize = 8;
 
-/// What a socket is for.
+/// The use of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Clients, by the listener at this position.
+    /// For clients, by the listener at this position.
     Listener(u16),
-    /// The admin address.
+    /// For the admin address.
     Admin,
 }
 
-/// Sockets that listen at one address.
+/// Sockets that listen on one address.
 #[derive(Debug)]
 pub struct Handed {
-    /// What for.
+    /// Their use.
     pub place: Place,
-    /// As the configuration has it.
+    /// The address as the configuration has it.
     pub bind: String,
-    /// Where it is, on TCP.
+    /// The TCP address, if they are TCP sockets.
     pub addr: Option<SocketAddr>,
-    /// They; on TCP each worker has one, and clients are waiting in all of them.
+    /// The sockets. With TCP each worker has one, and clients may wait in all of them.
     pub sockets: Vec<OwnedFd>,
 }
 
-/// What one process says to the other.
+/// A message between the two processes.
 #[derive(Debug)]
 pub enum Message {
-    /// The next process is there, and its configuration is right.
+    /// The next process is up, and its configuration is valid.
     Hello {
-        /// The next process understands [`Message::Held`].
+        /// Whether the next process understands [`Message::Held`].
         takes_held: bool,
-        /// The next process understands [`Message::Unreplicated`].
+        /// Whether the next process understands [`Message::Unreplicated`].
         takes_unreplicated: bool,
     },
-    /// Some of the sockets at an address.
+    /// Some of the sockets of an address.
     Sockets(Handed),
-    /// These were all.
+    /// All sockets have been sent.
     AllSent,
-    /// The next process can serve, and goes on with these listeners.
+    /// The next process can serve, and takes over these listeners.
     Ready {
         /// Their positions.
         kept: Vec<u16>,
     },
-    /// It cannot.
+    /// The next process cannot serve.
     Refused {
-        /// Why, a line for each.
+        /// The reasons, a line for each.
         reasons: Vec<String>,
     },
     /// Servers that an operator has ejected.
@@ -104,9 +104,9 @@ pub enum Message {
         /// The pool of each and the address of its primary.
         primaries: Vec<(String, String)>,
     },
-    /// It is to serve.
+    /// The next process is to begin.
     Begin,
-    /// It does.
+    /// The next process serves.
     Serving,
 }
 
@@ -221,10 +221,10 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// A new one; the other end is for the next process.
+    /// Creates a pair. The other end is for the next process.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn pair() -> io::Result<(Handover, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (socket, other) =
@@ -232,10 +232,10 @@ impl Handover {
         Ok((Handover { socket }, other))
     }
 
-    /// The end that this process was given.
+    /// Wraps the end that this process was given.
     ///
     /// # Errors
-    /// When it is no such socket, or its other end was made by another user.
+    /// Returns an error if it is not such a socket, or if another user made its other end.
     pub fn given(socket: OwnedFd) -> io::Result<Handover> {
         let wrong = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         let is_one = sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
@@ -243,31 +243,31 @@ impl Handover {
         if !is_one {
             return wrong("it is no socket of a process that hands its own over");
         }
-        // Who has made the pair: the one that serves.
+        // The pair was made by the serving process.
         if sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
             return wrong("the process that hands its sockets over is another user's");
         }
         Ok(Handover { socket })
     }
 
-    /// The same end once more, to [`Handover::cut`] it from another thread.
+    /// Duplicates this end, to [`Handover::cut`] it from another thread.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn try_clone(&self) -> io::Result<Handover> {
         Ok(Handover { socket: self.socket.try_clone()? })
     }
 
-    /// Ends the conversation: both sides hear of its end at once.
+    /// Cuts the connection. Both sides notice at once.
     pub fn cut(&self) {
-        // Fails only where it is cut already.
+        // This fails only if it is cut already.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Says something, within a bound of time.
+    /// Sends a message, within a bound of time.
     ///
     /// # Errors
-    /// `WouldBlock` when time is up, `BrokenPipe` when nobody is there any more.
+    /// Returns `WouldBlock` if the time is over, and `BrokenPipe` if the other process is gone.
     pub fn say(&self, message: &Message, within: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(bounded(within)))?;
         let sockets: Vec<BorrowedFd<'_>> = message.sockets().iter().map(AsFd::as_fd).collect();
@@ -287,11 +287,11 @@ impl Handover {
         }
     }
 
-    /// What the other one says next, within a bound of time.
+    /// Receives the next message, within a bound of time.
     ///
     /// # Errors
-    /// `WouldBlock` when time is up, `UnexpectedEof` when nobody is there any more, `InvalidData`
-    /// when it cannot be understood.
+    /// Returns `WouldBlock` if the time is over, `UnexpectedEof` if the other process is gone, and
+    /// `InvalidData` if the message cannot be understood.
     pub fn hear(&self, within: Duration) -> io::Result<Message> {
         sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(bounded(within)))?;
         let mut bytes = vec![0; MESSAGE_LEN_MAX];
@@ -324,7 +324,7 @@ impl Handover {
     }
 }
 
-/// A bound of zero would be none to the system.
+/// Returns a bound that is not zero, because zero would mean no bound to the system.
 fn bounded(within: Duration) -> Duration {
     within.max(Duration::from_millis(1))
 }

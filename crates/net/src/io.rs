@@ -4,29 +4,28 @@ use keyway_tls::{ClientTls, TlsFault};
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// A connected stream socket owned by an [`Io`]: a file descriptor, or a
-/// simulated one.
+/// A connected stream socket owned by an [`Io`]: a file descriptor, or a simulated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Socket(pub i32);
 
-/// The worker's own name for a socket, handed back in its events.
+/// The worker's own name for a socket. The socket's events carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// Position of a listener among those the [`Io`] was built with.
+/// Position of a listener among those of the [`Io`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerIndex(pub u16);
 
-/// Why a connection was not made.
+/// The reason why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectFault {
     /// The host name has no address now.
     Resolve,
-    /// Nothing listens there.
+    /// No process listens there.
     Refused,
     /// There is no file of a unix socket at the path.
     NoSocket,
-    /// This process may not use that socket, or go through the directories of its path.
+    /// This process may not use that socket, or may not enter the directories of its path.
     Denied,
     /// No route to the host or network.
     Unreachable,
@@ -34,16 +33,16 @@ pub enum ConnectFault {
     TimedOut,
     /// No file descriptor or port left on this side.
     Exhausted,
-    /// The connection stood, and was not secured.
+    /// The connection was made, but its TLS handshake failed.
     Tls(TlsFault),
-    /// The connection stood, and no memory was shared over it.
+    /// The connection was made, but no memory was shared over it.
     Rings(RingFault),
-    /// Anything else the system says.
+    /// Any other error of the system.
     Other,
 }
 
 impl ConnectFault {
-    /// What it says in logs and error replies.
+    /// Returns its text for logs and error replies.
     pub fn text(self) -> &'static str {
         match self {
             ConnectFault::Resolve => "host name does not resolve",
@@ -62,41 +61,41 @@ impl ConnectFault {
     }
 }
 
-/// What happened since the last poll.
+/// An event since the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A listener has connections to accept: accept until it has none.
+    /// A listener has waiting clients: accept until it has none.
     Incoming(ListenerIndex),
-    /// A socket changed: read until it is drained, write if output waits.
+    /// A socket has changed: read until it is drained, write if output waits.
     Ready {
-        /// Whose socket.
+        /// The token of the socket.
         token: Token,
-        /// Bytes, or the peer's end, can be read.
+        /// Whether bytes, or the peer's end, can be read.
         readable: bool,
-        /// Bytes can be written again.
+        /// Whether bytes can be written again.
         writable: bool,
-        /// The peer closed or reset: read until the end is seen.
+        /// Whether the peer closed or reset: read until the end is seen.
         hangup: bool,
     },
-    /// A connection asked for by [`Io::connect`] stands.
+    /// A connection that [`Io::connect`] began was made.
     Connected {
-        /// As given to `connect`.
+        /// The token given to `connect`.
         token: Token,
-        /// Now the worker's to use and to close.
+        /// Its socket. The worker uses it from now on, and closes it.
         socket: Socket,
     },
-    /// A connection asked for by [`Io::connect`] was not made.
+    /// A connection that [`Io::connect`] began was not made.
     ConnectFailed {
-        /// As given to `connect`.
+        /// The token given to `connect`.
         token: Token,
-        /// Why.
+        /// The reason.
         fault: ConnectFault,
     },
-    /// A name that [`Io::resolve`] was asked for was looked up.
+    /// [`Io::resolve`] has resolved a name.
     Resolved {
-        /// As given to `resolve`.
+        /// The number given to `resolve`.
         number: u32,
-        /// Where it leads, if it does.
+        /// The address of the name, if it has one.
         address: Option<std::net::IpAddr>,
     },
     /// Another thread posted mail for this worker.
@@ -106,19 +105,18 @@ pub enum Event {
 /// Outcome of [`Io::recv`].
 #[derive(Debug)]
 pub enum Recv<'a> {
-    /// Bytes, in a buffer that is reused at the next call.
+    /// Bytes, in a buffer that is reused by the next call.
     Data {
-        /// What was read; never empty.
+        /// The bytes; never empty.
         bytes: &'a [u8],
-        /// Whether this read emptied the socket, so that another would only
-        /// be told to wait.
+        /// Whether this read emptied the socket, so that another read would return nothing.
         drained: bool,
-        /// The buffer, if parts of it may be held: the next call reads into another then.
+        /// The buffer, if parts of it may be held. The next call then reads into another buffer.
         block: Option<&'a Block>,
     },
     /// Nothing to read now.
     Empty,
-    /// The peer sends no more.
+    /// The peer will send no more.
     End,
     /// The connection broke.
     Failed,
@@ -136,88 +134,88 @@ pub enum Send {
 /// Outcome of [`Io::accept`].
 #[derive(Clone, Debug)]
 pub enum Accept {
-    /// A client; its socket must be given a token by [`Io::watch`].
+    /// A client. Its socket must be given a token by [`Io::watch`].
     Client {
         /// Its socket.
         socket: Socket,
         /// Its address.
         peer: Peer,
     },
-    /// A client that has yet to say whose it is, or to be secured: the listener is told of
-    /// again when that is over.
+    /// A client that must first announce its address or do a TLS handshake. The listener is
+    /// reported again when that is over.
     Entering,
-    /// A client that was turned away.
+    /// A client that was refused.
     Turned {
         /// Its address, as far as it is known.
         peer: Peer,
-        /// Why.
+        /// The reason.
         away: Away,
     },
-    /// Nobody waits.
+    /// No client waits.
     Empty,
-    /// Out of file descriptors or memory: clients wait in the backlog. Ask
-    /// again after a pause.
+    /// There are no file descriptors or no memory: clients wait in the backlog. Ask again after a
+    /// pause.
     Exhausted,
-    /// The system refuses for the reason given, one it seldom has. Ask again
-    /// after a pause.
+    /// The system refuses for an unusual reason, which is given. Ask again after a pause.
     Failed(String),
 }
 
-/// All that a worker can do to the outside world, and its only clock. One
-/// implementation drives real sockets, another a simulated network.
+/// Everything that a worker can do to the outside world, and its only clock. One implementation
+/// drives real sockets, another a simulated network.
 ///
-/// Readiness is edge-triggered: an event is told once, and the worker reads
-/// or writes until there is no more before it expects another.
+/// Readiness is edge-triggered: an event is reported once, and the worker reads or writes until
+/// there is no more before it expects another.
 pub trait Io {
-    /// Both clocks; read once a turn.
+    /// Returns both clocks. Called once a turn.
     fn clock(&mut self) -> Clock;
 
-    /// Waits up to `wait` (`None`: for ever; zero: not at all) and appends
-    /// what happened. Returns whether the call had to sleep.
+    /// Waits up to `wait` (`None`: for ever; zero: not at all) and appends the events. Returns
+    /// whether the call had to sleep.
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool;
 
-    /// Takes the next client of a listener.
+    /// Accepts the next client of a listener.
     fn accept(&mut self, listener: ListenerIndex) -> Accept;
 
-    /// Takes clients that wait at other workers' sockets of a listener's address. [`Io::accept`]
+    /// Accepts clients that wait at other workers' sockets of a listener's address. [`Io::accept`]
     /// returns these first. Returns whether there are any.
     fn accept_beside(&mut self, _listener: ListenerIndex) -> bool {
         false
     }
 
-    /// The address of ours that an accepted client has connected to; `None` where
-    /// there is none to tell.
+    /// Returns the local address that an accepted client has connected to; `None` if it is not
+    /// known.
     fn local_address(&self, _socket: Socket) -> Option<std::net::SocketAddr> {
         None
     }
 
-    /// Looks up where a host name leads, which ends in [`Event::Resolved`] with the same number.
-    /// Returns whether it was begun.
+    /// Resolves a host name, which ends in [`Event::Resolved`] with the same number. Returns
+    /// whether it was begun.
     fn resolve(&mut self, _host: &str, _number: u32) -> bool {
         false
     }
 
-    /// Stops telling of waiting clients, or tells of them again: for a while
-    /// there is no descriptor for another one.
+    /// Stops or resumes the reports of waiting clients. Used while there is no descriptor for
+    /// another client.
     fn pause_accepting(&mut self, paused: bool);
 
-    /// Stops telling of who waits at one listener, or tells of them again, as far as accepting
-    /// is not paused: there is no room for one more to come in.
+    /// Stops or resumes the reports of clients that wait at one listener. Used while no more
+    /// clients may arrive. Reports are resumed only if accepting is not paused.
     fn hold_listener(&mut self, _listener: ListenerIndex, _held: bool) {}
-    /// Listens there as well from here on, as the listener of that position: a new one, or
-    /// that of one that was ended. Returns whether it does.
+    /// Adds a listener at that position: a new one, or one in the place of a listener that has
+    /// ended. Returns whether it listens.
     fn listen(&mut self, _index: ListenerIndex, _listener: crate::Listener) -> bool {
         false
     }
 
-    /// From here on [`Io::accept`] asks the system for who waits at a listener, behind those that
-    /// were accepted before they were asked for: it is about to end, and nobody is to be missed.
+    /// Makes [`Io::accept`] ask the system for clients that wait at a listener, after those that
+    /// were accepted in advance. Used when the listener is about to end, so that no client is
+    /// missed.
     fn empty_listener(&mut self, _index: ListenerIndex) {}
 
-    /// Ends one listener; its position may be another's later.
+    /// Ends one listener. Its position may be used again later.
     fn end_listening(&mut self, _index: ListenerIndex) {}
 
-    /// Lets the clients of a listener in by another gate from here on.
+    /// Applies another access filter to the clients of a listener from now on.
     fn let_in_by(
         &mut self,
         _index: ListenerIndex,
@@ -225,82 +223,82 @@ pub trait Io {
     ) {
     }
 
-    /// Stops listening: new clients are refused by the system from here on.
+    /// Stops listening: the system refuses new clients from now on.
     fn stop_listening(&mut self);
 
-    /// The same, but who has begun to come in may do so still.
+    /// Stops listening, but clients that are arriving may finish.
     fn leave_listening(&mut self) {
         self.stop_listening();
     }
 
-    /// What the operator is to be told of the driver, once.
+    /// Returns a notice about the driver for the operator, once.
     fn take_notice(&mut self) -> Option<&'static str> {
         None
     }
 
-    /// Whether anybody has begun to come in, of whom nobody was told yet.
+    /// Returns whether any client is arriving that was not reported yet.
     fn has_arrivals(&self) -> bool {
         false
     }
 
-    /// Names an accepted or adopted socket; its events start here.
+    /// Gives a token to an accepted or adopted socket. Its events start now.
     fn watch(&mut self, socket: Socket, token: Token) -> bool;
 
-    /// Begins a connection; ends in `Connected` or `ConnectFailed` with the
-    /// same token. A host name is resolved anew each time.
+    /// Begins a connection, which ends in `Connected` or `ConnectFailed` with the same token. A
+    /// host name is resolved anew each time.
     fn connect(&mut self, address: &Address, token: Token);
 
-    /// Begins a connection whose bytes are encrypted, as [`Io::connect`] does; it
-    /// stands when the handshake is over, and takes and gives plain bytes.
+    /// Begins a connection with TLS, like [`Io::connect`]. It is connected when the handshake is
+    /// over, and its bytes are plain for the worker.
     fn connect_secured(&mut self, _address: &Address, _tls: &ClientTls, _token: Token) {
         unreachable!("this driver has no TLS: lay a `Secured` over it");
     }
 
-    /// Why a secured connection has ended, if TLS is why: told after
+    /// Returns the TLS fault that has ended a connection, if there was one. Available after
     /// [`Recv::Failed`] or [`Recv::End`], before it is closed.
     fn tls_fault(&mut self, _socket: Socket) -> Option<TlsFault> {
         None
     }
 
-    /// Whether the other side of a connection has broken the rules by which memory is shared: told
-    /// after [`Recv::Failed`] or [`Send::Failed`], before it is closed.
+    /// Returns whether the peer has violated the rules of shared memory. Available after
+    /// [`Recv::Failed`] or [`Send::Failed`], before the connection is closed.
     fn has_broken_rules(&mut self, _socket: Socket) -> bool {
         false
     }
 
-    /// How long polls have looked for bytes instead of sleeping, since this was asked last, in
+    /// Returns how long polls have polled for bytes instead of sleeping since the last call, in
     /// nanoseconds.
     fn take_looked(&mut self) -> u64 {
         0
     }
 
-    /// Gives up a connection that [`Io::connect`] or [`Io::connect_secured`] began: nothing is left of it
-    /// in the system. What is known of it already may still be told; a socket
-    /// that comes with it is the worker's to close.
+    /// Gives up a connection that [`Io::connect`] or [`Io::connect_secured`] began: nothing of it
+    /// is left in the system. An outcome that is known already may still be reported; the worker
+    /// closes a socket that comes with it.
     fn cancel_connect(&mut self, token: Token);
 
-    /// Reads what has arrived, up to the size of the shared read buffer.
+    /// Reads received bytes, at most as many as the shared read buffer holds.
     fn recv(&mut self, socket: Socket) -> Recv<'_>;
 
     /// Writes `bytes`.
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send;
 
-    /// Writes `pieces`, one behind the other.
+    /// Writes `pieces`, one after the other.
     fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
         send_each(self, socket, pieces)
     }
 
-    /// Forgets a socket's events without closing it, to hand it to another
-    /// worker, which is to [`Io::adopt`] what is returned here.
+    /// Stops the events of a socket without closing it, to hand it to another worker. The other
+    /// worker gives the returned socket to [`Io::adopt`].
     fn release(&mut self, socket: Socket) -> Socket;
 
-    /// Takes a socket over that another worker has released; its name here.
+    /// Takes over a socket that another worker has released. Returns its handle here.
     fn adopt(&mut self, socket: Socket) -> Socket {
         socket
     }
 
-    /// Says that nothing more is sent on a socket, behind all that was; it may be read on, and is
-    /// still to be closed. Returns whether that was said: where not, closing at once loses
+    /// Ends the sending direction of a socket after everything sent before. The socket may still be
+    /// read, and must be closed. Returns whether that was possible. If not, closing at once loses
     /// nothing more.
     fn finish(&mut self, _socket: Socket) -> bool {
         false
@@ -310,7 +308,7 @@ pub trait Io {
     fn close(&mut self, socket: Socket);
 }
 
-/// Writes `pieces` by a call for each.
+/// Writes `pieces` with a call for each.
 pub(crate) fn send_each<I: Io + ?Sized>(
     io: &mut I,
     socket: Socket,

@@ -1,10 +1,9 @@
-//! Sockets, and the one interface the worker knows them by: [`Io`].
+//! Sockets, and the one interface by which the worker uses them: [`Io`].
 //!
-//! Never parses a byte and never knows what a session or a link is: a socket
-//! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
-//! first: [`Io`], [`Event`] and [`EpollIo`], and [`UringIo`] that
-//! may lie over it; [`Ringed`] adds shared memory, and
-//! [`Secured`] lays TLS over both, and lets clients in by a [`AcceptFilter`].
+//! Never parses a byte and never knows what a session or a link is: a socket is a [`Socket`] handle
+//! and a [`Token`] that the worker chooses. Read first: [`Io`], [`Event`] and [`EpollIo`].
+//! [`UringIo`] may lie over [`EpollIo`]; [`Ringed`] adds shared memory; [`Secured`] adds TLS over
+//! both, and applies an [`AcceptFilter`] to clients.
 
 mod accept_filter;
 mod address;

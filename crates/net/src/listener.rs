@@ -11,34 +11,33 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How to listen.
+/// The options of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenerOptions {
-    /// Where.
+    /// Its address.
     pub address: Address,
-    /// Connections the system keeps waiting to be accepted.
+    /// Most connections that wait in the system to be accepted.
     pub backlog: u32,
     /// Permission bits of a unix socket's file.
     pub unix_mode: Option<u32>,
-    /// User and group that it is given to.
+    /// User and group that own the file.
     pub unix_owner: (Option<u32>, Option<u32>),
-    /// Silence after which accepted TCP connections send keep-alive probes;
-    /// none with `None`. Three probes, a third of that apart, go unanswered
-    /// before the connection counts as broken.
+    /// Silence after which accepted TCP connections send keep-alive probes; none with `None`. A
+    /// connection counts as broken after three unanswered probes, sent at a third of that interval.
     pub tcp_keepalive: Option<Duration>,
-    /// Who gets shared memory there; nobody with `None`.
+    /// Settings of shared memory; none with `None`.
     pub door: Option<Door>,
-    /// `[::]` leaves IPv4 clients to another socket on that port.
+    /// Whether `[::]` leaves IPv4 clients to another socket on that port.
     pub only_v6: bool,
 }
 
-/// A listening socket. On TCP several workers listen on the same port, and the
-/// system spreads clients over them; a unix socket is shared by all workers.
+/// A listening socket. With TCP several workers listen on the same port, and the system spreads
+/// clients over them. A unix socket is shared by all workers.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
     options: ListenerOptions,
-    /// It has its address, and does not listen before [`Listener::open`].
+    /// Whether it has its address, but does not listen before [`Listener::open`].
     is_shut: bool,
     siblings: Siblings,
 }
@@ -61,16 +60,16 @@ impl Siblings {
     }
 }
 
-/// How a socket at `[::]` differs from what its options say of clients of IPv4.
+/// How a socket at `[::]` treats IPv4 clients differently from its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv4Amiss {
-    /// It refuses them, and is to accept them.
+    /// It refuses them, but should accept them.
     Refused,
-    /// It accepts them, and is to leave them to another socket.
+    /// It accepts them, but should leave them to another socket.
     Accepted,
 }
 
-/// Why an address could not be listened on.
+/// The reason why the system refused to listen on an address.
 #[derive(Debug)]
 pub struct BindError {
     address: String,
@@ -102,7 +101,7 @@ impl Listener {
     /// Starts listening.
     ///
     /// # Errors
-    /// When the system refuses; the text says what to do about it.
+    /// Returns an error if the system refuses; its text says what to do about it.
     pub fn bind(options: &ListenerOptions) -> Result<Self, BindError> {
         let socket = match &options.address {
             Address::Tcp { host, port } => {
@@ -127,16 +126,16 @@ impl Listener {
         self.siblings.add(&self.socket);
     }
 
-    /// The sockets of other workers that listen on the same address.
+    /// Returns the sockets of other workers that listen on the same address.
     pub(crate) fn others(&self) -> Vec<Arc<Socket>> {
         self.siblings.others(&self.socket)
     }
 
-    /// Goes on with a socket that another process listens on, or did. Nothing about it is changed
-    /// but what this process alone sees; [`ListenerHold::settle`] does the rest.
+    /// Takes over a socket on which another process listens, or did. Only what this process alone
+    /// sees is changed; [`ListenerHold::settle`] does the rest.
     ///
     /// # Errors
-    /// When it is no socket that listens at such an address.
+    /// Returns an error if it is not a socket that listens on such an address.
     pub fn taken(socket: OwnedFd, options: &ListenerOptions) -> Result<Self, BindError> {
         let socket = Socket::from(socket);
         let outcome = is_such_a_listener(&socket, &options.address).and_then(|is_one| {
@@ -152,10 +151,9 @@ impl Listener {
         }
     }
 
-    /// Returns which clients of IPv4 the socket accepts, if that is not what the options say. A
-    /// socket that was [taken](Listener::taken) keeps what it did when it was bound: the system
-    /// changes it for no socket that has its address. Where the system does not tell, nothing is
-    /// amiss.
+    /// Returns how the socket treats IPv4 clients, if that differs from the options. A socket that
+    /// was [taken](Listener::taken) keeps the behaviour that it was bound with: the system changes
+    /// it for no socket that has its address. Returns `None` if the system does not tell.
     pub fn ipv4_amiss(&self) -> Option<Ipv4Amiss> {
         let addr = self.local_addr()?;
         if !addr.is_ipv6() || !addr.ip().is_unspecified() {
@@ -168,17 +166,18 @@ impl Listener {
         }
     }
 
-    /// Who may hand the socket over later. Does not keep it open.
+    /// Returns a handle by which the socket may be handed over later. It does not keep the socket
+    /// open.
     pub fn hold(&self) -> ListenerHold {
         ListenerHold { socket: Arc::downgrade(&self.socket), options: self.options.clone() }
     }
 
-    /// How to listen on the same address again, for another worker of this
-    /// process. Holds no listening TCP socket of its own: the system would
-    /// send it clients that nobody accepts.
+    /// Returns a template by which another worker of this process listens on the same address. It
+    /// holds no listening TCP socket of its own: the system would send that socket clients that are
+    /// never accepted.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn template(&self) -> io::Result<ListenerTemplate> {
         let unix = match self.local_addr() {
             Some(_) => None,
@@ -192,17 +191,17 @@ impl Listener {
         Ok(ListenerTemplate { addr, unix, options, siblings })
     }
 
-    /// The TCP address listened on, with the port the system chose if it was
-    /// asked to choose.
+    /// Returns the TCP address of the socket, with the port that the system chose if it was asked
+    /// to choose.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 
-    /// Begins to listen, where it does not yet: the last step of whoever is to accept from it, since
-    /// the system sends it clients from here on.
+    /// Begins to listen, if it does not yet. This must be the last step before accepting, because
+    /// the system sends it clients from now on.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Returns an error if the system refuses.
     pub(crate) fn open(&mut self) -> io::Result<()> {
         if self.is_shut {
             listen(&self.socket, &self.options)?;
@@ -220,8 +219,7 @@ impl Listener {
     }
 }
 
-/// How another worker listens where one does already; see
-/// [`Listener::template`].
+/// A template for the sockets of further workers on an address; see [`Listener::template`].
 #[derive(Debug)]
 pub struct ListenerTemplate {
     addr: Option<SocketAddr>,
@@ -231,11 +229,11 @@ pub struct ListenerTemplate {
 }
 
 impl ListenerTemplate {
-    /// One more that has the address. A TCP socket listens only when a driver has taken it: nobody is
-    /// sent to one whose worker does not come to be.
+    /// Returns a further socket on the address. A TCP socket listens only when a driver has taken
+    /// it, so no client is sent to a worker that fails to start.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Returns an error if the system refuses.
     pub fn bind(&self) -> Result<Listener, BindError> {
         let is_shut = self.unix.is_none();
         let socket = match (&self.unix, self.addr) {
@@ -249,7 +247,7 @@ impl ListenerTemplate {
     }
 }
 
-/// A listening socket that is another's for as long as that one listens.
+/// A handle of a listening socket that another owner keeps open.
 #[derive(Debug)]
 pub struct ListenerHold {
     socket: Weak<Socket>,
@@ -257,20 +255,21 @@ pub struct ListenerHold {
 }
 
 impl ListenerHold {
-    /// Another descriptor of the socket, while it is open; clients come to it until all are closed.
+    /// Returns another descriptor of the socket, while it is open. Clients can connect until all
+    /// descriptors are closed.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
         let Some(socket) = self.socket.upgrade() else { return Ok(None) };
         Ok(Some(socket.try_clone()?.into()))
     }
 
-    /// Has a socket that was [taken](Listener::taken) listen as the options say: with their backlog
-    /// and keep-alive, and with the mode and owner of a unix socket's file.
+    /// Applies the options to a socket that was [taken](Listener::taken): their backlog and
+    /// keep-alive, and the mode and owner of a unix socket's file.
     ///
     /// # Errors
-    /// When the system refuses; it listens all the same.
+    /// Returns an error if the system refuses; the socket listens all the same.
     pub fn settle(&self) -> Result<(), BindError> {
         let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         settle(&socket, &self.options)
@@ -310,14 +309,14 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
 
 /// When a socket begins to share its port.
 ///
-/// SO_REUSEPORT would let a second Keyway of the same user take half of the first one's clients in
-/// silence. A socket that listens without it finds the port taken, and lets this process's
-/// others in from then on. So nobody who connects meets a socket that goes away again.
+/// With SO_REUSEPORT a second Keyway of the same user could silently take half of the first one's
+/// clients. A socket that listens without it finds the port taken, and lets this process's other
+/// sockets in from then on. So no client connects to a socket that is closed soon after.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// At once: another of this process listens. It does not listen itself yet.
+    /// At once: another socket of this process listens. This one does not listen yet.
     Before,
-    /// When it listens: binding alone may succeed beside a port that is shared, listening never.
+    /// When it listens. Binding alone may succeed on a port that is shared, but listening fails.
     AfterListen,
 }
 
@@ -339,7 +338,7 @@ fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io
     Ok(socket)
 }
 
-/// Lets `[::]` accept IPv4 clients, unless another socket does. The setting of the system does not
+/// Makes `[::]` accept IPv4 clients, unless another socket does. The system's default does not
 /// matter.
 fn set_only_v6(socket: &Socket, addr: SocketAddr, only_v6: bool) -> io::Result<()> {
     match addr.is_ipv6() {
@@ -348,11 +347,11 @@ fn set_only_v6(socket: &Socket, addr: SocketAddr, only_v6: bool) -> io::Result<(
     }
 }
 
-/// A socket for HTTP that listens at a TCP address. `[::]` accepts IPv4 clients as well, unless
-/// `only_v6`.
+/// Returns a socket for HTTP that listens on a TCP address. `[::]` accepts IPv4 clients as well,
+/// unless `only_v6`.
 ///
 /// # Errors
-/// When the system refuses.
+/// Returns an error if the system refuses.
 pub fn listen_tcp(addr: SocketAddr, only_v6: bool) -> io::Result<OwnedFd> {
     const BACKLOG: i32 = 128;
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
@@ -371,10 +370,10 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     remove_stale_socket(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Nobody can connect before it listens.
+    // No client can connect before it listens.
     let listening = permit(path, options).and_then(|()| listen(&socket, options));
     if let Err(error) = listening {
-        // Nobody would know whose it is.
+        // The file of a socket that does not listen would be of no use.
         let _ = std::fs::remove_file(path);
         return Err(error);
     }
@@ -382,8 +381,8 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Gives the file of a unix socket its mode and owner. What it has already is not set again: a process
-/// that was allowed to give it away may not change its mode any more.
+/// Sets the mode and owner of a unix socket's file. What is right already is not set again: a
+/// process that was allowed to give the file away may not change its mode any more.
 fn permit(path: &Path, options: &ListenerOptions) -> io::Result<()> {
     let (owner, group) = options.unix_owner;
     if options.unix_mode.is_none() && owner.is_none() && group.is_none() {
@@ -401,7 +400,7 @@ fn permit(path: &Path, options: &ListenerOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a socket file nobody listens on; a live one, or a file that is no
+/// Removes the file of a socket on which no process listens. A live socket, or a file that is not a
 /// socket, stays and makes `bind` fail.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
@@ -411,7 +410,8 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Never waits: a process that was stopped, and whose backlog is full, listens all the same.
+/// Returns whether no process listens at the path. Never waits: a process that was stopped, and
+/// whose backlog is full, counts as listening.
 fn nobody_listens(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -439,7 +439,7 @@ mod tests {
         });
         let waiting: Vec<Socket> = waiting.take(100).map_while(|socket| socket).collect();
         assert!(waiting.len() < 100, "it takes any number");
-        // Would stand still itself, if it waited for a place.
+        // If this waited for a place in the backlog, the test would hang.
         remove_stale_socket(&path).unwrap();
         assert!(path.exists());
         drop((listener, waiting));
@@ -468,7 +468,7 @@ mod tests {
         let port = first.local_addr().unwrap().port();
         let connect = |host: &str| std::net::TcpStream::connect((host, port));
         assert!(connect("127.0.0.1").is_ok() && connect("::1").is_ok());
-        // Another worker listens as the first one does, on a socket that was handed over as well.
+        // Another worker listens like the first one, also on a socket that was handed over.
         assert!(!first.template().unwrap().options.only_v6);
         drop(first);
         let own = Listener::bind(&options_of("::", 0, true)).unwrap();

@@ -8,8 +8,8 @@ struct Shared<M> {
     wake: OwnedFd,
 }
 
-/// The receiving end of a worker's bounded mail: other threads post, the
-/// worker takes all there is when its [`crate::Io`] says `Event::Mail`.
+/// The receiving end of a worker's bounded mail. Other threads post, and the worker takes all mail
+/// when its [`crate::Io`] reports `Event::Mail`.
 pub struct Mailbox<M>(Arc<Shared<M>>);
 
 /// The posting end; cheap to clone.
@@ -22,40 +22,39 @@ impl<M> Clone for Mailer<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// A mailbox for at most `capacity` pieces of mail.
+    /// Creates a mailbox for at most `capacity` pieces of mail.
     pub fn new(capacity: usize) -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Self(Arc::new(Shared { queue: ArrayQueue::new(capacity), wake })))
     }
 
-    /// A posting end for this box.
+    /// Returns a posting end for this box.
     pub fn mailer(&self) -> Mailer<M> {
         Mailer(Arc::clone(&self.0))
     }
 
-    /// The next piece of mail. Take until there is none.
+    /// Returns the next piece of mail. Call it until it returns none.
     pub fn take(&self) -> Option<M> {
         self.0.queue.pop()
     }
 
-    /// What an [`crate::EpollIo`] watches for mail.
+    /// Returns the descriptor that an [`crate::EpollIo`] watches for mail.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.0.wake.as_fd()
     }
 }
 
 impl<M> Mailer<M> {
-    /// Returns whether the box holds no mail at this moment. A simulated driver asks this
-    /// instead of the descriptor, which costs a system call.
+    /// Returns whether the mailbox is empty at this moment. A simulated driver asks this instead of
+    /// the descriptor, which costs a system call.
     pub fn is_empty(&self) -> bool {
         self.0.queue.is_empty()
     }
 
-    /// Posts `mail` and wakes the worker; gives it back when the box is full.
+    /// Posts `mail` and wakes the worker. Returns the mail if the mailbox is full.
     pub fn post(&self, mail: M) -> Result<(), M> {
         self.0.queue.push(mail)?;
-        // Can only fail when the counter is full, and then the worker is
-        // certain to wake anyway.
+        // This can fail only if the counter is full, and then the worker will wake anyway.
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
         Ok(())
     }

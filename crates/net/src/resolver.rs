@@ -1,5 +1,5 @@
-//! Host names are resolved on a thread of their own: the system's resolver
-//! blocks, for seconds when a name server is away.
+//! Resolves host names on a thread of its own, because the system's resolver blocks, for seconds if
+//! a name server is down.
 
 use crate::Token;
 use rustix::event::{EventfdFlags, eventfd};
@@ -8,8 +8,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Names waiting at once; connecting beyond that fails at once and is tried
-/// again with the link's back-off.
+/// Most names that wait at once. Beyond that, connecting fails at once and is tried again with the
+/// link's back-off.
 const PENDING_MAX: usize = 1024;
 
 struct Question {

@@ -1,19 +1,20 @@
 //! Connections through shared memory, beside sockets: `shm://`.
 //!
-//! [`Ringed`] is an [`Io`] over [`Sockets`]. What comes in by a listener with a [`Door`] is a
-//! connection over a unix socket until it says a hello (`keyway_ring`, docs/protocol/ring.md); from
-//! there on the same [`Socket`] takes and gives what goes through rings. One that is asked for with
-//! [`Address::Shm`] says the hello, and stands when it is answered.
+//! [`Ringed`] is an [`Io`] over [`Sockets`]. A client of a listener with a [`Door`] is a connection
+//! over a unix socket until it sends a hello (`keyway_ring`, docs/protocol/ring.md). From then on
+//! the same [`Socket`] reads and writes through rings. A connection to [`Address::Shm`] sends the
+//! hello, and is connected when that is answered.
 //!
 //! ```text
 //!  accept ─► Greeting ─► Open ─► close          connect ─► Asking ─► Open ─► close
 //!               └─► Plain (no hello)                          └─► ConnectFailed
 //! ```
-//! A plain socket pays for one test of a bit. One of ours is its descriptor with that bit set.
+//! A plain socket costs one test of a bit. The number of a socket with rings is its descriptor with
+//! that bit set.
 //!
-//! Rings tell nothing by themselves. Where looking was worth it lately a ring is *hot*: it is looked
-//! at in every poll, and for a while before the worker sleeps. Else it is *parked*: the other side
-//! rings at the socket. Nobody sleeps with a hot ring.
+//! Rings report nothing by themselves. If polling a ring was worth it lately, the ring is *hot*: it
+//! is polled in every poll, and for a while before the worker sleeps. Otherwise it is *parked*: the
+//! other side wakes this one through the socket. No worker sleeps with a hot ring.
 
 mod connecting;
 mod line;
@@ -37,64 +38,64 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Set in the number of a socket of ours. Descriptors are far below.
+/// Set in the number of a socket with rings. Descriptors are far below.
 const RINGED_SOCKET: i32 = 1 << 29;
 
-/// Set in the tokens that are ours below: each alone is another's.
+/// Set in this driver's own tokens. Each bit alone belongs to another driver.
 const RINGED_TOKEN: u64 = 3 << 61;
 const TOKEN_MASK: u64 = 7 << 61;
 
-/// What a token of ours is about.
+/// What an own token is about.
 const KIND_SHIFT: u32 = 59;
 const SOCKET: u64 = 0;
 const CONNECT: u64 = 1;
 
-/// Generations fit into a token between its kind and the number.
+/// Largest generation, which fits into a token between its kind and the number.
 const GENERATION_MAX: u32 = (1 << 27) - 1;
 
-/// Looks at the rings between two at the clock.
+/// Polls of the rings between two reads of the clock.
 const LOOKS_PER_CLOCK: u32 = 16;
 
-/// Between two looks at sockets while rings are looked at.
+/// Time between two polls of sockets while rings are polled.
 const SOCKETS_EVERY: Duration = Duration::from_micros(4);
 
-/// For how long sockets may wait while rings always have something.
+/// Longest time for which sockets may wait while rings always have bytes.
 const SOCKETS_WAIT_MAX: Duration = Duration::from_micros(20);
 
-/// How long a connection is not used before the memory that it does not need is given back.
+/// Time without use after which a connection frees memory that it does not need.
 const REST: Duration = Duration::from_secs(1);
 
-/// Connections whose memory is given back in one poll.
+/// Most connections whose memory is freed in one poll.
 const COOLED_AT_ONCE: usize = 32;
 
-/// Lines between two workers: a descriptor is one of the process.
+/// Lines on their way between two workers. A descriptor belongs to the process.
 static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
 
 /// An [`Io`] with connections through shared memory.
 pub struct Ringed {
     io: Sockets,
-    /// By listener.
+    /// Settings of shared memory, by listener.
     doors: Vec<Option<Arc<Door>>>,
-    /// By descriptor.
+    /// Lines by descriptor.
     lines: Vec<Option<Box<Line>>>,
-    /// How many lines there are.
+    /// Number of lines.
     count: usize,
     generation: u32,
-    /// What was asked for below, by its number there, and the worker's names for it.
+    /// Connections being made, by their number below, with the worker's token.
     connecting: Vec<(u32, Token)>,
-    /// Descriptors of lines whose rings are looked at.
+    /// Descriptors of lines whose rings are polled.
     hot: Vec<i32>,
-    /// Lines that were used, and when they are to be looked at again.
+    /// Lines that were used, and the time of their next check.
     cooling: VecDeque<(i32, u32, Time)>,
-    /// To be told at the next poll.
+    /// Events for the next poll.
     early: Vec<Event>,
     scratch: Vec<Event>,
     looking: Looking,
-    /// When sockets were looked at last.
+    /// Time of the last poll of sockets.
     sockets_at: Time,
     /// The clock, as the worker has read it last.
     now: Time,
-    /// How long it has looked in vain or not since it was asked last, in nanoseconds.
+    /// Time spent polling since it was last taken, in nanoseconds.
     looked: u64,
 }
 
@@ -111,7 +112,8 @@ fn plain(line: &Line) -> Socket {
 }
 
 impl Ringed {
-    /// Over `io`; `budget` is for how long rings are looked at before the worker sleeps.
+    /// Creates a driver over `io`. `budget` is the time for which rings are polled before the
+    /// worker sleeps.
     pub fn new(io: impl Into<Sockets>, budget: Duration) -> Self {
         let io = io.into();
         let doors = io.doors().map(|door| door.cloned().map(Arc::new)).collect();
@@ -153,7 +155,7 @@ impl Ringed {
         self.count += 1;
     }
 
-    /// Takes a line out of everything that knows of it.
+    /// Removes a line from all lists.
     fn take_line(&mut self, number: i32) -> Option<Box<Line>> {
         let line = self.lines.get_mut(number as usize)?.take()?;
         self.count -= 1;
@@ -171,7 +173,8 @@ impl Ringed {
         self.put_line(Box::new(line));
     }
 
-    /// Has the worker told of what comes; what is there already it is told of at the next poll.
+    /// Begins to report received bytes to the worker. Bytes that are there already are reported at
+    /// the next poll.
     fn begin_reading(&mut self, number: i32) {
         let now = self.now;
         let Self { lines, hot, looking, early, .. } = self;
@@ -183,7 +186,7 @@ impl Ringed {
         }
     }
 
-    /// Looks at hot rings. Those that have been looked at for longer than is worth it are parked.
+    /// Polls hot rings. Rings that have been polled for longer than is worth it are parked.
     fn look(&mut self, now: Time, events: &mut Vec<Event>) {
         let Self { lines, hot, looking, .. } = self;
         let budget = looking.budget;
@@ -223,8 +226,8 @@ impl Ringed {
         }
     }
 
-    /// Looks at rings, and at sockets now and then, until something has come, or `wait` or what is
-    /// worth it is over.
+    /// Polls rings, and sockets now and then, until bytes have come, or until `wait` or the
+    /// worthwhile time is over.
     fn look_for_a_while(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) {
         let Some(_seat) = self.looking.seat() else { return };
         let start = self.io.clock().now;
@@ -261,7 +264,8 @@ impl Ringed {
         self.poll_sockets(Some(Duration::ZERO), events);
     }
 
-    // Apart, so that who has no such connections does not pay for what it keeps on the stack.
+    // It is a function of its own, so that a worker without such connections does not pay for its
+    // stack.
     #[inline(never)]
     fn poll_ringed(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         let before = events.len();
@@ -283,7 +287,7 @@ impl Ringed {
         self.poll_sockets(wait, events)
     }
 
-    /// Gives back the memory of connections that rest.
+    /// Frees memory of connections at rest.
     fn cool(&mut self) {
         for _ in 0..COOLED_AT_ONCE {
             let Some(&(number, generation, due)) = self.cooling.front() else { return };
@@ -317,7 +321,7 @@ impl Ringed {
         }
     }
 
-    /// Puts what is about lines into the worker's terms, from `first` on.
+    /// Translates events about lines for the worker, from `first` on.
     fn translate(&mut self, events: &mut Vec<Event>, first: usize) {
         let mut told = std::mem::take(&mut self.scratch);
         told.extend(events.drain(first..));
@@ -365,12 +369,12 @@ impl Ringed {
         }
     }
 
-    /// The other side of a connection that speaks through rings has rung, or is gone.
+    /// Handles a wake-up through the socket of a connection with rings, or its end.
     fn on_socket(&mut self, number: i32, hangup: bool, events: &mut Vec<Event>) {
         let Some(line) = self.line(number) else { return };
         let token = line.token;
         let Stage::Open(rings) = &mut line.stage else { return };
-        // Rings that are not taken now are taken with the next.
+        // Bytes that are not read from the socket now are read with the next wake-up.
         if hangup || !rings.hear() {
             return self.on_end(number, events);
         }
@@ -380,7 +384,7 @@ impl Ringed {
         }
     }
 
-    /// The other process of a connection that speaks through rings is gone.
+    /// Handles the end of the other process of a connection with rings.
     #[cold]
     fn on_end(&mut self, number: i32, events: &mut Vec<Event>) {
         let Some(line) = self.line(number) else { return };
@@ -417,7 +421,7 @@ impl Io for Ringed {
         let (Accept::Client { socket, .. }, Some(door)) = (&accepted, door) else {
             return accepted;
         };
-        // SAFETY: `Client` hands the descriptor over, and nobody else has it.
+        // SAFETY: `Client` hands the descriptor over, and no other owner has it.
         let owned = unsafe { OwnedFd::from_raw_fd(socket.0) };
         let number = socket.0;
         let stage = Stage::Greeting { said: [0; HELLO_LEN], len: 0 };
@@ -494,7 +498,7 @@ impl Io for Ringed {
 
     fn connect(&mut self, address: &Address, token: Token) {
         let Address::Shm(_) = address else { return self.io.connect(address, token) };
-        // Numbers of attempts are told apart from those given up by their generation.
+        // The generation in the number distinguishes it from attempts that were given up.
         let number = self.next_generation();
         self.connecting.push((number, token));
         self.io.connect(address, own_token(CONNECT, 0, number));
@@ -552,7 +556,7 @@ impl Io for Ringed {
         self.io.release(Socket(number));
         let Some(mut line) = self.take_line(number) else { return socket };
         if let Stage::Open(rings) = &mut line.stage {
-            // Whoever takes it over reads first.
+            // The worker that takes it over reads first.
             rings.stop_waiting();
             rings.is_cooling = false;
         }
@@ -566,7 +570,7 @@ impl Io for Ringed {
         }
         let Some(line) = self.line(socket.0 & !RINGED_SOCKET) else { return false };
         match line.stage {
-            // What lies in a ring is read also when this side is gone.
+            // Bytes in a ring are read even after this side is gone.
             Stage::Open(_) => false,
             _ => {
                 let below = plain(line);
@@ -579,7 +583,7 @@ impl Io for Ringed {
         match is_ringed(socket) {
             true => {
                 let number = socket.0 & !RINGED_SOCKET;
-                // One that was handed over and is not wanted here was never watched.
+                // A socket that was handed over and is not wanted here was never watched.
                 drop(self.take_line(number).or_else(|| MOVING.lock().remove(&number)));
             }
             false => self.io.close(socket),

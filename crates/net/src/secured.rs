@@ -1,23 +1,22 @@
-//! TLS between sockets and whoever reads and writes them.
+//! TLS between sockets and the worker.
 //!
-//! [`Secured`] is an [`Io`] over another: a connection asked for with
-//! [`Io::connect_secured`] has its handshake here, and is told of when that is
-//! over. From then on its [`Socket`] takes and gives plain bytes, as any other.
+//! [`Secured`] is an [`Io`] over another. A connection begun by [`Io::connect_secured`] has its
+//! handshake here, and is reported when that is over. From then on its [`Socket`] reads and writes
+//! plain bytes, like any other.
 //!
 //! ```text
 //!  connect_secured ─► Connecting ─► Handshaking ─► Open ─► close
 //!                         │              │           │
 //!                   ConnectFailed   ConnectFailed   recv fails; tls_fault says why
 //! ```
-//! A plain socket pays for one test of a bit. A secured one is a number of our
-//! own with that bit set, the position of its [`Line`]; so are its tokens below.
+//! A plain socket costs one test of a bit. The number of a secured socket has that bit set, and is
+//! the index of its [`Line`]. The same holds for its tokens below.
 //!
-//! Nothing is decrypted but what is asked for: a `recv` here is one below, and
-//! what it brought is handed on whole. What was encrypted and found no room is
-//! kept, at most 32 KiB and the overhead of its records, and until it is gone
-//! nothing more is taken.
+//! Bytes are decrypted only on request: a `recv` here is one below, and all it returns is passed
+//! on. Encrypted bytes without room are kept, at most 32 KiB and the overhead of their records.
+//! Until they are sent no more bytes are accepted.
 //!
-//! Clients of a listener with a [`AcceptFilter`] come in here, too ([`arrivals`]).
+//! Clients of a listener with an [`AcceptFilter`] arrive here, too ([`arrivals`]).
 
 mod arrivals;
 mod line;
@@ -41,23 +40,23 @@ use std::time::Duration;
 /// Set in the number of a secured socket. Descriptors are far below.
 const SECURED_SOCKET: i32 = 1 << 30;
 
-/// Set in the tokens that are ours below.
+/// Set in this driver's own tokens.
 const SECURED_TOKEN: u64 = 1 << 61;
 
-/// Bits of a token that no worker uses: ours and the driver's.
+/// Bits of a token that no worker uses: those of this driver and of the driver below.
 const RESERVED: u64 = 1 << 63 | SECURED_TOKEN;
 
-/// Generations fit into a token beside a position and the bits of others.
+/// Largest generation, which fits into a token beside an index and the bits of others.
 const GENERATION_MAX: u32 = (1 << 29) - 1;
 
-/// Reads that may bring nothing to hand on before others have their turn: records
-/// without content, which nobody sends but to keep us busy.
+/// Most reads without content before other connections have their turn. Empty records are sent only
+/// to keep this process busy.
 const IDLE_READS_MAX: usize = 16;
 
-/// The alert that says nothing but that the handshake has failed.
+/// The alert that only says that the handshake has failed.
 const HANDSHAKE_FAILURE: u8 = 40;
 
-/// Lines between two workers, by numbers of their own.
+/// Lines on their way between two workers, by numbers of their own.
 static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
 
 /// An [`Io`] whose connections may be secured.
@@ -65,11 +64,11 @@ pub struct Secured<I> {
     io: I,
     lines: Vec<Place>,
     free: Vec<u32>,
-    /// What was read last.
+    /// Bytes that were read last.
     plain: Vec<u8>,
-    /// What is being sent.
+    /// Bytes that are being sent.
     cipher: Vec<u8>,
-    /// Lines that are to be read on without being told of again.
+    /// Lines that are to be read on without another event.
     again: Vec<u32>,
     scratch: Vec<Event>,
     arrivals: Arrivals,
@@ -82,12 +81,12 @@ struct Place {
 }
 
 impl<I: Io> Secured<I> {
-    /// A driver over `io` that can also secure connections.
+    /// Returns a driver over `io` that can also secure connections.
     pub fn new(io: I) -> Self {
         Self::with_gates(io, Vec::new())
     }
 
-    /// One that lets clients in by these gates, by listener.
+    /// Creates a driver that applies these filters to clients, by listener.
     pub fn with_gates(io: I, gates: Vec<Option<Arc<AcceptFilter>>>) -> Self {
         Secured {
             io,
@@ -101,7 +100,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// The driver below, for tests that steer it.
+    /// Returns the driver below, for tests that steer it.
     pub fn inner_mut(&mut self) -> &mut I {
         &mut self.io
     }
@@ -122,7 +121,7 @@ impl<I: Io> Secured<I> {
     fn remove(&mut self, index: u32) -> Option<Box<Line>> {
         let place = self.lines.get_mut(index as usize)?;
         let line = place.line.take()?;
-        // What is still told of it below is about the past.
+        // Later events about it from below are outdated.
         place.generation = (place.generation + 1) & GENERATION_MAX;
         self.free.push(index);
         self.again.retain(|&again| again != index);
@@ -140,13 +139,13 @@ impl<I: Io> Secured<I> {
         (place.line.is_some() && self.own_token(index) == token).then_some(index)
     }
 
-    /// The line of a secured socket.
+    /// Returns the line of a secured socket.
     fn line_of(&mut self, socket: Socket) -> Option<&mut Line> {
         let index = (socket.0 & !SECURED_SOCKET) as usize;
         self.lines.get_mut(index)?.line.as_deref_mut()
     }
 
-    /// Puts what is about lines into the worker's terms, from `first` on.
+    /// Translates events about lines for the worker, from `first` on.
     fn translate(&mut self, events: &mut Vec<Event>, first: usize) {
         let mut told = std::mem::take(&mut self.scratch);
         told.extend(events.drain(first..));
@@ -163,7 +162,7 @@ impl<I: Io> Secured<I> {
             } else if let Some(index) = self.index_of(token) {
                 self.on_event(index, event, events);
             } else if let Event::Connected { socket, .. } = event {
-                // Given up in the meantime.
+                // The connection was given up meanwhile.
                 self.io.close(socket);
             }
         }
@@ -223,9 +222,9 @@ impl<I: Io> Secured<I> {
             events.push(Event::Ready {
                 token: line.token,
                 readable,
-                // While something waits here nothing more is taken.
+                // While bytes wait here no more are accepted.
                 writable: writable && line.unsent.is_empty(),
-                // Reading tells that it broke.
+                // Reading reports that it broke.
                 hangup: hangup || !is_whole,
             });
             return;
@@ -244,26 +243,26 @@ impl<I: Io> Secured<I> {
                 let token = line.token;
                 let socket = Socket(SECURED_SOCKET | index as i32);
                 events.push(Event::Connected { token, socket });
-                // What came behind the handshake is not told of again.
+                // Bytes after the handshake are not reported again.
                 events.push(Event::Ready { token, readable: true, writable: false, hangup });
             }
         }
     }
 
-    /// The handshake came to nothing.
+    /// Ends a failed handshake.
     fn fail(&mut self, index: u32, fault: TlsFault, events: &mut Vec<Event>) {
         let Some(line) = self.remove(index) else { return };
         if let Some(socket) = line.stage.socket() {
             self.io.close(socket);
         }
-        // Who wants a certificate and gets none says so by version 1.3 alone.
+        // A server that demands a certificate and gets none says so only with version 1.3.
         let is_vague = matches!(fault, TlsFault::Closed | TlsFault::Alert(HANDSHAKE_FAILURE));
         let is_asked = is_vague && line.lacks_identity();
         let fault = if is_asked { TlsFault::NoIdentity } else { fault };
         events.push(Event::ConnectFailed { token: line.token, fault: ConnectFault::Tls(fault) });
     }
 
-    // Apart, so that plain sockets do not pay for what it keeps on the stack.
+    // It is a function of its own, so that plain sockets do not pay for its stack.
     #[inline(never)]
     fn recv_secured(&mut self, socket: Socket) -> Recv<'_> {
         let Self { io, lines, plain, cipher, again, .. } = self;
@@ -298,13 +297,13 @@ impl<I: Io> Secured<I> {
             };
             let has_ended = channel.has_ended();
             line.fault = outcome.err();
-            // Keys that change and alerts are answered.
+            // Key updates and alerts are answered.
             if !line.is_finishing && channel.wants_output() && !line.flush(io, cipher) {
                 return Recv::Failed;
             }
             if !plain.is_empty() {
                 line.was_heard = true;
-                // How it ends is for the next call to tell.
+                // The next call reports the end.
                 let drained = drained && !has_ended && line.fault.is_none();
                 return Recv::Data { bytes: plain, drained, block: None };
             }
@@ -325,7 +324,7 @@ impl<I: Io> Secured<I> {
             return Send::Failed;
         };
         if let Stage::Entered { .. } = line.stage {
-            // It is told why it is not taken.
+            // The peer is told why it is refused.
             line.open();
         }
         match line.stage {

@@ -8,9 +8,9 @@ use std::time::Duration;
 /// One of the two drivers of real sockets, chosen when a worker starts.
 #[allow(clippy::large_enum_variant, reason = "a worker has one")]
 pub enum Sockets {
-    /// By readiness: on every Linux.
+    /// Readiness (epoll), available on every Linux.
     Epoll(EpollIo),
-    /// By completion: where the kernel has it and lets us.
+    /// Completion (io_uring), if the kernel has it and permits it.
     Uring(UringIo),
 }
 
@@ -26,7 +26,7 @@ impl From<UringIo> for Sockets {
     }
 }
 
-/// The same call of whichever it is.
+/// Makes the same call on either driver.
 macro_rules! either {
     ($self:ident, $io:ident => $call:expr) => {
         match $self {
@@ -44,12 +44,12 @@ impl Sockets {
         }
     }
 
-    /// Who gets shared memory, by listener.
+    /// Returns the settings of shared memory, by listener.
     pub(crate) fn doors(&self) -> impl Iterator<Item = Option<&Door>> {
         self.base().doors()
     }
 
-    /// The buffer that sockets of epoll are read into.
+    /// Returns the buffer that sockets of epoll are read into.
     pub(crate) fn read_buf(&mut self) -> &mut [u8] {
         match self {
             Sockets::Epoll(io) => io.read_buf(),

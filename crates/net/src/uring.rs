@@ -1,10 +1,10 @@
-//! [`Io`] over io_uring: the kernel receives into buffers it was lent, and one call a turn tells of
-//! all that came.
+//! [`Io`] over io_uring: the kernel receives into buffers lent to it, and one call a turn reports
+//! everything that has come.
 //!
-//! [`UringIo`] lies over [`EpollIo`], which still has everything that is not a plain connection:
-//! unix listeners, mail, names, connections being made, and sockets whose first bytes may bring
+//! [`UringIo`] lies over [`EpollIo`], which still has everything but plain connections: unix
+//! listeners, mail, names, connections being made, and sockets whose first bytes may bring
 //! descriptors (`shm://`). The ring watches the epoll instance as it watches sockets. TCP listeners
-//! have a standing order to accept (`accepts`), and each socket of ours one to receive:
+//! have a standing order to accept (`accepts`), and each socket of the ring has one to receive:
 //!
 //! ```text
 //!  watch ─► Armed ◄──────── read until empty ───────┐
@@ -12,7 +12,7 @@
 //!             ├──────────────► Stopping ──────────► Idle: the worker reads for itself
 //!             └── buffers ran out ──────────────────┘
 //! ```
-//! Bytes are sent by a call of their own: telling the kernel of all sends at once has brought
+//! Bytes are sent by a call of their own: giving all sends to the kernel at once has brought
 //! nothing (docs/adr/0030).
 
 mod accepts;
@@ -40,38 +40,38 @@ use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Tokens with these two of the three topmost bits are of sockets that stay with epoll: their first
-/// bytes may bring descriptors, which the ring would drop.
+/// Tokens with these two of the three topmost bits belong to sockets that stay with epoll: their
+/// first bytes may bring descriptors, which the ring would drop.
 const BY_EPOLL: u64 = 3 << 61;
 
-/// Receptions from this length on are copied to where parts of them may be held: long replies
-/// in them are then not copied again.
+/// Length from which received bytes are copied into a buffer whose parts may be held. Long replies
+/// in it are then not copied again.
 const LENT_LEN_MIN: usize = 12 << 10;
 
 fn is_by_epoll(token: Token) -> bool {
     token.0 & 7 << 61 == BY_EPOLL
 }
 
-/// Bytes that wait for who does not read them, above which no more are received for it.
+/// Bytes of a socket that wait unread, above which no more are received for it.
 const WAITING_MAX: u32 = 64 << 10;
 
-/// How often a socket that is handed over is waited for, a tenth of a second each.
+/// Number of waits for a socket that is handed over, a tenth of a second each.
 const QUIET_WAITS: usize = 50;
 
-/// A ring and the buffers that were lent to it, for the thread it is made in: all of a driver that the
-/// system may refuse where it has let this process have one before.
+/// A ring and the buffers lent to it, for the thread that creates it. It is the only part of a
+/// driver that the system may refuse after it has permitted one to this process.
 pub struct Ring {
-    // In this order: the ring ends before its buffers do.
+    // The order matters: the ring is dropped before its buffers.
     orders: Orders,
     buffers: Buffers,
 }
 
 impl Ring {
-    /// One for a worker.
+    /// Creates a ring for a worker.
     ///
     /// # Errors
-    /// When the system has no io_uring for us (containers often forbid it, and kernels before 6.1
-    /// lack what is needed), or no descriptor or memory left.
+    /// Returns an error if the system offers no io_uring (containers often forbid it, and kernels
+    /// before 6.1 lack required features), or if no descriptor or memory is left.
     pub fn new() -> io::Result<Self> {
         Self::with(Buffers::lend)
     }
@@ -83,47 +83,48 @@ impl Ring {
     }
 }
 
-/// Real sockets, read by the kernel before they are asked for.
+/// Real sockets from which the kernel receives in advance.
 pub struct UringIo {
-    // In this order: the ring ends before its buffers do.
+    // The order matters: the ring is dropped before its buffers.
     orders: Orders,
     buffers: Buffers,
     base: EpollIo,
     accepts: Accepts,
-    /// By descriptor.
+    /// Connections by descriptor.
     conns: Vec<Option<Conn>>,
     pieces: Pieces,
-    /// What the worker was given last.
+    /// The piece that the worker was given last.
     lent: Option<Piece>,
-    /// The same, of bytes that were held.
+    /// The bytes that the worker was given last, if they were held.
     lent_held: Vec<u8>,
-    /// Descriptors of those with something to read.
+    /// Descriptors of connections with unread bytes.
     unread: Vec<i32>,
-    /// Orders to receive, by generation and descriptor, of sockets that were closed meanwhile.
+    /// Receive orders of sockets that were closed meanwhile, by generation and descriptor.
     ending: BTreeSet<(u32, i32)>,
     generation: u32,
-    /// Counts how often it was looked what is done.
+    /// Number of checks for completions.
     reaped: u32,
-    /// How many things that were done have been taken note of.
+    /// Number of completions that were handled.
     reaped_len: u64,
     early: Vec<Event>,
     done: Vec<Done>,
-    /// Everything goes by the driver below: see `fallback`.
+    /// Whether everything goes by the driver below: see `fallback`.
     has_fallen: bool,
     notice: Option<&'static str>,
 }
 
 impl UringIo {
-    /// A driver that accepts from `listeners` and wakes for `mailbox`; for the thread it is made in.
+    /// Creates a driver that accepts from `listeners` and wakes for `mailbox`, for the thread that
+    /// creates it.
     ///
     /// # Errors
-    /// As [`Ring::new`] and [`EpollIo::new`] have them.
+    /// Returns errors as [`Ring::new`] and [`EpollIo::new`] do.
     pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> io::Result<Self> {
         let ring = Ring::new()?;
         Ok(Self::over(EpollIo::new(listeners, mailbox)?, ring))
     }
 
-    /// One that does as on kernels before 6.12, for tests.
+    /// Creates a driver that behaves as on kernels before 6.12, for tests.
     #[doc(hidden)]
     pub fn with_short_buffers<M>(
         listeners: Vec<Listener>,
@@ -133,10 +134,10 @@ impl UringIo {
         Ok(Self::over(EpollIo::new(listeners, mailbox)?, ring))
     }
 
-    /// Whether the system lets this process have what [`Ring::new`] makes.
+    /// Checks whether the system permits this process what [`Ring::new`] makes.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Returns what is missing.
     pub fn probe() -> io::Result<()> {
         let Ring { mut orders, buffers } = Ring::new()?;
         let outcome = orders.try_one();
@@ -145,7 +146,7 @@ impl UringIo {
         outcome
     }
 
-    /// Lies over a driver that has everything so far.
+    /// Puts a ring over a driver that has everything so far.
     pub fn over(base: EpollIo, ring: Ring) -> Self {
         let Ring { orders, buffers } = ring;
         let mut io = UringIo {
@@ -172,12 +173,12 @@ impl UringIo {
         io
     }
 
-    /// The driver that has all but plain connections.
+    /// Returns the driver that has everything but plain connections.
     pub(crate) fn base(&self) -> &EpollIo {
         &self.base
     }
 
-    /// The same.
+    /// Returns the driver below, to be changed.
     pub(crate) fn base_mut(&mut self) -> &mut EpollIo {
         &mut self.base
     }
@@ -196,12 +197,12 @@ impl UringIo {
     }
 
     fn next_generation(&mut self) -> u32 {
-        // None is 0.
+        // 0 means "none".
         self.generation = self.generation % orders::GENERATION_MAX + 1;
         self.generation
     }
 
-    /// Makes a socket one of ours, and has the kernel receive for it.
+    /// Takes over a socket, and orders the kernel to receive for it.
     fn own(&mut self, socket: Socket, token: Token) {
         let index = socket.0 as usize;
         if self.conns.len() <= index {
@@ -209,7 +210,8 @@ impl UringIo {
         }
         let mut conn = Conn::new(token, self.next_generation());
         if let Some(come) = moving::take(socket.0) {
-            (conn.held, conn.outcome) = (come.held, come.outcome);
+            conn.hold(&come.held);
+            conn.outcome = come.outcome;
             conn.polls_room = come.awaits_room;
             if conn.polls_room {
                 self.orders.poll((Kind::Room, conn.generation, socket.0), PollFlags::OUT);
@@ -221,7 +223,7 @@ impl UringIo {
         self.conns[index] = Some(conn);
     }
 
-    /// What was given to the worker may be written over.
+    /// Frees the bytes that the worker was given; they may be overwritten.
     #[inline]
     fn take_back(&mut self) {
         if let Some(piece) = self.lent.take() {
@@ -231,7 +233,7 @@ impl UringIo {
         }
     }
 
-    /// Sees to it that those who do not read leave buffers for others.
+    /// Frees buffers for other sockets that are taken by sockets which are not read.
     fn hold_unread(&mut self) {
         if self.unread.is_empty() {
             return;
@@ -240,7 +242,7 @@ impl UringIo {
         let Self { unread, conns, pieces, buffers, orders, .. } = self;
         unread.retain(|&number| {
             let Some(Some(conn)) = conns.get_mut(number as usize) else { return false };
-            // Who has read all there was waits to be told of more.
+            // A socket whose bytes were all read waits for new ones.
             if is_scarce && conn.has_pieces() {
                 hold(conn, pieces, buffers);
                 stop(orders, number, conn);
@@ -253,7 +255,7 @@ impl UringIo {
     }
 
     fn reap(&mut self, events: &mut Vec<Event>) {
-        // Whoever was told before may have read all there was since.
+        // A worker that was told before may have read everything since.
         self.reaped = self.reaped.wrapping_add(1);
         let mut done = std::mem::take(&mut self.done);
         self.orders.take_done(&mut done);
@@ -312,7 +314,7 @@ impl UringIo {
             conn.reading = Reading::Idle;
             conn.is_awaited = false;
             if conn.outcome.is_none() && !*has_fallen {
-                // Who does not read hears of the end by this.
+                // This reports the end of a socket that is not read.
                 look_for_hangup(orders, one.number, conn);
             }
         }
@@ -328,8 +330,8 @@ impl UringIo {
         }
     }
 
-    /// An order to receive was to end. One that the kernel was at in that moment was not found:
-    /// as long as it has not ended, it is told again.
+    /// Handles the result of ending a receive order. An order that the kernel was executing was not
+    /// found: it is cancelled again until it has ended.
     fn on_cancelled(&mut self, one: Done) {
         let name = (Kind::Receive, one.generation, one.number);
         if one.result >= 0 || one.generation == 0 {
@@ -366,7 +368,7 @@ impl UringIo {
         });
     }
 
-    /// Asks the driver below what has happened there.
+    /// Asks the driver below for its events.
     fn poll_base(&mut self, events: &mut Vec<Event>) {
         let first = events.len();
         self.base.poll(Some(Duration::ZERO), events);
@@ -381,17 +383,17 @@ impl UringIo {
         }
     }
 
-    /// Takes a socket out of everything that knows of it.
+    /// Removes a socket from all lists.
     fn disown(&mut self, number: i32) -> Option<Conn> {
         let mut conn = self.conns.get_mut(number as usize)?.take()?;
         while let Some(piece) = self.pieces.pop(&mut conn) {
             self.buffers.release(piece);
         }
-        // What is known of it already is of no more use.
+        // Known events about it are of no more use.
         self.early
             .retain(|event| !matches!(event, Event::Ready { token, .. } if *token == conn.token));
         if conn.ordered_at == self.orders.submitted() {
-            // What was ordered goes by the descriptor, whose number may soon be another's.
+            // Orders name the descriptor, whose number another socket may have soon.
             self.orders.submit();
         }
         let armed = conn.reading == Reading::Armed;
@@ -427,14 +429,14 @@ impl UringIo {
             self.reap(&mut events);
             self.early = events;
         }
-        // The kernel does not say that it has ended: nobody may read there any more.
+        // The kernel does not report its end, so no worker may read from it any more.
         if let Some(conn) = self.conn(Socket(number)) {
             conn.outcome = Some(Outcome::Failed);
         }
     }
 }
 
-/// Has the kernel receive for a socket, unless it has ended.
+/// Orders the kernel to receive for a socket, unless it has ended.
 fn arm(orders: &mut Orders, number: i32, conn: &mut Conn) {
     if conn.outcome.is_none() && conn.reading == Reading::Idle {
         orders.receive((Kind::Receive, conn.generation, number));
@@ -450,10 +452,10 @@ fn stop(orders: &mut Orders, number: i32, conn: &mut Conn) {
     }
 }
 
-/// Moves what has come for a socket out of the buffers.
+/// Moves the received bytes of a socket out of the buffers.
 fn hold(conn: &mut Conn, pieces: &mut Pieces, buffers: &mut Buffers) {
     while let Some(piece) = pieces.pop(conn) {
-        conn.held.extend_from_slice(buffers.bytes(piece));
+        conn.hold(buffers.bytes(piece));
         buffers.release(piece);
     }
 }
@@ -577,7 +579,7 @@ impl Io for UringIo {
         let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else {
             return self.base.recv(socket);
         };
-        if !conn.held.is_empty() {
+        if conn.has_held() {
             return self.recv_held(socket);
         }
         if let Some(piece) = self.pieces.pop(conn) {
@@ -630,10 +632,11 @@ impl Io for UringIo {
         if let Some(Some(conn)) = conns.get_mut(socket.0 as usize) {
             hold(conn, pieces, buffers);
         }
-        if let Some(conn) = self.disown(socket.0)
-            && (!conn.held.is_empty() || conn.outcome.is_some() || conn.polls_room)
+        if let Some(mut conn) = self.disown(socket.0)
+            && (conn.has_held() || conn.outcome.is_some() || conn.polls_room)
         {
-            let Conn { held, outcome, polls_room: awaits_room, .. } = conn;
+            let held = conn.take_held();
+            let Conn { outcome, polls_room: awaits_room, .. } = conn;
             moving::leave(socket.0, Come { held, outcome, awaits_room });
         }
         socket
@@ -651,11 +654,11 @@ impl Io for UringIo {
 
 impl Drop for UringIo {
     fn drop(&mut self) {
-        // An order that stands keeps its listener open, until the kernel comes to end it.
+        // A standing order keeps its listener open until the kernel ends it.
         if !std::thread::panicking() {
             self.end_accepts(None);
         }
-        // From here on the kernel writes to none of them.
+        // From here on the kernel writes to no buffer.
         self.orders.end_buffers();
     }
 }

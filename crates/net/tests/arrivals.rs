@@ -1,4 +1,4 @@
-//! Clients that come in by a [`AcceptFilter`], over a network of the test's with a clock of its own.
+//! Clients that arrive at an [`AcceptFilter`], over a network of the test with a clock of its own.
 
 use keyway_base::{Clock, Time};
 use keyway_net::{
@@ -27,7 +27,7 @@ struct Conn {
     room: usize,
 }
 
-/// Clients that come when the test says so.
+/// Clients that connect when the test says so.
 #[derive(Default)]
 struct Crowd {
     now: Time,
@@ -35,11 +35,11 @@ struct Crowd {
     conns: BTreeMap<i32, Conn>,
     events: Vec<Event>,
     closed: Vec<i32>,
-    /// How long the last poll might have slept.
+    /// The longest sleep of the last poll.
     wait: Option<Duration>,
-    /// Whether nothing is to be told of who waits.
+    /// Whether waiting clients are not to be reported.
     is_held: bool,
-    /// The system watches nothing more.
+    /// Whether the system watches nothing more.
     is_blind: bool,
 }
 
@@ -137,7 +137,7 @@ fn driver(gate: AcceptFilter) -> Secured<Crowd> {
     Secured::with_gates(Crowd::default(), vec![Some(Arc::new(gate))])
 }
 
-/// A turn as a worker takes it: whether the listener is to be asked.
+/// Runs a turn like a worker. Returns whether the listener is to be asked.
 fn turn(io: &mut Secured<Crowd>, millis: u64) -> bool {
     let mut events = Vec::new();
     io.inner_mut().now = Time(io.inner_mut().now.0 + millis * 1_000_000);
@@ -226,7 +226,7 @@ fn who_keeps_us_waiting_longest_makes_room_but_not_at_once() {
     turn(&mut io, 100);
     io.inner_mut().come(4);
     assert!(matches!(io.accept(LISTENER), Accept::Empty), "their words may be on the way");
-    // One that has spoken waits for us.
+    // A client that has sent bytes waits for the worker.
     turn(&mut io, 200);
     io.inner_mut().say(2, HEADER);
     assert!(turn(&mut io, 0));
@@ -237,7 +237,7 @@ fn who_keeps_us_waiting_longest_makes_room_but_not_at_once() {
     assert_eq!(io.inner_mut().closed, [1]);
     assert!(turn(&mut io, 0));
     assert_eq!(away(io.accept(LISTENER)), Away::Crowded);
-    // And who is late goes; the clock is read behind a poll.
+    // A late client is refused; the clock is read after a poll.
     turn(&mut io, 6_000);
     assert!(turn(&mut io, 0));
     let outcomes: Vec<Away> = (0..3).map(|_| away(io.accept(LISTENER))).collect();
@@ -245,7 +245,7 @@ fn who_keeps_us_waiting_longest_makes_room_but_not_at_once() {
     assert!(!turn(&mut io, 0));
 }
 
-/// The clients that are in by now.
+/// Returns the clients that have arrived by now.
 fn let_in(io: &mut Secured<Crowd>) -> Vec<String> {
     std::iter::from_fn(|| match io.accept(LISTENER) {
         Accept::Client { peer, .. } => Some(peer.to_string()),
@@ -254,7 +254,7 @@ fn let_in(io: &mut Secured<Crowd>) -> Vec<String> {
     .collect()
 }
 
-/// A header that has not ended yet.
+/// A header that does not end.
 const ENDLESS: &[u8] = b"PROXY UNKNOWN ........................................................";
 
 #[test]
@@ -270,7 +270,7 @@ fn who_says_a_byte_at_a_time_keeps_nobody_out() {
             turn(&mut io, 1);
         }
     }
-    // They all have something to say again, and are known for how they say it.
+    // All of them have sent something again, and are known as slow.
     (0..100).for_each(|number| io.inner_mut().say(number, b"."));
     turn(&mut io, 0);
     io.inner_mut().come(100);
@@ -288,7 +288,7 @@ fn who_says_a_byte_at_a_time_makes_room_though_there_is_always_one_to_read() {
     turn(&mut io, 0);
     for byte in &ENDLESS[..30] {
         turn(&mut io, 5);
-        // The oldest waits for its step when four others have had theirs.
+        // The oldest is served its step after four others have had theirs.
         (1..=6).rev().for_each(|number| io.inner_mut().say(number, &[*byte]));
         turn(&mut io, 5);
     }
@@ -318,7 +318,7 @@ fn a_listener_is_not_asked_while_nobody_can_come_in() {
     turn(&mut io, 0);
     assert!(!io.inner_mut().is_held, "the first of them can make room now");
     assert!(is_entering(&mut io));
-    // Where one has come in there is room at once.
+    // When one has arrived there is room at once.
     io.inner_mut().come(5);
     io.inner_mut().closed.clear();
     (2..=4).for_each(|number| io.inner_mut().say(number, b"P"));
@@ -425,7 +425,7 @@ fn sides() -> (ServerTls, ClientTls) {
     (ServerTls::load(&server, &read).unwrap().tls, ClientTls::load(&client, &read).unwrap().tls)
 }
 
-/// A client by TLS on connection 1 that is in, and its end of it.
+/// Returns a TLS client on connection 1 that has arrived, and its end of the channel.
 fn secured() -> (Secured<Crowd>, Socket, Channel) {
     let (server, client_tls) = sides();
     let mut io = driver(gate(Some(server), false));
@@ -454,8 +454,8 @@ fn hear(io: &mut Secured<Crowd>, channel: &mut Channel, plain: &mut Vec<u8>) {
     channel.handle_input(&sent, plain).unwrap();
 }
 
-/// What counts as taken has been sent: a connection that is closed when all was taken loses
-/// nothing.
+/// Bytes that count as accepted have been sent: a connection that is closed when all were accepted
+/// loses nothing.
 #[test]
 fn nothing_counts_as_taken_that_its_socket_has_not_taken() {
     let (mut io, socket, mut channel) = secured();
@@ -472,8 +472,8 @@ fn nothing_counts_as_taken_that_its_socket_has_not_taken() {
     assert!(rounds > 5 && heard == text);
 }
 
-/// Whoever gives less than the last time is told of what it gives, and what was encrypted
-/// already is not said twice.
+/// A caller that gives fewer bytes than the last time gets a count of what it gave, and bytes that
+/// were encrypted already are not sent twice.
 #[test]
 fn less_than_what_was_given_before_is_taken_once() {
     let (mut io, socket, mut channel) = secured();

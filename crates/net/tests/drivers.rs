@@ -1,6 +1,6 @@
-//! Both drivers of real sockets keep the same contract: whoever is told reads all there is, nothing
-//! comes twice or out of order, nothing of a socket that was closed or handed over is left, and whoever
-//! connects is told of as long as there is room.
+//! Both drivers of real sockets keep the same contract. A worker that reads on each event reads all
+//! bytes. Nothing comes twice or out of order. Nothing is left of a socket that was closed or
+//! handed over. Waiting clients are reported as long as there is room.
 
 #![allow(clippy::disallowed_methods, reason = "real sockets, and peers that take their time")]
 
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 enum Kind {
     Epoll,
     Uring,
-    /// With one buffer for each reception.
+    /// io_uring with one buffer for each reception.
     ShortUring,
 }
 
-/// Those that this system lets us have.
+/// Returns the drivers that this system permits.
 fn kinds() -> Vec<Kind> {
     match UringIo::probe() {
         Ok(()) => vec![Kind::Epoll, Kind::Uring, Kind::ShortUring],
@@ -35,17 +35,17 @@ fn kinds() -> Vec<Kind> {
     }
 }
 
-/// A driver that listens, and what it has been told.
+/// A driver that listens, and what it has reported.
 struct Seat {
     io: Box<dyn Io>,
     at: SocketAddr,
     _mailbox: Mailbox<()>,
     events: Vec<Event>,
-    /// By token.
+    /// Sockets by token.
     sockets: BTreeMap<u64, Socket>,
     got: BTreeMap<u64, Vec<u8>>,
     ended: Vec<u64>,
-    /// Those that are told of and not read.
+    /// Tokens whose events are not followed by a read.
     stubborn: Vec<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Seat {
         }
     }
 
-    /// One turn: what is told is read, as a worker does.
+    /// Runs one turn: reads on each event, as a worker does.
     fn turn(&mut self, wait: Duration) {
         let mut events = std::mem::take(&mut self.events);
         self.io.poll(Some(wait), &mut events);
@@ -134,7 +134,7 @@ impl Seat {
                     }
                 }
                 Recv::Empty => return,
-                // May be told more than once.
+                // The end may be reported more than once.
                 Recv::End | Recv::Failed if self.ended.contains(&token) => return,
                 Recv::End | Recv::Failed => return self.ended.push(token),
             }
@@ -157,7 +157,7 @@ impl Seat {
         clients
     }
 
-    /// The tokens of clients, in the order of `clients`: they say who they are.
+    /// Returns the tokens of clients, in the order of `clients`: they send their index.
     fn introduced(&mut self, clients: &mut [TcpStream]) -> Vec<u64> {
         for (index, client) in clients.iter_mut().enumerate() {
             client.write_all(&(index as u32).to_be_bytes()).unwrap();
@@ -174,7 +174,7 @@ impl Seat {
     }
 }
 
-/// Numbered bytes, so that one lost, doubled or moved is seen.
+/// Returns a pattern of bytes in which lost, doubled or moved bytes are visible.
 fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ salt).collect()
 }
@@ -216,7 +216,7 @@ fn what_comes_while_another_is_asked_is_told() {
             clients[0].write_all(b"one").unwrap();
             seat.until("the first", |seat| len(seat) == 6 * round + 3);
             clients[0].write_all(b"two").unwrap();
-            // Nobody has told of anything there.
+            // No event was reported there.
             seat.read(tokens[1], false);
             seat.until("the second", |seat| len(seat) == 6 * round + 6);
         }
@@ -266,7 +266,7 @@ fn those_that_are_not_read_do_not_stop_the_others() {
                 len(10) == 3000 * round && len(11) == 40 * round
             });
         }
-        // What nobody reads stays with the system, so that the senders wait.
+        // Unread bytes stay in the system, so that the senders wait.
         assert!(writers.iter().all(|writer| !writer.is_finished()), "nothing holds them back");
         seat.stubborn.clear();
         for &token in &tokens[..10] {
@@ -284,7 +284,8 @@ fn those_that_are_not_read_do_not_stop_the_others() {
 
 #[test]
 fn the_end_of_one_that_is_not_read_is_told() {
-    // What the system has room for; by io_uring, more than waits in buffers, too.
+    // The lengths are what the system has room for; with io_uring also more than fits into the
+    // buffers.
     let lens = [
         (Kind::Epoll, 40_000),
         (Kind::Uring, 40_000),
@@ -355,7 +356,7 @@ fn who_takes_little_is_told_of_room() {
 
 #[test]
 fn a_socket_that_is_handed_over_takes_what_has_come_with_it() {
-    // Where one worker is refused what others have, they are of different kinds.
+    // If one worker is refused io_uring and others have it, their drivers differ.
     let of_any = |one: Kind| kinds().into_iter().map(move |other| (one, other));
     for (kind, next) in kinds().into_iter().flat_map(of_any) {
         let (mut one, mut other) = (Seat::new(kind), Seat::new(next));
@@ -394,7 +395,7 @@ fn what_is_closed_takes_nothing_from_who_has_its_number_next() {
     on_all(|seat| {
         for round in 0..200u32 {
             let mut clients = seat.connected(3);
-            // Closed in the turn in which it was accepted, before it is known below.
+            // It is closed in the turn in which it was accepted, before the driver below knows it.
             let token = *seat.sockets.last_key_value().unwrap().0;
             let socket = seat.sockets.remove(&token).unwrap();
             seat.io.close(socket);
@@ -416,7 +417,7 @@ fn what_is_closed_takes_nothing_from_who_has_its_number_next() {
     });
 }
 
-/// What a worker does that drains: it reads what is there, told or not, and ends.
+/// A draining worker reads what is there, with or without an event, and ends.
 #[test]
 fn what_is_there_is_read_by_who_was_not_told() {
     on_all(|seat| {
@@ -428,7 +429,7 @@ fn what_is_there_is_read_by_who_was_not_told() {
                 client.write_all(&pattern(20_000, index as u8)).unwrap();
             }
             if round % 2 == 0 {
-                // Told, and not read: buffers become scarce.
+                // Events are reported and not followed by reads: buffers become scarce.
                 seat.turn(Duration::from_millis(1));
                 seat.turn(Duration::ZERO);
             }
@@ -457,7 +458,7 @@ fn closing_says_so_at_once() {
     });
 }
 
-/// A close alone would reset the connection: what the client has not read then would be lost.
+/// A plain close would reset the connection, and bytes that the client has not read would be lost.
 #[test]
 fn who_is_told_that_nothing_more_comes_may_send_on() {
     on_all(|seat| {
@@ -495,7 +496,7 @@ fn connections_that_are_made_are_read_too() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-        // As the tokens of links to servers are.
+        // Tokens of links to servers look like this.
         let name = 1 << 62 | 77;
         seat.io.connect(&address, Token(name));
         let (mut peer, _) = server.accept().unwrap();
@@ -573,12 +574,12 @@ fn pieces_arrive_in_their_order_as_far_as_there_is_room() {
     });
 }
 
-/// Who has come in is told by the port of the other side.
+/// Returns the ports of clients, by which the tests identify them.
 fn ports(clients: &[TcpStream]) -> Vec<u16> {
     clients.iter().map(|client| client.local_addr().unwrap().port()).collect()
 }
 
-/// Takes in at most so many; their ports, in order.
+/// Accepts at most `most` clients. Returns their ports, in order.
 fn take_in(seat: &mut Seat, at: ListenerIndex, most: usize) -> Vec<u16> {
     let mut ports = Vec::new();
     while ports.len() < most
@@ -593,7 +594,7 @@ fn take_in(seat: &mut Seat, at: ListenerIndex, most: usize) -> Vec<u16> {
     ports
 }
 
-/// Polls until a listener is told of.
+/// Polls until a listener is reported.
 fn await_incoming(seat: &mut Seat, at: ListenerIndex) {
     let since = Instant::now();
     let mut told = Vec::new();
@@ -629,7 +630,7 @@ fn who_comes_while_there_is_no_room_comes_in_when_there_is_and_in_order() {
             let mut clients = connect_all(seat.at, 50);
             await_incoming(seat, FIRST);
             let mut came = take_in(seat, FIRST, 20);
-            // Told again, as long as somebody waits.
+            // It is reported again, as long as a client waits.
             await_incoming(seat, FIRST);
             hold(seat, true);
             clients.extend(connect_all(seat.at, 50));
@@ -656,7 +657,7 @@ fn more_than_wait_in_a_list_come_in_all_the_same() {
     on_all(|seat| {
         let mut came = Vec::new();
         let mut clients = Vec::new();
-        // More than a listener's list has room for, by and by, and nobody is taken in.
+        // By and by there are more clients than a listener's list has room for, and none is taken.
         for _ in 0..4 {
             clients.extend(connect_all(seat.at, 200));
             await_incoming(seat, FIRST);
@@ -672,11 +673,12 @@ fn more_than_wait_in_a_list_come_in_all_the_same() {
     });
 }
 
-/// Before a listener goes nobody is missed who waits there, be he accepted already or not.
+/// No client is missed that waits at a listener which is about to end, whether it was accepted
+/// already or not.
 #[test]
 fn who_waits_at_a_listener_that_is_to_go_is_taken_in() {
     on_all(|seat| {
-        // More than the list has room for: the order is withdrawn.
+        // There are more clients than the list has room for: the order is withdrawn.
         let mut clients = connect_all(seat.at, 400);
         await_incoming(seat, FIRST);
         let mut came = take_in(seat, FIRST, 64);
@@ -697,7 +699,7 @@ fn who_was_accepted_before_a_worker_leaves_is_served_and_nobody_later() {
         let mut came = take_in(seat, FIRST, 10);
         seat.io.leave_listening();
         TcpStream::connect(seat.at).expect_err("nobody listens");
-        // By epoll the others still wait with the system, for another process perhaps.
+        // With epoll the others still wait in the system, perhaps for another process.
         while seat.io.has_arrivals() {
             await_incoming(seat, FIRST);
             came.extend(take_in(seat, FIRST, 8));
@@ -711,7 +713,7 @@ fn who_was_accepted_before_a_worker_leaves_is_served_and_nobody_later() {
     });
 }
 
-/// At an upgrade another process has the same socket: nobody is lost between the two.
+/// During an upgrade another process has the same socket: no client is lost between the two.
 #[test]
 fn who_comes_to_a_socket_of_two_is_served_by_one_of_them() {
     for kind in kinds() {
@@ -785,7 +787,7 @@ fn a_listener_that_is_ended_lets_nobody_in_and_its_position_is_anothers() {
         TcpStream::connect(seat.at).expect_err("nobody listens");
         for client in &mut clients[10..] {
             client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            // The end, or that it broke.
+            // The read returns the end, or an error.
             assert!(matches!(client.read(&mut [0; 8]), Ok(0) | Err(_)));
         }
         assert!(!is_anybody_told(seat, 5) && take_in(seat, FIRST, 1).is_empty());
@@ -828,7 +830,7 @@ fn who_is_gone_before_it_is_taken_in_keeps_nobody_out() {
     on_all(|seat| {
         let clients = connect_all(seat.at, 9);
         await_incoming(seat, FIRST);
-        // Broken off, not ended.
+        // The connections are reset, not ended.
         for client in clients {
             let linger = socket2::SockRef::from(&client);
             linger.set_linger(Some(Duration::ZERO)).unwrap();
@@ -842,7 +844,7 @@ fn who_is_gone_before_it_is_taken_in_keeps_nobody_out() {
     });
 }
 
-/// In a process of its own, whose descriptors run out.
+/// The test runs in a process of its own, whose descriptors run out.
 #[test]
 fn without_descriptors_who_waits_is_told_of_and_nobody_else() {
     const CHILD: &str = "KEYWAY_TEST_WITHOUT_DESCRIPTORS";
@@ -858,7 +860,7 @@ fn without_descriptors_who_waits_is_told_of_and_nobody_else() {
         setrlimit(Resource::Nofile, Rlimit { current: to, ..limits }).unwrap();
     };
     let before = getrlimit(Resource::Nofile).current;
-    // The lowest number that is free: none is left below it.
+    // The lowest free number is used: none is left below it.
     let lowest = || u64::try_from(TcpListener::bind("127.0.0.1:0").unwrap().as_raw_fd()).unwrap();
     on_all(|seat| {
         assert!(!is_anybody_told(seat, 3));
@@ -925,7 +927,7 @@ fn who_brings_much_and_then_little_is_read_whole() {
                 assert!(seat.got.remove(&token).unwrap() == [phase; 90], "{phase} {round}");
             }
         }
-        // The end of one that has just brought much.
+        // This is the end of a connection that has just brought many bytes.
         let mut client = clients.remove(2);
         let sent = pattern(2 << 20, 5);
         let long = sent.clone();

@@ -1,5 +1,5 @@
-//! [`Ringed`] over real sockets and memory, with clients on the other end: each event once, and none
-//! too few.
+//! [`Ringed`] over real sockets and memory, with clients on the other end: each event comes once,
+//! and none is missing.
 
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock")]
 
@@ -52,7 +52,7 @@ impl Driver {
         Driver { io, path, template, _mailbox: mailbox, _directory: directory }
     }
 
-    /// A client through rings, and its socket here.
+    /// Returns a client with rings, and its socket here.
     fn client(&mut self) -> (Pipe, Socket) {
         self.client_by(pipe)
     }
@@ -66,7 +66,7 @@ impl Driver {
         };
         assert_eq!(peer, Peer::Shm);
         assert!(self.io.watch(socket, CLIENT));
-        // It becomes one of rings when its hello is read.
+        // It gets rings when its hello is read.
         while !asking.is_finished() {
             assert!(matches!(self.io.recv(socket), Recv::Empty));
             self.poll(Duration::from_millis(1));
@@ -116,7 +116,7 @@ fn bytes_are_told_of_once_until_the_ring_was_read_empty() {
         let (mut client, socket) = driver.client();
         for round in 0..50 {
             let said = [b'a' + round % 26; 1000];
-            // Before it sleeps, while it looks, and long after.
+            // The bytes come before the driver sleeps, while it polls, and long after.
             let writing = (round % 2 == 0).then(|| {
                 client.write_all(&said).unwrap();
                 client.flush().unwrap();
@@ -156,7 +156,7 @@ fn room_is_told_of_when_a_quarter_is_free() {
     client.read_exact(&mut got).unwrap();
     wait(&mut driver.io, is_writable);
     assert_eq!(driver.io.send(socket, &said), Send::Taken(CAPACITY_MIN / 4));
-    // One who is gone takes nothing, and reading tells.
+    // A client that is gone accepts nothing, and reading reports that.
     drop(client);
     wait(&mut driver.io, |event| matches!(event, Event::Ready { hangup: true, .. }));
     assert!(matches!(driver.io.recv(socket), Recv::End));
@@ -223,7 +223,7 @@ fn a_link_connects_speaks_and_hears_of_the_end() {
     assert!(matches!(proxy.io.recv(link), Recv::End));
     proxy.io.close(link);
 
-    // Nobody is there; and one that is given up is not told of.
+    // No server is there; and a connection that was given up is not reported.
     std::fs::remove_file(&server.path).unwrap();
     proxy.io.connect(&Address::Shm(server.path.clone()), LINK);
     let failed = wait(&mut proxy.io, |event| matches!(event, Event::ConnectFailed { .. }));
@@ -237,7 +237,7 @@ fn a_link_connects_speaks_and_hears_of_the_end() {
     assert!(RingFault::NoAnswer.text().contains("no answer"));
 }
 
-/// The end of a client that tells whether it is to ring.
+/// A client's end that tells whether it is to wake the driver.
 struct Teller {
     producer: Producer<Mapping>,
     socket: UnixStream,
@@ -251,7 +251,7 @@ impl Teller {
         Teller { producer: Producer::new(shared.out), socket, _back: shared.back }
     }
 
-    /// Says something; whether nobody looks at the ring, so that it has rung.
+    /// Writes something. Returns whether the ring is not polled, so that a wake-up was sent.
     fn says(&mut self) -> bool {
         self.producer.write(b"x").unwrap();
         let rings = self.producer.publish().is_some();
@@ -273,7 +273,7 @@ fn who_was_written_to_is_looked_at_whatever_came_of_other_waits() {
         wait(&mut driver.io, is_readable);
         assert!(matches!(driver.io.recv(socket), Recv::Data { bytes: b"x", drained: true, .. }));
     };
-    // Nothing follows by itself: it is looked for in vain, and less and less.
+    // No bytes follow: they are polled for in vain, and less and less.
     let mut rung = 0;
     for _ in 0..50 {
         driver.poll(Duration::from_millis(1));
@@ -281,16 +281,16 @@ fn who_was_written_to_is_looked_at_whatever_came_of_other_waits() {
         hear(&mut driver);
     }
     assert_eq!(rung, 50, "it sleeps by then");
-    // Long after, it asks: the answer is looked for.
+    // Long after, the client asks: the answer is polled for.
     driver.poll(Duration::from_millis(1));
     assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
     assert!(!client.says(), "nobody looks for the answer");
     hear(&mut driver);
-    // It asks before it sleeps: the time begins anew.
+    // It asks before the driver sleeps: the time begins anew.
     assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
     assert!(!client.says(), "nobody looks for the second answer");
     hear(&mut driver);
-    // Answers that are always late are looked for less and less, too.
+    // Answers that are always late are polled for less and less, too.
     let mut looked = 0;
     for _ in 0..100 {
         assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));

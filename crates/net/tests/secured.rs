@@ -1,5 +1,5 @@
-//! [`Secured`] over a network that takes and brings bytes as it likes, with a peer of
-//! rustls's own.
+//! [`Secured`] over a network that accepts and brings bytes as it likes, with a peer of rustls
+//! itself.
 
 use keyway_base::Clock;
 use keyway_net::{
@@ -21,22 +21,22 @@ use std::time::Duration;
 const TOKEN: Token = Token(1 << 62 | 7);
 const SOCKET: Socket = Socket(5);
 
-/// One connection, whose other end is the test's.
+/// One connection, whose other end belongs to the test.
 #[derive(Default)]
 struct Wire {
-    /// The name that the connection has here.
+    /// The connection's token here.
     token: Option<Token>,
     events: Vec<Event>,
-    /// What arrives, in the pieces that reads bring.
+    /// The bytes that arrive, in the pieces that reads return.
     arriving: VecDeque<Vec<u8>>,
     has_ended: bool,
     read_buf: Vec<u8>,
     sent: Vec<u8>,
-    /// Bytes that are taken now.
+    /// Number of bytes that are accepted now.
     room: usize,
     was_blocked: bool,
     closed: Vec<Socket>,
-    /// Bytes sent before it was said that there are no more.
+    /// Bytes sent before the end was announced.
     finished_at: Option<usize>,
     cancelled: usize,
 }
@@ -132,7 +132,7 @@ fn sides() -> &'static (ClientTls, [Arc<ServerConfig>; 2]) {
     })
 }
 
-/// Who uses the driver: as a worker does.
+/// A user of the driver, like a worker.
 struct Worker {
     io: Secured<Wire>,
     socket: Option<Socket>,
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Until the socket is drained, as edges ask for.
+    /// Reads until the socket is drained, as edge-triggered events require.
     fn read(&mut self, hangup: bool) {
         let Some(socket) = self.socket else { return };
         loop {
@@ -239,7 +239,7 @@ proptest! {
             rounds += 1;
             prop_assert!(rounds < 20_000, "it stands still");
             let wire = worker.io.inner_mut();
-            // One at least, or nothing would ever move.
+            // One byte at least is accepted, or nothing would ever move.
             wire.room += *rooms.next().unwrap() + 1;
             if std::mem::take(&mut wire.was_blocked) {
                 wire.tell(false, true, false);
@@ -271,7 +271,7 @@ proptest! {
             prop_assert!(worker.fault.is_none() && !worker.has_ended);
         }
         prop_assert!(heard == ours && worker.heard == theirs);
-        // The end is told once, with nothing of ours left behind.
+        // The end is reported once, and nothing of ours is left.
         let wire = worker.io.inner_mut();
         wire.has_ended = true;
         wire.room = 1000;
@@ -297,7 +297,7 @@ proptest! {
         let mut given = 0;
         for mut piece in pieces {
             if begins_well && given == 0 {
-                // A handshake record of the greatest length there may be.
+                // This is a handshake record of the greatest possible length.
                 piece.splice(0..0, [22, 3, 3, 0x40, 0]);
             }
             given += piece.len();
@@ -319,7 +319,7 @@ proptest! {
     }
 }
 
-/// A connection behind its handshake.
+/// Returns a connection after its handshake.
 fn standing() -> (ServerConnection, Worker, Socket) {
     let mut server = ServerConnection::new(Arc::clone(&sides().1[0])).unwrap();
     let mut worker = Worker::new(Vec::new());
@@ -351,7 +351,7 @@ fn what_is_encrypted_and_not_sent_is_bounded() {
     let (_, mut worker, socket) = standing();
     worker.io.inner_mut().room = 0;
     let text = vec![b'x'; 10 << 20];
-    // What was taken waits here; there is no more until it has gone.
+    // Accepted bytes wait here; no more are accepted until they are sent.
     assert_eq!(worker.io.send(socket, &text), Send::Taken(Channel::ENCRYPT_LEN_MAX));
     assert_eq!(worker.io.send(socket, &text), Send::Taken(0));
     worker.io.inner_mut().room = 100;
@@ -366,7 +366,7 @@ fn what_is_encrypted_and_not_sent_is_bounded() {
     assert!(matches!(events[..], [_, Event::Ready { writable: true, .. }]), "{events:?}");
 }
 
-/// The sending half below ends when the peer has all, and what that sends is still read.
+/// The sending half below ends when the peer has everything, and what the peer sends is still read.
 #[test]
 fn the_end_is_said_behind_all_that_was_encrypted() {
     let (mut server, mut worker, socket) = standing();
@@ -406,13 +406,13 @@ fn the_end_is_said_behind_all_that_was_encrypted() {
 #[test]
 fn a_connection_given_up_in_its_handshake_leaves_nothing_behind() {
     let mut worker = Worker::new(Vec::new());
-    // While it connects.
+    // The connection is being made.
     worker.io.cancel_connect(TOKEN);
     assert_eq!(worker.io.inner_mut().cancelled, 1);
     worker.turn();
     assert!(worker.socket.is_none() && worker.fault.is_none());
     assert_eq!(worker.io.inner_mut().closed, [SOCKET], "it came all the same");
-    // While it shakes hands.
+    // The handshake is under way.
     let mut worker = Worker::new(Vec::new());
     worker.io.inner_mut().room = 1 << 20;
     worker.turn();

@@ -1,15 +1,15 @@
-//! How often something may be done beyond what clients ask for, as a share of that.
+//! Limits how often something may be done beyond what clients ask for, as a share of that.
 //!
 //! ```text
 //!   slots  | asked, spent | asked, spent | … | asked, spent |   ten, the last is now's
 //! ```
-//! What is allowed is the share of what was asked in the slots together, or a small
-//! number. So it cannot be saved up for longer than the slots last.
+//! Allowed is the share of what was asked in all slots together, or a small number. So it cannot be
+//! saved up for longer than the slots last.
 
 use keyway_base::Time;
 use std::time::Duration;
 
-/// In so many steps the past is forgotten. More makes it smoother.
+/// Number of steps in which the past is forgotten. With more, it is smoother.
 const SLOTS: usize = 10;
 
 /// What happened in a tenth of the time that counts.
@@ -19,22 +19,23 @@ struct Slot {
     spent: u64,
 }
 
-/// A bound on repeats.
+/// A limit on repeats.
 #[derive(Clone, Debug)]
 pub struct Budget {
     percent: u8,
-    /// So many are allowed in any case.
+    /// The number that is allowed in any case.
     least: u64,
     slot_nanos: u64,
     slots: [Slot; SLOTS],
-    /// Number of the slot that is now's, from time zero on.
+    /// Number of the current slot, counted from time zero.
     current: u64,
-    /// What was asked in total when that was last told.
+    /// The total number of requests when it was last reported.
     total: u64,
 }
 
 impl Budget {
-    /// `percent` of what was asked in the last `window`, and `least` in any case.
+    /// Creates a budget of `percent` of what was asked in the last `window`, and of at least
+    /// `least`.
     pub fn new(percent: u8, window: Duration, least: u64) -> Budget {
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         Budget {
@@ -47,15 +48,15 @@ impl Budget {
         }
     }
 
-    /// Notes how much was asked in `total`, from the beginning on; to be told more
-    /// often than the slots change, and before [`Budget::try_spend`].
+    /// Notes the `total` number of requests from the beginning on. It must be called more often
+    /// than the slots change, and before [`Budget::try_spend`].
     pub fn note_asked(&mut self, total: u64, now: Time) {
         self.advance(now);
         let more = total.saturating_sub(std::mem::replace(&mut self.total, total));
         self.slot().asked += more;
     }
 
-    /// Whether one more is allowed; it counts if it is.
+    /// Returns whether one more is allowed, and counts it if so.
     pub fn try_spend(&mut self, now: Time) -> bool {
         self.advance(now);
         let sum = |of: fn(&Slot) -> u64| self.slots.iter().map(of).sum::<u64>();
@@ -69,7 +70,7 @@ impl Budget {
         &mut self.slots[self.current as usize % SLOTS]
     }
 
-    /// Forgets what is too long ago.
+    /// Discards slots that are too old.
     fn advance(&mut self, now: Time) {
         let current = now.0 / self.slot_nanos;
         let passed = current.saturating_sub(self.current).min(SLOTS as u64);

@@ -1,11 +1,11 @@
-//! Names of connections.
+//! Keys that identify connections.
 
 use std::fmt;
 
-/// Names one connection of a worker: a position, and which of the connections that were at that
-/// position one after the other. The key of a connection that is gone never names its successor.
+/// Identifies one connection of a worker by an index, and a generation that distinguishes the
+/// connections with the same index. The key of a closed connection never identifies its successor.
 ///
-/// A connection keeps its key while it is made anew to the same server.
+/// A connection keeps its key when it reconnects to the same server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionKey {
     index: u32,
@@ -13,29 +13,29 @@ pub struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    /// A key that no worker hands out.
+    /// A key that no worker gives out.
     pub const NONE: ConnectionKey = ConnectionKey { index: u32::MAX, generation: 0 };
 
-    /// The key of the connection of that generation at `index`.
+    /// Returns the key of the connection with this index and generation.
     #[inline]
     pub const fn new(index: u32, generation: u32) -> Self {
         ConnectionKey { index, generation }
     }
 
-    /// The position; unique only together with the generation.
+    /// Returns the index. It is unique only together with the generation.
     #[inline]
     pub const fn index(self) -> usize {
         self.index as usize
     }
 
-    /// Which of the connections at this position.
+    /// Returns the generation.
     #[inline]
     pub const fn generation(self) -> u32 {
         self.generation
     }
 
-    /// The key of the connection that stands `count` places behind this one in a row of
-    /// connections that were added together.
+    /// Returns the key of the connection `count` indices after this one, of connections that were
+    /// added together.
     #[inline]
     pub const fn behind(self, count: usize) -> Self {
         ConnectionKey { index: self.index + count as u32, generation: self.generation }

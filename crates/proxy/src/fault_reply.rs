@@ -1,24 +1,24 @@
-//! The one place where a fault becomes words on the wire.
+//! The only place where a fault becomes a text on the wire.
 
 use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 use keyway_command::Request;
 use keyway_resp::reply;
 use keyway_users::{Denied, Place};
 
-/// Appends the error reply for `fault`; `backend` is what failed (its name,
-/// address and what is known of why), or the pool where no backend is named.
+/// Appends the error reply for `fault`. `backend` describes what failed (its name, address and what
+/// is known of the cause), or the pool if no backend is involved.
 #[cold]
 pub fn write_fault(fault: Fault, backend: &str, out: &mut Vec<u8>) {
     reply::error(out, &text(fault, backend));
 }
 
-/// The words of [`write_fault`], behind an error code.
+/// Returns the text of [`write_fault`], after an error code.
 #[cold]
 pub(crate) fn text(fault: Fault, backend: &str) -> String {
     text_with(fault, backend, what)
 }
 
-/// The same for a client of memcached.
+/// Returns the same for a client of memcached.
 #[cold]
 pub(crate) fn text_for_memcached(fault: Fault, backend: &str) -> String {
     text_with(fault, backend, |fault| match fault {
@@ -53,7 +53,7 @@ fn text_with(fault: Fault, backend: &str, what: impl Fn(BackendFault) -> &'stati
     }
 }
 
-/// The words for a request that the client's user may not make: those of Redis 7.0.
+/// Returns the text for a request that the client's user may not make, as in Redis 7.0.
 #[cold]
 pub(crate) fn denied_words(request: &Request, denied: Denied, place: Place) -> String {
     let name = request.command.name;
@@ -77,7 +77,7 @@ pub(crate) fn denied_words(request: &Request, denied: Denied, place: Place) -> S
     }
 }
 
-/// What a server did, behind its name.
+/// Returns what a server did, to be put after its name.
 #[cold]
 pub fn fault_words(fault: BackendFault) -> &'static str {
     what(fault)
@@ -110,7 +110,7 @@ fn what(fault: BackendFault) -> &'static str {
     }
 }
 
-/// Appends the refusal of a request whose keys live on `servers` servers.
+/// Appends the error for a request whose keys are on `servers` servers.
 #[cold]
 pub fn write_crossslot(command: &str, servers: usize, hash_tag: Option<&str>, out: &mut Vec<u8>) {
     let advice = match hash_tag {

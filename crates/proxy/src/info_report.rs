@@ -1,9 +1,9 @@
-//! INFO about the servers of a sharded pool: which forms of the command ask
-//! them, and one text from what they say.
+//! INFO about the servers of a sharded pool: which forms of the command ask the servers, and one
+//! text from their replies.
 //!
 //! | form | what it shows |
 //! | --- | --- |
-//! | `INFO [section ...]` | Keyway itself; what concerns data is the servers', added up |
+//! | `INFO [section ...]` | Keyway itself; what concerns data is the sum over the servers |
 //! | `INFO backends` | one line for each server |
 //! | `INFO backend <name or address> [section ...]` | that server's own INFO, whole |
 
@@ -11,38 +11,38 @@ use keyway_command::Args;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What an INFO is about, and so who is asked.
+/// What an INFO is about, and which servers are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InfoAsks {
     /// Keyway alone.
     Keyway,
-    /// Every server of the pool.
+    /// All servers of the pool.
     Servers(InfoQuery),
-    /// The server called by argument 2; its sections follow.
+    /// The server that argument 2 names. Its sections follow.
     Backend,
 }
 
-/// What an INFO that asks every server is to show.
+/// What an INFO that asks every server must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoQuery {
-    /// Sections asked for, in the words of the client.
+    /// Requested sections, in the words of the client.
     pub sections: Vec<String>,
     /// Whether each server gets a line.
     pub lists_backends: bool,
-    /// Whether what they say is added up.
+    /// Whether the replies are added up.
     pub sums: bool,
     /// Whether the client is told of a cluster.
     pub is_cluster: bool,
 }
 
-/// The sections whose numbers are the servers'.
+/// The sections whose numbers come from the servers.
 const SUMMED: [&str; 4] = ["memory", "stats", "replication", "keyspace"];
 
-/// Words that stand for many sections, those of the servers among them.
+/// Words for several sections, which include those of the servers.
 const MANY: [&str; 3] = ["default", "all", "everything"];
 
 impl InfoAsks {
-    /// What the arguments of an INFO ask for.
+    /// Returns what the arguments of an INFO ask for.
     pub fn of(args: &Args) -> InfoAsks {
         let first = args.get(1).unwrap_or_default();
         if args.len() > 2 && first.eq_ignore_ascii_case(b"backend") {
@@ -70,20 +70,20 @@ impl InfoAsks {
     }
 }
 
-/// One server, and what it said.
+/// One server and its reply.
 #[derive(Clone, Debug)]
 pub struct BackendInfo<'a> {
-    /// Its name, as metrics and errors have it.
+    /// Its name, as in metrics and errors.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// How usable it is found.
+    /// Its health.
     pub health: &'static str,
-    /// What it does and of what, and its slots, as fields, where that is found out; else empty.
+    /// Its role, its primary, and its slots, as fields, if servers are discovered. Otherwise empty.
     pub standing: String,
-    /// Mean time of a reply so far, in microseconds; `None` before the first.
+    /// Mean time of its replies so far, in microseconds. `None` before the first one.
     pub latency_micros: Option<f64>,
-    /// Its INFO, or why there is none.
+    /// Its INFO, or the reason why there is none.
     pub info: Result<&'a str, String>,
 }
 
@@ -97,7 +97,7 @@ impl BackendInfo<'_> {
         self.field(name)?.trim().parse().ok()
     }
 
-    /// Keys over all databases.
+    /// Returns the number of keys in all databases.
     fn keys(&self) -> u64 {
         let text = *self.info.as_ref().unwrap_or(&"");
         let keys = text.lines().filter_map(database_line).map(|(_, [keys, ..])| keys);
@@ -105,8 +105,8 @@ impl BackendInfo<'_> {
     }
 }
 
-/// A database's number, and its keys, expiring keys and average time to live,
-/// in a line of the section Keyspace.
+/// Parses a line of the section Keyspace: a database's number, and its keys, expiring keys and
+/// average time to live.
 fn database_line(line: &str) -> Option<(u32, [u64; 3])> {
     let (database, fields) = line.strip_prefix("db")?.split_once(':')?;
     let field = |name: &str| {
@@ -116,26 +116,26 @@ fn database_line(line: &str) -> Option<(u32, [u64; 3])> {
     Some((database.parse().ok()?, ["keys", "expires", "avg_ttl"].map(field)))
 }
 
-/// How a field of a section is made from those of the servers.
+/// How a field of a section is computed from those of the servers.
 #[derive(Clone, Copy)]
 enum Rule {
     /// Their sum.
     Sum,
-    /// The largest: each has nearly the same.
+    /// The largest value, because all servers have nearly the same.
     Max,
-    /// Their sum, and once more for people under `name_human`.
+    /// The sum, and once more for people under `name_human`.
     Size,
-    /// A sum of bounds, which is none if any of them has none.
+    /// A sum of limits, which is 0 for no limit if any of them is.
     Bound,
-    /// What they agree on, or the word `mixed`.
+    /// The common value, or the word `mixed`.
     Same,
-    /// Resident memory for each byte in use.
+    /// Resident memory divided by the bytes in use.
     Fragmentation,
-    /// Not shown: of one machine it means nothing here.
+    /// The field is not shown, because it is meaningful only for a single machine.
     Hide,
 }
 
-/// The fields that are the servers', by section.
+/// The fields that come from the servers, by section.
 const RULES: [(&str, &[(&str, Rule)]); 3] = [
     (
         "Memory",
@@ -178,7 +178,7 @@ fn rules(section: &str) -> &'static [(&'static str, Rule)] {
 }
 
 impl Rule {
-    /// The lines of a field; none when no server has it.
+    /// Writes the lines of a field, or none if no server has it.
     fn write(self, name: &str, servers: &[BackendInfo], out: &mut String) {
         let numbers = || servers.iter().filter_map(|server| server.number(name));
         let sum = numbers().fold(0, u64::saturating_add);
@@ -214,7 +214,7 @@ fn write_size(name: &str, bytes: u64, out: &mut String) -> std::fmt::Result {
     write!(out, "{name}:{bytes}\r\n{name}_human:{}\r\n", Human(bytes))
 }
 
-/// A size as Redis writes it for people: `0B`, `1.50K`, `12.00G`.
+/// Formats a size like Redis for people: `0B`, `1.50K`, `12.00G`.
 pub struct Human(pub u64);
 
 impl std::fmt::Display for Human {
@@ -234,9 +234,8 @@ impl std::fmt::Display for Human {
 }
 
 impl InfoQuery {
-    /// The whole text: `own` is what Keyway says of itself in these sections,
-    /// `databases` are the servers' databases that clients may select, in their
-    /// order.
+    /// Returns the whole text. `own` contains Keyway's own sections. `databases` are the databases
+    /// of the servers that clients may select, in their order.
     pub fn text(
         &self,
         own: &str,
@@ -269,7 +268,7 @@ fn begin_section(out: &mut String) {
     }
 }
 
-/// One section of Keyway's, with what is the servers' in place of its own.
+/// Writes one section of Keyway, with the servers' values in place of its own.
 fn write_section(
     section: &str,
     databases: &std::ops::Range<u32>,
@@ -296,8 +295,8 @@ fn write_section(
     }
 }
 
-/// Each database with the sums over all servers; the time to live is the mean
-/// over the keys that have one.
+/// Writes each database with the sums over all servers. The time to live is the mean over the keys
+/// that have one.
 fn write_keyspace(databases: &std::ops::Range<u32>, servers: &[BackendInfo], out: &mut String) {
     let mut sums: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
     let texts = servers.iter().filter_map(|server| server.info.as_ref().ok());
@@ -348,7 +347,7 @@ fn write_backends(servers: &[BackendInfo], out: &mut String) {
     }
 }
 
-/// The servers that are in none of the sums.
+/// Writes the servers that are in none of the sums.
 fn write_missing(servers: &[BackendInfo], out: &mut String) {
     out.push_str("# Missing\r\n");
     for (index, server) in servers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One reply from the replies to the fragments of a split request.
+//! Merges the replies to the fragments of a split request into one reply.
 
 use crate::info_report::InfoQuery;
 use keyway_base::Fault;
@@ -10,14 +10,14 @@ use std::fmt::Write;
 /// One fragment of a split request.
 #[derive(Debug)]
 pub struct Fragment {
-    /// Position of its backend in the pool.
+    /// Index of its backend in the pool.
     pub backend: u16,
-    /// Keys it carries.
+    /// Number of its keys.
     pub keys: u32,
     outcome: Outcome,
-    /// Next element to take: where it starts in `Join::bytes`.
+    /// Index in `Join::bytes` at which the next element to take starts.
     start: usize,
-    /// And its position in `Join::ends`.
+    /// Index of that element in `Join::ends`.
     element: usize,
 }
 
@@ -26,7 +26,7 @@ enum Outcome {
     Waiting,
     Fine,
     Failed(Fault),
-    /// An error reply: its text without `-` and line end, in `Join::errors`.
+    /// An error reply. Its text without `-` and line end is in `Join::errors`.
     Refused {
         start: usize,
         end: usize,
@@ -36,9 +36,9 @@ enum Outcome {
 /// Why a server's answer is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer<'a> {
-    /// It said this instead.
+    /// The server answered this error.
     Refused(&'a [u8]),
-    /// It said nothing.
+    /// The server did not answer.
     Fault(Fault),
 }
 
@@ -47,24 +47,24 @@ pub enum NoAnswer<'a> {
 pub struct Join {
     /// Name of the command, for error texts.
     pub command: &'static str,
-    /// Whether each server was sent the whole request, and not its keys only.
+    /// Whether each server was sent the whole request, and not only its keys.
     pub is_whole: bool,
-    /// Whether the servers were asked to wait: how long is nobody's latency.
+    /// Whether the servers were asked to wait. The duration then does not count as latency.
     pub is_waiting: bool,
     rule: Rule,
     waiting: u32,
     sum: i64,
-    /// Fragment of each key, in the order of the request; for arrays only.
+    /// The fragment of each key, in the order of the request. Used only for arrays.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
-    /// What to make of the answers, of a join of [`Rule::Each`].
+    /// How the answers of a join of [`Rule::Each`] are formatted.
     pub report: Option<Box<(InfoQuery, Protocol)>>,
-    /// Which elements of the reply to [`Rule::AllOnes`] are one whatever the
-    /// servers say; fewer than elements when the rest is not.
+    /// For [`Rule::AllOnes`], whether each element of the reply is a one whatever the servers
+    /// answer. It may have fewer elements, and the others are not.
     pub certain: Vec<bool>,
-    /// Array replies of the fragments, or the reply they agree on.
+    /// Array replies of the fragments, or their common reply.
     bytes: Vec<u8>,
-    /// Where each of their elements ends.
+    /// The end of each of their elements.
     ends: Vec<usize>,
     errors: Vec<u8>,
 }
@@ -89,32 +89,32 @@ impl Default for Join {
     }
 }
 
-/// Capacity each buffer of a join at rest keeps, in bytes.
+/// Capacity that each buffer of an unused join keeps, in bytes.
 const KEPT_MAX: usize = 16 << 10;
-/// Capacity that all joins at rest keep together, in bytes.
+/// Capacity that all unused joins keep together, in bytes.
 const POOL_KEPT_MAX: usize = 2 << 20;
-/// Joins at rest: as many as a deep pipeline of split requests has in flight.
+/// Number of unused joins: as many as a deep pipeline of split requests has in flight.
 const POOL_JOINS_MAX: usize = 1024;
 
-/// Joins at rest, whose buffers the next ones use.
+/// Unused joins. The next joins use their buffers.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "the boxes are what is reused: they move between list and slab")]
 pub struct JoinPool {
     free: Vec<Box<Join>>,
-    /// What they hold, in bytes.
+    /// Number of bytes that they hold.
     held: usize,
 }
 
 impl JoinPool {
-    /// One at rest, or a new one.
+    /// Returns an unused join, or a new one.
     pub fn take(&mut self) -> Box<Join> {
         let join = self.free.pop().unwrap_or_default();
         self.held = self.held.saturating_sub(join.held());
         join
     }
 
-    /// Keeps a join for the next request, but not what an unusually large one
-    /// made of it, nor more joins than a little memory holds.
+    /// Keeps a join for the next request. It frees what an unusually large request has allocated,
+    /// and keeps only as many joins as fit into a little memory.
     pub fn give(&mut self, mut join: Box<Join>) {
         join.trim();
         let held = join.held();
@@ -126,7 +126,7 @@ impl JoinPool {
 }
 
 impl Join {
-    /// Begins anew, keeping the buffers of an earlier use.
+    /// Starts a new request, with the buffers of an earlier one.
     pub fn restart(&mut self, rule: Rule) {
         self.rule = rule;
         self.is_whole = false;
@@ -142,7 +142,7 @@ impl Join {
         self.errors.clear();
     }
 
-    /// Gives back the buffers that have grown large.
+    /// Frees buffers that have grown large.
     fn trim(&mut self) {
         fn trim<T>(buffer: &mut Vec<T>) {
             if size_of::<T>() * buffer.capacity() > KEPT_MAX {
@@ -157,7 +157,7 @@ impl Join {
         trim(&mut self.errors);
     }
 
-    /// Bytes of memory held.
+    /// Returns the bytes of memory held.
     fn held(&self) -> usize {
         fn held<T>(buffer: &Vec<T>) -> usize {
             size_of::<T>() * buffer.capacity()
@@ -171,7 +171,7 @@ impl Join {
             + held(&self.errors)
     }
 
-    /// Adds a fragment; returns its position.
+    /// Adds a fragment. Returns its index.
     pub fn add_fragment(&mut self, backend: u16, keys: u32) -> u16 {
         let outcome = Outcome::Waiting;
         self.fragments.push(Fragment { backend, keys, outcome, start: 0, element: 0 });
@@ -179,14 +179,14 @@ impl Join {
         (self.fragments.len() - 1) as u16
     }
 
-    /// Notes which fragment carries the next key.
+    /// Notes the fragment of the next key.
     pub fn add_owner(&mut self, fragment: u16) {
         if self.rule == Rule::Array {
             self.owners.push(fragment);
         }
     }
 
-    /// Takes the reply to a fragment. Returns whether it was the last.
+    /// Handles the reply to a fragment. Returns whether it was the last.
     pub fn on_reply(&mut self, fragment: u16, kind: Kind, bytes: &[u8]) -> bool {
         let keys = self.fragments[fragment as usize].keys;
         let body = &bytes[1..bytes.len() - 2];
@@ -213,7 +213,7 @@ impl Join {
             (Kind::Integer, Rule::Min) => match parse_integer(body) {
                 Some(count) => {
                     self.sum = if self.bytes.is_empty() { count } else { self.sum.min(count) };
-                    // There is one.
+                    // There is an element.
                     self.bytes.resize(1, 0);
                     Outcome::Fine
                 }
@@ -222,8 +222,8 @@ impl Join {
             (Kind::Bulk | Kind::Verbatim, Rule::Each) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
-                let place = &mut self.fragments[fragment as usize];
-                (place.start, place.element) = (start, self.bytes.len());
+                let fragment = &mut self.fragments[fragment as usize];
+                (fragment.start, fragment.element) = (start, self.bytes.len());
                 Outcome::Fine
             }
             (Kind::Simple, Rule::AllOk) => Outcome::Fine,
@@ -248,7 +248,7 @@ impl Join {
         self.settle(fragment, outcome)
     }
 
-    /// Takes an array as it is, behind those before it.
+    /// Appends an array unchanged.
     fn take_array(&mut self, bytes: &[u8]) -> Option<Outcome> {
         let (count, start) = array_head(bytes)?;
         self.sum += i64::try_from(count).ok()?;
@@ -256,8 +256,8 @@ impl Join {
         Some(Outcome::Fine)
     }
 
-    /// Takes an array of integers; one byte for each is kept, which is zero
-    /// once any server said so.
+    /// Takes an array of integers. It keeps one byte for each, which is zero once any server has
+    /// returned zero.
     fn take_ones(&mut self, bytes: &[u8]) -> Option<Outcome> {
         let (count, start) = array_head(bytes)?;
         let elements = bytes[start..].chunks_exact(4);
@@ -280,15 +280,15 @@ impl Join {
         Some(Outcome::Fine)
     }
 
-    /// Takes the elements of an array reply; `None` when they are not one for
-    /// each of the fragment's keys.
+    /// Takes the elements of an array reply. Returns `None` if there is not one for each of the
+    /// fragment's keys.
     fn take_elements(&mut self, fragment: u16, bytes: &[u8], keys: u32) -> Option<()> {
         let start = array_start(bytes, keys)?;
         let (base, element) = (self.bytes.len(), self.ends.len());
         let mut pos = start;
         let mut framer = Framer::new(Protocol::Resp3);
         for _ in 0..keys {
-            // Of either version: the link has framed the whole already.
+            // The reply may be of either version: the link has already framed the whole.
             match framer.frame(&bytes[pos..], u32::MAX, u32::MAX) {
                 Ok(Framing::Ready { len, .. }) => pos += len,
                 _ => return None,
@@ -304,8 +304,7 @@ impl Join {
         Some(())
     }
 
-    /// Takes the elements of an array reply, however many they are, behind
-    /// those of the others.
+    /// Appends all elements of an array reply, however many there are.
     fn take_all(&mut self, fragment: u16, bytes: &[u8]) -> Option<()> {
         let line = bytes.iter().position(|&byte| byte == b'\r')?;
         let count = parse_integer(&bytes[1..line])?;
@@ -325,7 +324,7 @@ impl Join {
         Some(())
     }
 
-    /// The elements taken by [`Join::take_all`].
+    /// Returns the elements taken by [`Join::take_all`].
     fn elements(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.ends.len()).map(|index| self.element(index))
     }
@@ -357,7 +356,7 @@ impl Join {
             let number = |element: &[u8]| {
                 element.get(1..element.len() - 2).and_then(parse_integer).unwrap_or(0)
             };
-            // Whatever servers count, the sum stays a number.
+            // Whatever servers count, the sum stays a valid number.
             reply::integer(out, same.map(number).fold(number(first), i64::saturating_add));
         }
     }
@@ -376,8 +375,8 @@ impl Join {
         self.waiting == 0
     }
 
-    /// The fault of the first failed fragment, for metrics; `None` when every
-    /// server answered.
+    /// Returns the fault of the first failed fragment, for metrics, or `None` if every server
+    /// answered.
     pub fn fault(&self) -> Option<Fault> {
         self.fragments.iter().find_map(|fragment| match fragment.outcome {
             Outcome::Failed(fault) => Some(fault),
@@ -385,14 +384,14 @@ impl Join {
         })
     }
 
-    /// Whether a server answered with an error.
+    /// Returns whether a server answered with an error.
     pub fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
 
-    /// Appends the one reply, which may be an error as soon as one fragment has
-    /// failed. `describe` appends what a fault means, for the
-    /// backend at a position; `name` is that backend's name.
+    /// Appends the merged reply, which may be an error as soon as one fragment has failed.
+    /// `describe` appends the text of a fault for the backend at an index. `name` returns that
+    /// backend's name.
     pub fn write_reply<'a>(
         &mut self,
         out: &mut Vec<u8>,
@@ -422,7 +421,7 @@ impl Join {
                 }
             }
             Rule::Sum | Rule::Max | Rule::Min => reply::integer(out, self.sum),
-            // Made of `Join::answers` by who asked.
+            // The caller composes this reply from `Join::answers`.
             Rule::Each => {}
             Rule::Union => self.write_union(out),
             Rule::Counts => self.write_counts(out),
@@ -431,8 +430,8 @@ impl Join {
         }
     }
 
-    /// The error with which servers answer a command that somebody has ended: it
-    /// speaks of no server, and needs no naming of them.
+    /// Returns the error of servers for a command that was ended by another client. The error does
+    /// not concern a server, so no server is named.
     fn unblocked(&self) -> Option<String> {
         let mut refusals = self.fragments.iter().filter_map(|part| match part.outcome {
             Outcome::Refused { start, end } => Some(&self.errors[start..end]),
@@ -442,8 +441,8 @@ impl Join {
         (self.rule == Rule::Min).then(|| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// What each server asked has answered, for [`Rule::Each`]: its position,
-    /// and its reply without type, length and line end, or why there is none.
+    /// Returns the answer of each server, for [`Rule::Each`]: its index, and its reply without
+    /// type, length and line end, or the reason why there is none.
     pub fn answers(&self) -> impl Iterator<Item = (u16, Result<&[u8], NoAnswer<'_>>)> {
         self.fragments.iter().map(|part| {
             let answer = match part.outcome {
@@ -456,8 +455,8 @@ impl Join {
         })
     }
 
-    /// Whether every server that could be asked gave the same reply, and one
-    /// at least could: what [`Rule::Same`] asks for.
+    /// Returns whether all servers that could be asked gave the same reply, and at least one could.
+    /// [`Rule::Same`] requires that.
     fn is_agreed(&self) -> bool {
         let counts = |part: &Fragment| match part.outcome {
             Outcome::Fine => true,
@@ -467,8 +466,8 @@ impl Join {
         self.rule == Rule::Same && !self.bytes.is_empty() && self.fragments.iter().all(counts)
     }
 
-    /// What the servers agree on, without type and line ends; `None` when they
-    /// do not, or another rule than [`Rule::Same`] applies.
+    /// Returns the common reply of the servers, without type and line ends. Returns `None` if they
+    /// differ, or if the rule is not [`Rule::Same`].
     pub fn agreed(&self) -> Option<&[u8]> {
         let line = self.is_agreed().then(|| self.bytes.strip_suffix(b"\r\n"))??;
         let start = line.iter().rposition(|&byte| byte == b'\n').map_or(1, |end| end + 1);
@@ -485,8 +484,8 @@ impl Join {
         }
     }
 
-    /// The words of every server, where each was sent the same request and they
-    /// agree that it is wrong: which server said so would tell nothing.
+    /// Returns the error of all servers if each was sent the same request and all agree that it is
+    /// wrong. It would not help to say which server sent it.
     fn one_refusal(&self) -> Option<&str> {
         let mut texts = self.fragments.iter().map(|fragment| match fragment.outcome {
             Outcome::Refused { start, end } if self.is_whole => Some(&self.errors[start..end]),
@@ -497,9 +496,9 @@ impl Join {
         if agree { std::str::from_utf8(first).ok() } else { None }
     }
 
-    /// An error that says which part failed. It begins with the error code of
-    /// the first server that answered with one, so that clients which look at
-    /// the code (OOM, READONLY, ...) still see it.
+    /// Appends an error that says which part failed. It begins with the error code of the first
+    /// server that answered with one, so that clients that check the code (OOM, READONLY, ...)
+    /// still see it.
     #[cold]
     fn write_error<'a>(
         &self,
@@ -554,8 +553,8 @@ impl Join {
         );
     }
 
-    /// How many servers were asked, and of each that failed its first failure: a server of a
-    /// cluster has a fragment for each slot.
+    /// Returns the number of servers that were asked, and for each failed server its first failure.
+    /// A server of a cluster has a fragment for each slot.
     fn failures(&self) -> (usize, Vec<Failure<'_>>) {
         let mut of_server: BTreeMap<u16, Option<usize>> = BTreeMap::new();
         let mut failures: Vec<Failure<'_>> = Vec::new();
@@ -574,18 +573,18 @@ impl Join {
     }
 }
 
-/// What failed on one server.
+/// The failure of one server.
 struct Failure<'a> {
-    /// The first fragment of it that failed, whose words stand for those of the others.
+    /// The server's first failed fragment. Its text represents those of the others.
     first: &'a Fragment,
-    /// Keys in all that failed.
+    /// Number of keys in all failed fragments.
     keys: u64,
 }
 
-/// So many servers an error names; of the others it tells how many they are.
+/// Number of servers that an error names. For the others it contains only their number.
 const SERVERS_TOLD_MAX: usize = 8;
 
-/// So many characters of what each says.
+/// Number of characters that are kept of each server's text.
 const TOLD_LEN_MAX: usize = 300;
 
 fn shortened(text: &str) -> String {
@@ -595,7 +594,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The text in a bulk or verbatim reply.
+/// Returns the text of a bulk or verbatim reply.
 fn text_of(reply: &[u8]) -> &[u8] {
     let start = reply.iter().position(|&byte| byte == b'\n').map_or(reply.len(), |end| end + 1);
     let text = reply[start..].strip_suffix(b"\r\n").unwrap_or_default();
@@ -616,13 +615,13 @@ fn protocol_fault() -> Outcome {
     })
 }
 
-/// Where the first element of an array reply of `keys` elements starts.
+/// Returns the index at which the first element of an array reply of `keys` elements starts.
 fn array_start(bytes: &[u8], keys: u32) -> Option<usize> {
     let (count, start) = array_head(bytes)?;
     (count == keys as usize).then_some(start)
 }
 
-/// How many elements an array reply has, and where the first starts.
+/// Returns the number of elements of an array reply, and the index at which the first one starts.
 fn array_head(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\r')?;
     Some((usize::try_from(parse_integer(&bytes[1..end])?).ok()?, end + 2))

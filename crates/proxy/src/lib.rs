@@ -1,12 +1,12 @@
-//! The proxy's machines: a [`Session`] for each client, a [`Link`] for each
-//! connection to a backend, and the [`Exchange`] that ties a request on the
-//! one to its reply on the other.
+//! The state machines of the proxy: a [`Session`] for each client, a [`Link`] for each connection
+//! to a backend, and the [`Exchange`] that connects a request on the one with its reply on the
+//! other.
 //!
-//! Sans-IO: bytes, times and keys in, bytes out. Never sees a socket, reads a
-//! clock, or knows the embedded store; the worker joins them. Read first:
-//! [`Session`] (who owns which buffer, and when it stops reading),
-//! [`ReplyOrder`] (replies leave in the order of their requests) and [`Link`]
-//! (first in, first out, and what happens when the backend does not answer).
+//! The crate does no I/O: bytes, times and keys go in, bytes come out. It never sees a socket,
+//! reads a clock, or knows the embedded store. The worker connects these. Read first: [`Session`]
+//! (which buffers exist, and when it stops reading), [`ReplyOrder`] (replies are sent in the order
+//! of their requests) and [`Link`] (first in, first out, and what happens if the backend does not
+//! answer).
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -44,7 +44,7 @@ pub use link::{
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use multi_step::{MultiStep, Next, ScriptStep, Work};
-pub use operation::{Operation, OperationKind, ReplyTo};
+pub use operation::{Operation, OperationKind, OperationPart, ReplyTo};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};

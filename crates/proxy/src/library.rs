@@ -1,35 +1,34 @@
-//! Libraries of functions as they come: the name in a library's first line, and
-//! the payload of `FUNCTION DUMP` that `FUNCTION RESTORE` takes.
+//! Libraries of functions: the name in a library's first line, and the payload of `FUNCTION DUMP`
+//! that `FUNCTION RESTORE` accepts.
 //!
-//! A payload is a piece of an RDB file: for each library the byte 245 and its
-//! code as an RDB string, plain or compressed with LZF, and at the end the
-//! version of the format in 2 bytes and a checksum in 8
-//! (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
+//! A payload is a piece of an RDB file: for each library the byte 245 and its code as an RDB
+//! string, plain or compressed with LZF, and at the end the version of the format in 2 bytes and a
+//! checksum in 8 (`src/rdb.h`, `functionDumpCommand` of Redis 7.0).
 
 use crate::scripts::LIBRARIES_LEN_MAX;
 use keyway_rdb::format::{Cursor, Encoded};
 use keyway_rdb::payload::FOOTER_LEN;
 use keyway_rdb::{kind, lzf};
 
-/// The name in the first line of a library, `#!engine name=...`.
+/// Returns the name in the first line of a library, `#!engine name=...`.
 pub fn library_name(code: &[u8]) -> Option<&[u8]> {
     let line = code.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"name="))
 }
 
-/// Why a payload gives no libraries.
+/// Why a payload contains no usable libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpFault {
-    /// It is no dump, or one of a form that is not known here.
+    /// It is no dump, or one in an unknown format.
     Unknown,
-    /// Its libraries are longer than those that are kept may be.
+    /// Its libraries are longer than the limit of those that are kept.
     TooLong,
 }
 
-/// The code of every library in a payload of `FUNCTION DUMP`.
+/// Returns the code of every library in a payload of `FUNCTION DUMP`.
 ///
 /// # Errors
-/// [`DumpFault`].
+/// Returns [`DumpFault`].
 pub fn dumped_libraries(payload: &[u8]) -> Result<Vec<Vec<u8>>, DumpFault> {
     let end = payload.len().checked_sub(FOOTER_LEN).ok_or(DumpFault::Unknown)?;
     let mut cursor = Cursor::new(&payload[..end]);
@@ -91,7 +90,7 @@ mod tests {
     fn a_dump_gives_its_libraries_back_plain_and_packed() {
         let medium = [&[0x41, 0x00][..], &[b'm'; 256]].concat();
         let long = [&[0x80, 0, 1, 0, 0][..], &[b'l'; 65_536]].concat();
-        // "abc", then three back, nine long.
+        // "abc", then nine bytes from three bytes before.
         let packed = [0xc3, 7, 12, 2, b'a', b'b', b'c', 0xe0, 0, 2];
         let dump = payload(&[b"\x05plain", &medium, &long, &packed]);
         let libraries = dumped_libraries(&dump).unwrap();
@@ -114,14 +113,14 @@ mod tests {
     fn whatever_is_cut_off_or_wrong_is_no_dump() {
         let packed = [0xc3, 7, 12, 2, b'a', b'b', b'c', 0xe0, 0, 2];
         let dump = payload(&[b"\x05plain", &packed]);
-        // At 10 there is no library, at 17 one.
+        // At 10 there is no library, at 17 there is one.
         for len in (0..dump.len()).filter(|&len| len != 10 && len != 17) {
             assert_eq!(dumped_libraries(&dump[..len]), Err(DumpFault::Unknown), "{len}");
         }
-        for place in 0..dump.len() {
+        for offset in 0..dump.len() {
             for byte in [0, 31, 127, 128, 129, 130, 192, 195, 255] {
                 let mut other = dump.clone();
-                other[place] = byte;
+                other[offset] = byte;
                 let _ = dumped_libraries(&other);
             }
         }

@@ -1,5 +1,5 @@
-//! A request as MONITOR shows it: one line in the form of Redis, with secrets
-//! left out and long arguments cut.
+//! A request as MONITOR shows it: one line in Redis's form, without secrets and with truncated
+//! arguments.
 
 use crate::slow_log::{ARG_LEN_MAX, ARGS_MAX};
 use keyway_base::Clock;
@@ -7,14 +7,13 @@ use keyway_command::{Args, Flags, Request, Verb};
 use keyway_resp::parse_integer;
 use std::io::Write;
 
-/// Whether MONITOR shows such a request: not those that administer the server.
-/// The scripts and functions that a server flags as skipped it shows by itself,
-/// before what they call.
+/// Returns whether MONITOR shows such a request: not those that administer the server. A server
+/// shows scripts and functions, which it flags as skipped, by itself, before what they call.
 pub fn is_shown(request: &Request) -> bool {
     !request.command.flags.contains(Flags::ADMIN)
 }
 
-/// Appends the line for a request of the client at `addr` on `database`.
+/// Appends the line for a request of the client at `addr` in `database`.
 pub fn write_line(request: &Request, clock: Clock, database: u32, addr: &str, out: &mut Vec<u8>) {
     write_head(clock, &format!("{database} {addr}"), out);
     let args = &request.args;
@@ -33,7 +32,8 @@ pub fn write_line(request: &Request, clock: Clock, database: u32, addr: &str, ou
     out.extend_from_slice(b"\r\n");
 }
 
-/// The same for a request of a memcached client: its verb, its keys, and what it stores.
+/// Does the same for a request of a memcached client: its verb, its keys, and the value that it
+/// stores.
 pub fn write_memcached_line(
     request: &keyway_memcache::Request,
     bytes: &[u8],
@@ -70,9 +70,9 @@ fn write_head(clock: Clock, from: &str, out: &mut Vec<u8>) {
     let _ = write!(out, "+{seconds}.{micros:06} [{from}]");
 }
 
-/// Which of the arguments that are shown are secrets: a bit for each. Options
-/// are read as those read them who obey them; what stands behind one that
-/// nobody knows is left out as well, since it may be a secret gone astray.
+/// Returns which of the shown arguments are secrets: a bit for each. Options are parsed as the
+/// commands parse them. What follows an unknown option is left out as well, because it may be a
+/// misplaced secret.
 fn secrets(request: &Request) -> u32 {
     let args = &request.args;
     let words = |option: &[u8], known: &[(&str, u32, u32)]| {
@@ -81,7 +81,7 @@ fn secrets(request: &Request) -> u32 {
     };
     match request.command.verb {
         Verb::Auth => u32::MAX << 1,
-        // In place of the version there may be an option.
+        // There may be an option in place of the version.
         Verb::Hello if args.get(1).is_some_and(|word| parse_integer(word).is_none()) => {
             u32::MAX << 2
         }
@@ -103,8 +103,8 @@ fn secrets(request: &Request) -> u32 {
     }
 }
 
-/// The secrets among options that begin at argument `index`; `known` tells of
-/// one how many arguments it takes with its name, and which are secrets.
+/// Returns the secrets among options that begin at argument `index`. `known` returns for an option
+/// its number of arguments including its name, and which of them are secrets.
 fn secret_values(args: &Args, mut index: u32, known: impl Fn(&[u8]) -> Option<(u32, u32)>) -> u32 {
     let mut secrets = 0;
     while let Some(option) = args.get(index as usize)

@@ -1,92 +1,92 @@
-//! A request that takes more than one question, or whose reply is not the
-//! server's word for word: SCAN, RANDOMKEY, and scripts that a server lacks.
+//! A request that takes more than one question, or whose reply is not an unchanged reply of the
+//! server: SCAN, RANDOMKEY, and scripts that a server lacks.
 //!
 //! ```text
 //!   asked ──reply──► Next::Pass | Next::Cursor | Next::Error ──► the client
 //!     ▲                 │
 //!     └── Next::Again ──┘   (another server, or the same after a load)
 //! ```
-//! The worker asks; a multi-step request only says what a reply means.
+//! The worker asks. A multi-step request only decides what a reply means.
 
 use crate::{ConnectionKey, Digest};
 use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
 use keyway_route::Walk;
 
-/// A request under way in several steps.
+/// A request that takes several steps.
 #[derive(Debug)]
 pub struct MultiStep {
-    /// What `CLIENT CACHING` said of it.
+    /// The word of `CLIENT CACHING` for it.
     pub caching: Option<&'static str>,
-    /// Database it runs on, as the client counts them.
+    /// The database in which it runs, by the client's number.
     pub database: u32,
-    /// What its client speaks.
+    /// The protocol of its client.
     pub protocol: Protocol,
-    /// Position of the server that is asked.
+    /// Index of the server that is asked.
     pub server: u16,
-    /// The connection it was asked on.
+    /// The connection on which it was asked.
     pub link: ConnectionKey,
-    /// What is sent, to be sent again.
+    /// The bytes that are sent, to be sent again.
     pub request: Vec<u8>,
-    /// The server's `NOSCRIPT`, while it is asked whether it means it.
+    /// The server's `NOSCRIPT`, while the server is asked whether it really lacks the script.
     pub said: Vec<u8>,
-    /// What it is about.
+    /// The task.
     pub work: Work,
 }
 
-/// What a multi-step request is about.
+/// The task of a multi-step request.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// One step of a SCAN.
     Scan(Walk),
-    /// RANDOMKEY: how many other servers may be asked yet.
+    /// RANDOMKEY.
     RandomKey {
-        /// Servers not asked yet.
+        /// Number of servers that were not asked yet.
         left: u16,
-        /// Some server has answered that it has none.
+        /// Whether a server has answered that it has no key.
         is_empty: bool,
     },
-    /// EVALSHA of a script that is known here.
+    /// EVALSHA of a known script.
     Script {
-        /// Which.
+        /// The script.
         digest: Digest,
-        /// What was asked last.
+        /// The last question.
         step: ScriptStep,
     },
-    /// A transaction that calls scripts. It is never run again, but the server
-    /// may lack what it was given.
+    /// A transaction that calls scripts. It is never run again, but the server may have lost what
+    /// it was given.
     Transaction,
 }
 
-/// What was asked last for a script. One that has run must not run again, and may itself
-/// have returned an error like the one of a server that lacks it: the server is asked.
+/// The last question about a script. A script that has run must not run again, and may itself have
+/// returned an error like that of a server that lacks it. So the server is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptStep {
-    /// To run it.
+    /// Run it.
     Run,
     /// Whether the server has it, after `NOSCRIPT`.
     Look,
-    /// To run it behind its load.
+    /// Run it after its load.
     Again,
 }
 
 /// What follows from a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is the client's.
+    /// The reply is the client's.
     Pass,
-    /// The client gets this cursor, and from `rest` on what the server said.
+    /// The client gets this cursor, and the server's reply from `rest` on.
     Cursor {
         /// The client's cursor.
         cursor: u64,
-        /// Where the keys start in the server's reply.
+        /// Index in the server's reply at which the keys start.
         rest: usize,
     },
     /// The client gets this error instead: a text with its code.
     Error(&'static str),
-    /// The client gets what the server said before.
+    /// The client gets the server's earlier reply.
     Said,
-    /// Ask again: the next server, or this one about the script or after loading it, if
-    /// that may be: else the reply is the client's, or what the server said before.
+    /// Ask again: the next server, or this one about the script or after a load of it, if that is
+    /// allowed. Otherwise the reply, or the server's earlier one, is the client's.
     Again,
 }
 
@@ -96,7 +96,7 @@ const NOT_A_SCAN_REPLY: &str =
     "ERR a server answered SCAN with something else than a cursor and keys";
 
 impl MultiStep {
-    /// What follows from a server's reply; counts the question as asked.
+    /// Returns what follows from a server's reply. Counts the question as asked.
     pub fn on_reply(&mut self, kind: Kind, reply: &[u8]) -> Next {
         match &mut self.work {
             Work::Scan(_) if kind == Kind::Error => Next::Pass,
@@ -141,8 +141,8 @@ impl MultiStep {
         }
     }
 
-    /// What follows when the server asked gives no reply: another one may have a
-    /// key too, and asking changes nothing. Counts the question as asked.
+    /// Returns what follows if the server gives no reply: another one may have a key too, and a
+    /// question changes nothing. Counts the question as asked.
     pub fn on_fault(&mut self) -> Next {
         match &mut self.work {
             Work::Script { step: ScriptStep::Look, .. } => Next::Said,
@@ -155,7 +155,7 @@ impl MultiStep {
     }
 }
 
-/// The cursor in a server's reply to SCAN, and where the keys start.
+/// Returns the cursor in a server's reply to SCAN, and the index at which the keys start.
 fn scan_reply(reply: &[u8]) -> Option<(u64, usize)> {
     let rest = reply.strip_prefix(b"*2\r\n")?;
     let Ok(Framing::Ready { len, kind: Kind::Bulk }) = frame_reply(rest, u32::MAX, 1) else {
@@ -165,7 +165,7 @@ fn scan_reply(reply: &[u8]) -> Option<(u64, usize)> {
     let digits = rest.get(head..len.checked_sub(2)?)?;
     let cursor = match parse_integer(digits) {
         Some(cursor) => u64::try_from(cursor).ok()?,
-        // Above what a signed number holds.
+        // It is greater than a signed number.
         None => std::str::from_utf8(digits).ok()?.parse().ok()?,
     };
     Some((cursor, 4 + len))

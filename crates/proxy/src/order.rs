@@ -4,10 +4,9 @@
 //!                           |                 |
 //!  stash               [ reply 2 ][  reply 4   ]
 //! ```
-//! A request reserves the next slot when it is parsed; that fixes the place of
-//! its reply. The reply to the head goes straight to the client's output, an
-//! early one waits in the stash. The stash is one buffer, emptied whenever no
-//! reply waits in it.
+//! A request reserves the next slot when it is parsed, which decides the position of its reply. The
+//! reply to the head goes straight to the client's output. An early one waits in the stash. The
+//! stash is one buffer, which is emptied whenever no reply waits in it.
 
 use crate::Output;
 use keyway_base::Part;
@@ -15,18 +14,18 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Where its reply starts in the stash. The stash of a client that may
-    /// have more than 4 GiB undelivered is larger than 32 bits tell.
+    /// The offset of its reply in the stash. The stash of a client that may have more than 4 GiB
+    /// undelivered exceeds 32 bits.
     offset: u64,
     len: u64,
 }
 
 impl Slot {
     const WAITING: Slot = Slot { offset: 0, len: u64::MAX };
-    /// Its reply is a part, and not in the stash.
+    /// Means that its reply is a part, and not in the stash.
     const KEPT: u64 = u64::MAX - 1;
 
-    /// One that is kept as the part of that number.
+    /// Returns the slot of a reply that is kept as the part with that number.
     fn kept(number: usize) -> Slot {
         Slot { offset: number as u64, len: Slot::KEPT }
     }
@@ -40,79 +39,80 @@ impl Slot {
     }
 }
 
-/// The order in which replies leave one session, whatever order they come in.
+/// The order in which replies leave one session, whatever the order in which they arrive.
 #[derive(Debug, Default)]
 pub struct ReplyOrder {
     slots: VecDeque<Slot>,
     head: u32,
     stash: Vec<u8>,
-    /// Early replies that are not copied; none where one has left.
+    /// Early replies that are not copied. `None` where one has left.
     parts: Vec<Option<Part>>,
-    /// How many of them have not left, and how many bytes those and the list have.
+    /// Number of them that have not left, and number of bytes of those and of the list.
     parts_left: usize,
     parts_len: usize,
-    /// Early replies, in the stash or not.
+    /// Number of early replies, in the stash or not.
     stashed: u32,
 }
 
-/// Capacity the stash keeps when it empties, in bytes.
+/// Capacity that the stash keeps when it becomes empty, in bytes.
 const STASH_KEPT_MAX: usize = 64 << 10;
 
-/// Room for parts it keeps when none is left, in parts.
+/// Capacity for parts that it keeps when none is left, in parts.
 const PARTS_KEPT_MAX: usize = 64;
 
 impl ReplyOrder {
-    /// Requests whose reply has not left yet.
+    /// Returns the number of requests whose reply has not left yet.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether every reply has left.
+    /// Returns whether every reply has left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Bytes of early replies, with what those take that have left since one was here last.
+    /// Returns the bytes of early replies, including those that have left since the stash was last
+    /// empty.
     pub fn stash_len(&self) -> usize {
         self.stash.len() + self.parts_len
     }
 
-    /// How many early replies are parts of what was read.
+    /// Returns how many early replies are parts of received blocks.
     pub fn parts_count(&self) -> usize {
         self.parts_left
     }
 
-    /// Bytes of memory held.
+    /// Returns the bytes of memory held.
     pub fn capacity(&self) -> usize {
         self.stash.capacity()
             + self.slots.capacity() * size_of::<Slot>()
             + self.parts.capacity() * size_of::<Option<Part>>()
     }
 
-    /// Whether replies are here that wait for an earlier one.
+    /// Returns whether there are replies that wait for an earlier one.
     pub fn has_early(&self) -> bool {
         self.stashed > 0
     }
 
-    /// The place that will be reserved next.
-    pub fn next_place(&self) -> u32 {
+    /// The index that will be reserved next.
+    pub fn next_index(&self) -> u32 {
         self.head.wrapping_add(self.slots.len() as u32)
     }
 
-    /// Whether every reply in front of `place`, which was told as the next one
+    /// Whether every reply in front of `index`, which was told as the next one
     /// not long ago, has left.
-    pub fn has_passed(&self, place: u32) -> bool {
-        place.wrapping_sub(self.head) as i32 <= 0
+    pub fn has_passed(&self, index: u32) -> bool {
+        index.wrapping_sub(self.head) as i32 <= 0
     }
 
-    /// Whether the reply to the request in that place is the next to leave.
-    pub fn is_next(&self, place: u32) -> bool {
-        place == self.head && !self.slots.is_empty()
+    /// Whether the reply of that index is the next to leave.
+    pub fn is_next(&self, index: u32) -> bool {
+        index == self.head && !self.slots.is_empty()
     }
 
-    /// The place of the next request's reply.
+    /// Reserves the index of the next request's reply.
     #[inline]
     pub fn reserve(&mut self) -> u32 {
         let sequence = self.head.wrapping_add(self.slots.len() as u32);
@@ -120,21 +120,21 @@ impl ReplyOrder {
         sequence
     }
 
-    /// Takes back the place that was reserved last: its request will not be executed.
+    /// Takes back the index that was reserved last: its request will not be executed.
     ///
     /// # Panics
     /// When `sequence` is not waiting, or another was reserved after it.
     pub fn withdraw(&mut self, sequence: u32) {
         let index = self.waiting(sequence);
-        assert_eq!(index + 1, self.slots.len(), "the place of another is behind it");
+        assert_eq!(index + 1, self.slots.len(), "the reply of another is behind it");
         self.slots.pop_back();
     }
 
-    /// Puts the reply that `write` appends into its place: into `out` if it is
-    /// the next to leave, with every ready one behind it, else into the stash.
+    /// Completes the reply that `write` appends: into `out` if it is the next to leave, with every
+    /// ready one after it, else into the stash.
     ///
     /// # Panics
-    /// When `sequence` is not waiting: each request has exactly one reply.
+    /// Panics if `sequence` is not waiting: each request has exactly one reply.
     #[inline]
     pub fn complete(&mut self, sequence: u32, out: &mut Output, write: impl FnOnce(&mut Vec<u8>)) {
         let index = self.waiting(sequence);
@@ -152,10 +152,10 @@ impl ReplyOrder {
         }
     }
 
-    /// Puts a reply into its place without copying it.
+    /// Completes a reply without copying it.
     ///
     /// # Panics
-    /// When `sequence` is not waiting: each request has exactly one reply.
+    /// Panics if `sequence` is not waiting: each request has exactly one reply.
     pub fn complete_with(&mut self, sequence: u32, out: &mut Output, part: Part) {
         let index = self.waiting(sequence);
         if index == 0 {
@@ -173,7 +173,16 @@ impl ReplyOrder {
         }
     }
 
-    /// The position of the slot of that sequence, which waits.
+    /// Completes every request that waits, in their order. `write` appends the reply to each to its
+    /// argument. All replies leave into `out`.
+    pub fn complete_rest(&mut self, out: &mut Output, mut write: impl FnMut(&mut Vec<u8>)) {
+        while !self.slots.is_empty() {
+            // The head always waits: a ready one has left.
+            self.complete(self.head, out, &mut write);
+        }
+    }
+
+    /// Returns the index of the slot of that sequence number, which waits.
     #[inline]
     fn waiting(&self, sequence: u32) -> usize {
         let index = sequence.wrapping_sub(self.head) as usize;
@@ -230,8 +239,8 @@ mod tests {
     use std::io::IoSlice;
     use std::sync::Arc;
 
-    /// Completes replies in an arbitrary order, reserving in between, and
-    /// checks what leaves against the order of reservation.
+    /// Completes replies in an arbitrary order, reserves in between, and checks what leaves against
+    /// the order of reservation.
     #[test]
     fn replies_leave_in_the_order_of_their_requests() {
         for seed in 1..200u64 {
@@ -278,7 +287,7 @@ mod tests {
         let mut early = order.reserve();
         order.complete_with(early, &mut out, part());
         for _ in 0..100_000 {
-            // The next one is here before the last has left.
+            // The next one arrives before the last has left.
             let next = (order.reserve(), order.reserve());
             order.complete_with(next.1, &mut out, part());
             let held = order.stash_len();
@@ -288,7 +297,7 @@ mod tests {
             out.advance(out.len());
             assert!(order.capacity() <= 4 * (64 << 10), "it piles up, and nobody sees it");
             if order.stash_len() > 64 << 10 {
-                // So much is undelivered that no more is asked for.
+                // So much is undelivered that no more is asked.
                 order.complete(late, &mut out, |_| ());
                 assert_eq!((order.stash_len(), order.len()), (0, 0));
                 (late, early) = (order.reserve(), order.reserve());
@@ -309,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Sends up to `len` bytes, in few pieces at a time.
+    /// Sends up to `len` bytes, in a few pieces at a time.
     fn send(out: &mut Output, mut len: usize, left: &mut Vec<u8>) {
         while len > 0 && !out.is_empty() {
             let mut pieces = [IoSlice::new(b""); 3];
@@ -355,7 +364,7 @@ mod tests {
         order.complete(first, &mut out, |out| out.push(b'1'));
         assert_eq!((out.unsent(), order.is_empty()), (&b"12"[..], true));
     }
-    /// An early reply, as a model has it: its length, and whether it is a part.
+    /// An early reply in the model: its length, and whether it is a part.
     type Early = (usize, bool);
 
     /// The replies that a [`ReplyOrder`] must keep.
@@ -372,8 +381,8 @@ mod tests {
             self.slots.iter().filter_map(|slot| *slot)
         }
 
-        fn complete(&mut self, place: u32, len: usize, is_part: bool) {
-            let index = place.wrapping_sub(self.head) as usize;
+        fn complete(&mut self, reply_index: u32, len: usize, is_part: bool) {
+            let index = reply_index.wrapping_sub(self.head) as usize;
             if index > 0 {
                 self.slots[index] = Some((len, is_part));
                 match is_part {
@@ -406,11 +415,11 @@ mod tests {
             assert_eq!(order.has_early(), self.early().next().is_some());
             assert_eq!(order.parts_count(), self.early().filter(|(_, is_part)| *is_part).count());
             assert_eq!(order.stash_len(), self.stash_len + self.parts_len);
-            assert_eq!(order.next_place(), self.head.wrapping_add(len as u32));
+            assert_eq!(order.next_index(), self.head.wrapping_add(len as u32));
             for ahead in -3..=len as i32 + 3 {
-                let place = self.head.wrapping_add(ahead as u32);
-                assert_eq!(order.has_passed(place), ahead <= 0, "{ahead}");
-                assert_eq!(order.is_next(place), ahead == 0 && len > 0, "{ahead}");
+                let reply_index = self.head.wrapping_add(ahead as u32);
+                assert_eq!(order.has_passed(reply_index), ahead <= 0, "{ahead}");
+                assert_eq!(order.is_next(reply_index), ahead == 0 && len > 0, "{ahead}");
             }
         }
     }
@@ -435,15 +444,15 @@ mod tests {
                         waiting.push(order.reserve());
                         model.slots.push_back(None);
                     }
-                    2 if waiting.last() == Some(&order.next_place().wrapping_sub(1)) => {
+                    2 if waiting.last() == Some(&order.next_index().wrapping_sub(1)) => {
                         order.withdraw(waiting.pop().unwrap());
                         model.slots.pop_back();
                     }
                     _ if !waiting.is_empty() => {
-                        let place = waiting.remove(random(waiting.len()));
+                        let reply_index = waiting.remove(random(waiting.len()));
                         let (len, is_part) = (1 + random(20), random(2) == 0);
-                        answer(&mut order, &mut out, place, &"x".repeat(len), is_part);
-                        model.complete(place, len, is_part);
+                        answer(&mut order, &mut out, reply_index, &"x".repeat(len), is_part);
+                        model.complete(reply_index, len, is_part);
                     }
                     _ => {}
                 }
@@ -463,13 +472,13 @@ mod tests {
         assert!(withdrawn.is_err());
     }
 
-    /// Room held after early replies of these lengths have all left.
+    /// Returns the memory held after early replies of these lengths have all left.
     fn held_after(lens: &[usize], is_part: bool) -> (usize, usize) {
         let (mut order, mut out) = (ReplyOrder::default(), Output::default());
         let first = order.reserve();
         for len in lens {
-            let place = order.reserve();
-            answer(&mut order, &mut out, place, &"x".repeat(*len), is_part);
+            let reply_index = order.reserve();
+            answer(&mut order, &mut out, reply_index, &"x".repeat(*len), is_part);
         }
         let rest = order.slots.capacity() * size_of::<Slot>();
         let (stash, parts) = (order.stash.capacity(), order.parts.capacity());

@@ -2,42 +2,41 @@ use keyway_base::Part;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Bytes on their way to a socket: appended at the end, taken from the front
-/// as the socket has room.
+/// Bytes on their way to a socket. They are appended at the end, and taken from the front when the
+/// socket has room.
 #[derive(Debug)]
 pub struct Output {
     bytes: Vec<u8>,
-    /// What goes between them, by where it goes.
+    /// Parts that are inserted between them, by their offsets.
     parts: VecDeque<Inserted>,
-    /// How many bytes the parts have.
+    /// Number of bytes of the parts.
     parts_len: usize,
     sent: usize,
-    /// Bytes at the front that are needed no more; all that were sent, unless
-    /// it `keeps_sent`.
+    /// Number of bytes at the front that are no longer needed: all that were sent, unless it
+    /// `keeps_sent`.
     released: usize,
-    /// What was sent stays until [`Output::release`].
+    /// Whether sent bytes stay until [`Output::release`].
     keeps_sent: bool,
     capacity_kept_max: u32,
 }
 
-/// Bytes that lie elsewhere.
+/// Bytes that are stored elsewhere.
 #[derive(Debug)]
 struct Inserted {
-    /// In front of which of the output's own bytes they go.
+    /// The index of the output's own byte before which they are inserted.
     at: usize,
     part: Part,
 }
 
-/// Room for parts that an emptied output keeps, in parts.
+/// Capacity for parts that an emptied output keeps, in parts.
 const PARTS_KEPT_MAX: usize = 64;
 
-/// Sent bytes are kept in front of unsent ones up to this many, then the rest
-/// is moved down. Smaller moves memory often; larger holds it longer.
+/// Number of sent bytes that are kept before unsent ones. With more, the rest is moved down. If it
+/// were smaller, memory would be moved often. If it were larger, memory would be held longer.
 const SENT_KEPT_MAX: usize = 64 << 10;
 
-/// Capacity kept by an emptied output unless told otherwise. Larger makes a
-/// burst's memory stay; smaller allocates again in every turn of a deep
-/// pipeline.
+/// Default capacity that an emptied output keeps. If it were larger, a burst's memory would stay.
+/// If it were smaller, a deep pipeline would allocate again in every turn.
 const CAPACITY_KEPT_MAX: u32 = 64 << 10;
 
 impl Default for Output {
@@ -47,7 +46,7 @@ impl Default for Output {
 }
 
 impl Output {
-    /// An output that keeps up to this many bytes of capacity when it is empty.
+    /// Creates an output that keeps up to this many bytes of capacity when it is empty.
     pub fn keeping(capacity_kept_max: u32) -> Self {
         Self {
             bytes: Vec::new(),
@@ -65,44 +64,43 @@ impl Output {
         self.keeps_sent = true;
     }
 
-    /// Number of bytes not released yet, sent or not: of an output that keeps what
-    /// was sent.
+    /// Returns the number of unreleased bytes, sent or not, of an output that keeps what was sent.
     #[inline]
     pub(crate) fn held_len(&self) -> usize {
         self.bytes.len() - self.released
     }
 
-    /// The oldest `len` bytes that were not released.
+    /// Returns the oldest `len` unreleased bytes.
     ///
     /// # Panics
-    /// When there are less.
+    /// Panics if there are fewer.
     pub(crate) fn oldest(&self, len: usize) -> &[u8] {
         self.held(0, len)
     }
 
-    /// `len` of the bytes that were not released, from the one at `start` on.
+    /// Returns `len` of the unreleased bytes, from the one at `start` on.
     ///
     /// # Panics
-    /// When there are less.
+    /// Panics if there are fewer.
     pub(crate) fn held(&self, start: usize, len: usize) -> &[u8] {
         &self.bytes[self.released + start..][..len]
     }
 
-    /// Whether what is sent is kept until it is released.
+    /// Returns whether sent bytes are kept until they are released.
     pub(crate) fn keeps_sent(&self) -> bool {
         self.keeps_sent
     }
 
-    /// Whether the oldest `len` bytes that were not released were sent.
+    /// Returns whether the oldest `len` unreleased bytes were sent.
     #[inline]
     pub(crate) fn has_sent(&self, len: usize) -> bool {
         self.sent - self.released >= len
     }
 
-    /// Lets the oldest `len` bytes go, all of them sent.
+    /// Releases the oldest `len` bytes, which must all have been sent.
     ///
     /// # Panics
-    /// When not so many were sent.
+    /// Panics if fewer were sent.
     #[inline]
     pub(crate) fn release(&mut self, len: usize) {
         assert!(self.has_sent(len), "released before it was sent");
@@ -110,21 +108,20 @@ impl Output {
         self.tidy();
     }
 
-    /// What has not been sent yet, of an output without parts.
+    /// Returns the unsent bytes of an output without parts.
     #[inline]
     pub fn unsent(&self) -> &[u8] {
         assert!(!self.has_parts(), "there are pieces");
         &self.bytes[self.sent..]
     }
 
-    /// Whether what has not been sent is in pieces.
+    /// Returns whether the unsent bytes are in pieces.
     #[inline]
     pub fn has_parts(&self) -> bool {
         self.parts_len > 0
     }
 
-    /// The pieces of the first `len_max` bytes of what has not been sent, as many as `into`
-    /// takes, and how many they are.
+    /// Fills `into` with the pieces of the first `len_max` unsent bytes, and returns their number.
     pub fn pieces<'o>(&'o self, into: &mut [IoSlice<'o>], mut len_max: usize) -> usize {
         let mut at = self.sent;
         let last = &self.bytes[self.parts.back().map_or(at, |last| last.at)..];
@@ -135,9 +132,9 @@ impl Output {
         });
         let mut count = 0;
         for piece in between.chain([last]).filter(|piece| !piece.is_empty()) {
-            let Some(place) = into.get_mut(count).filter(|_| len_max > 0) else { break };
+            let Some(slice) = into.get_mut(count).filter(|_| len_max > 0) else { break };
             let piece = &piece[..piece.len().min(len_max)];
-            *place = IoSlice::new(piece);
+            *slice = IoSlice::new(piece);
             len_max -= piece.len();
             count += 1;
         }
@@ -154,8 +151,8 @@ impl Output {
         self.parts.push_back(Inserted { at: self.bytes.len(), part });
     }
 
-    /// Puts bytes in front of that one of its own, without copying them: of those that
-    /// were appended behind its last part, and not sent.
+    /// Inserts bytes before that one of its own, without copying them. It must be one of those that
+    /// were appended after its last part, and not sent.
     pub fn insert(&mut self, at: usize, part: Part) {
         assert!(!self.keeps_sent, "what is kept is not in pieces");
         let from = self.parts.back().map_or(self.sent, |last| last.at);
@@ -164,29 +161,29 @@ impl Output {
         self.parts.push_back(Inserted { at, part });
     }
 
-    /// How many parts have not been sent.
+    /// Returns the number of parts that have not been sent.
     pub fn parts_count(&self) -> usize {
         self.parts.len()
     }
 
-    /// Number of bytes not sent yet.
+    /// Returns the number of unsent bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.parts_len
     }
 
-    /// Whether everything was sent.
+    /// Returns whether everything was sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is something to send of which not a byte was sent yet.
+    /// Returns whether there is something to send of which no byte was sent yet.
     pub(crate) fn is_untouched(&self) -> bool {
         self.sent == 0 && !self.bytes.is_empty()
     }
 
-    /// Where to append.
+    /// Returns the buffer to which bytes are appended.
     #[inline]
     pub fn buf(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -206,7 +203,7 @@ impl Output {
         }
     }
 
-    /// The same where there are parts.
+    /// Does the same if there are parts.
     #[cold]
     fn advance_pieces(&mut self, mut len: usize) {
         while let Some(first) = self.parts.front_mut() {
@@ -242,7 +239,7 @@ impl Output {
         }
     }
 
-    /// Makes room where much at the front was released, of an output without parts.
+    /// Frees space if much at the front was released, for an output without parts.
     #[inline]
     fn tidy(&mut self) {
         if self.released == self.bytes.len() {
@@ -257,7 +254,7 @@ impl Output {
         }
     }
 
-    /// Whether less is moved down than is gained by it.
+    /// Returns whether less is moved down than is gained.
     #[inline]
     fn is_mostly_released(&self) -> bool {
         self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2
@@ -270,7 +267,7 @@ impl Output {
         self.released = 0;
     }
 
-    /// Drops everything up to `len` unsent bytes from the end, of an output without parts.
+    /// Drops everything except the last `len` unsent bytes, for an output without parts.
     pub fn keep_last(&mut self, len: usize) {
         debug_assert!(!self.has_parts(), "there are pieces");
         let start = self.bytes.len() - len.min(self.len());
@@ -288,7 +285,7 @@ impl Output {
         self.released = 0;
     }
 
-    /// Bytes of memory held.
+    /// Returns the bytes of memory held.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Inserted>()
     }

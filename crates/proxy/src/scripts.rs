@@ -1,10 +1,10 @@
-//! Scripts and libraries of functions that clients loaded through Keyway,
-//! kept to load them into servers that lack them: one that joined, was
-//! restarted, or was emptied behind Keyway's back.
+//! Scripts and libraries of functions that clients loaded through Keyway. They are kept to load
+//! them into servers that lack them: ones that joined, were restarted, or were emptied without
+//! Keyway.
 //!
-//! One [`ScriptCache`] per pool, shared by all workers. A worker looks into it
-//! when a connection first meets a script, or libraries have changed since it
-//! was given them, not with every call.
+//! There is one [`ScriptCache`] for each pool, shared by all workers. A worker uses it when a
+//! connection needs a script for the first time, or when libraries have changed since the
+//! connection got them, and not with every call.
 
 use keyway_resp::reply;
 use parking_lot::Mutex;
@@ -13,40 +13,41 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Scripts kept that were loaded with SCRIPT LOAD; one more is refused. Each
-/// may have to be sent to every server.
+/// Number of scripts of SCRIPT LOAD that are kept. One more is refused. Each may have to be sent to
+/// every server.
 const LOADED_MAX: usize = 10_000;
 
-/// Bytes of scripts kept; more are refused. With smaller values an application
-/// with many scripts would be turned away, with larger ones a client that never
-/// stops loading takes the machine's memory.
+/// Number of bytes of scripts that are kept. More are refused. With smaller values, an application
+/// with many scripts would be refused. With larger ones, a client that never stops loading would
+/// take the machine's memory.
 const SCRIPTS_LEN_MAX: usize = 64 << 20;
 
-/// Scripts kept that were only seen in EVAL: the latest. As many as Redis
-/// itself keeps of these.
+/// Number of scripts only seen in EVAL that are kept: the latest. Redis itself keeps as many of
+/// these.
 const SEEN_MAX: usize = 500;
 
-/// Longest script kept from EVAL, in bytes: all of them together stay small.
+/// Length of the longest script that is kept from EVAL, in bytes. So all of them together stay
+/// small.
 const SEEN_LEN_MAX: usize = 16 << 10;
 
-/// Libraries kept; one more is refused.
+/// Number of libraries that are kept. One more is refused.
 const LIBRARIES_MAX: usize = 1_000;
 
-/// Bytes of libraries kept; more are refused. A connection is given all of them
-/// in one piece, so they are fewer than those of scripts.
+/// Number of bytes of libraries that are kept. More are refused. A connection gets all of them in
+/// one piece, so the limit is lower than that of scripts.
 pub(crate) const LIBRARIES_LEN_MAX: usize = 16 << 20;
 
-/// The SHA-1 of a script: its name in EVALSHA.
+/// The SHA-1 of a script, which is its name in EVALSHA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 20]);
 
 impl Digest {
-    /// The digest of a script's text.
+    /// Returns the digest of a script's text.
     pub fn of(body: &[u8]) -> Self {
         Self(Sha1::digest(body).into())
     }
 
-    /// The digest written as 40 hexadecimal digits in any case.
+    /// Parses 40 hexadecimal digits in any case.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; 40] = text.try_into().ok()?;
         let mut bytes = [0; 20];
@@ -58,7 +59,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// Asks a server whether it has this script.
+    /// Appends the question whether a server has this script.
     pub fn ask_whether_known(&self, out: &mut Vec<u8>) {
         reply::array(out, 3);
         for word in [&b"SCRIPT"[..], b"EXISTS", self.hex().as_bytes()] {
@@ -66,7 +67,7 @@ impl Digest {
         }
     }
 
-    /// As EVALSHA takes it.
+    /// Returns the form for EVALSHA.
     pub(crate) fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -75,14 +76,14 @@ impl Digest {
 /// There is no room for another script or library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheFull {
-    /// Of scripts.
+    /// There are too many scripts.
     Scripts,
-    /// Of libraries.
+    /// There are too many libraries.
     Libraries,
 }
 
 impl CacheFull {
-    /// The error a client gets.
+    /// Returns the error for a client.
     pub fn text(self) -> &'static str {
         match self {
             Self::Scripts => {
@@ -101,22 +102,22 @@ impl CacheFull {
 #[derive(Debug, Default)]
 pub struct ScriptCache {
     inner: Mutex<Inner>,
-    /// How often scripts were forgotten, to be read without the lock.
+    /// Counts removed scripts. It is read without the lock.
     losses: AtomicU64,
-    /// How often all of them were, to be read without the lock.
+    /// Counts removals of all scripts. It is read without the lock.
     flushes: AtomicU64,
-    /// How often a library was new or another, to be read without the lock.
+    /// Counts new and changed libraries. It is read without the lock.
     changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     scripts: BTreeMap<Digest, Script>,
-    /// Scripts only seen in EVAL, the oldest first.
+    /// Scripts only seen in EVAL, with the oldest first.
     seen: VecDeque<Digest>,
-    /// Scripts that were loaded.
+    /// Number of loaded scripts.
     loaded: usize,
-    /// Bytes of these.
+    /// Number of their bytes.
     loaded_len: usize,
     libraries: BTreeMap<Vec<u8>, Kept>,
     libraries_len: usize,
@@ -132,15 +133,15 @@ struct Script {
 #[derive(Debug)]
 struct Kept {
     code: Arc<[u8]>,
-    /// The change that brought it.
+    /// The number of the change that added it.
     change: u64,
 }
 
 impl ScriptCache {
-    /// Whether this script may be loaded: one that was is welcome again.
+    /// Checks that this script may be loaded. One that is loaded already may be loaded again.
     ///
     /// # Errors
-    /// [`CacheFull`] when not.
+    /// Returns [`CacheFull`] if it may not.
     pub fn try_script(&self, body: &[u8]) -> Result<(), CacheFull> {
         let inner = self.inner.lock();
         let has_room =
@@ -149,12 +150,11 @@ impl ScriptCache {
         if has_room || is_loaded() { Ok(()) } else { Err(CacheFull::Scripts) }
     }
 
-    /// Whether these libraries, by name and code, may be loaded, besides the
-    /// others or (`is_flush`) in their place: those that are known take the
-    /// room of what they replace.
+    /// Checks that these libraries, by name and code, may be loaded in addition to the others or
+    /// (`is_flush`) in their place. A known library takes the room of the one that it replaces.
     ///
     /// # Errors
-    /// [`CacheFull`] when not.
+    /// Returns [`CacheFull`] if they may not.
     pub fn try_libraries(
         &self,
         libraries: &[(Vec<u8>, Vec<u8>)],
@@ -180,7 +180,7 @@ impl ScriptCache {
         if has_room || is_known() { Ok(()) } else { Err(CacheFull::Libraries) }
     }
 
-    /// Keeps a script that servers took with SCRIPT LOAD, until
+    /// Keeps a script that servers accepted with SCRIPT LOAD, until
     /// [`ScriptCache::forget_scripts`].
     pub fn load(&self, body: &[u8]) -> Digest {
         let digest = Digest::of(body);
@@ -218,18 +218,18 @@ impl ScriptCache {
         Some(digest)
     }
 
-    /// Grows whenever a script is forgotten: one shown before may not be here
-    /// any more.
+    /// Returns a number that grows whenever a script is removed: one that was seen before may then
+    /// be missing.
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
 
-    /// The text of a script.
+    /// Returns the text of a script.
     pub fn script(&self, digest: &Digest) -> Option<Arc<[u8]>> {
         self.inner.lock().scripts.get(digest).map(|script| Arc::clone(&script.body))
     }
 
-    /// Forgets every script.
+    /// Removes every script.
     pub fn forget_scripts(&self) {
         let mut inner = self.inner.lock();
         inner.scripts.clear();
@@ -239,20 +239,18 @@ impl ScriptCache {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that servers may have lost, since the last call or
-    /// [`ScriptCache::forget_scripts`], what they were given meanwhile.
+    /// Notes that servers may have lost what they were given since the last call or
+    /// [`ScriptCache::forget_scripts`].
     pub fn note_flushed(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Grows whenever what a connection was given before may be gone from its
-    /// server.
+    /// Returns a number that grows whenever a server may have lost what a connection was given.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
 
-    /// Keeps a library that servers took under `name`, in place of the one of
-    /// that name.
+    /// Keeps a library that servers accepted under `name`, and replaces the one with that name.
     pub fn load_library(&self, name: &[u8], code: &[u8]) {
         let mut inner = self.inner.lock();
         if inner.knows(name, code) {
@@ -266,21 +264,21 @@ impl ScriptCache {
         }
     }
 
-    /// How often a library was new or another: who has them as of this number
-    /// has them all.
+    /// Returns the number of changes of libraries. A connection with the libraries as of this
+    /// number has them all.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// The text of every library that came after the change of that number, and
-    /// the number of the last change.
+    /// Returns the text of every library that was added after the change with that number, and the
+    /// number of the last change.
     pub fn libraries_since(&self, change: u64) -> (Vec<Arc<[u8]>>, u64) {
         let inner = self.inner.lock();
         let newer = inner.libraries.values().filter(|kept| kept.change > change);
         (newer.map(|kept| Arc::clone(&kept.code)).collect(), self.changes())
     }
 
-    /// Notes that servers may have lost the libraries they were given so far.
+    /// Notes that servers may have lost all libraries so far.
     pub fn renew_libraries(&self) {
         let mut inner = self.inner.lock();
         if inner.libraries.is_empty() {
@@ -290,7 +288,7 @@ impl ScriptCache {
         inner.libraries.values_mut().for_each(|kept| kept.change = change);
     }
 
-    /// Forgets the library called `name`, or, without a name, all.
+    /// Removes the library `name`, or, without a name, all.
     pub fn forget_libraries(&self, name: Option<&[u8]>) {
         let mut inner = self.inner.lock();
         let Some(name) = name else {
@@ -377,7 +375,7 @@ mod tests {
         let (newer, change) = cache.libraries_since(change);
         assert_eq!((newer.len(), &*newer[0]), (1, &b"2"[..]));
         assert_eq!(cache.libraries_since(change).0.len(), 0);
-        // Forgotten and loaded again, it is new.
+        // A library that was removed and loaded again is new.
         cache.forget_libraries(Some(b"a"));
         assert_eq!(cache.changes(), change);
         cache.load_library(b"a", b"1");
@@ -404,7 +402,7 @@ mod tests {
         assert_eq!(cache.try_script(b"return 'seen'"), Err(CacheFull::Scripts), "never loaded");
         assert_eq!(cache.try_script(&body(LOADED_MAX)), Err(CacheFull::Scripts));
         assert_eq!(cache.try_script(&body(7)), Ok(()), "it is known");
-        // Libraries have room of their own.
+        // Libraries have a separate limit.
         for nth in 0..LIBRARIES_MAX {
             assert_eq!(cache.try_libraries(&[numbered(nth, "code")], false), Ok(()));
             cache.load_library(nth.to_string().as_bytes(), b"code");

@@ -1,4 +1,4 @@
-//! The slow requests of a pool: what SLOWLOG shows.
+//! The slow requests of a pool, which SLOWLOG shows.
 
 use keyway_base::Time;
 use keyway_command::{Flags, lookup};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Arguments shown of one request, and bytes of each: as Redis does.
+/// Number of arguments that are shown of one request, and number of bytes of each, as in Redis.
 pub(crate) const ARGS_MAX: usize = 32;
 /// See [`ARGS_MAX`].
 pub(crate) const ARG_LEN_MAX: usize = 128;
@@ -15,51 +15,51 @@ pub(crate) const ARG_LEN_MAX: usize = 128;
 /// One slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowEntry {
-    /// Ascending; never used again.
+    /// A number that ascends and is never used again.
     pub id: u64,
-    /// When its reply came: Unix time in seconds.
+    /// When its reply arrived, in seconds of Unix time.
     pub unix_seconds: u64,
     /// How long the server took, or the store worked, in microseconds.
     pub micros: u64,
-    /// Its arguments, cut as Redis cuts them.
+    /// Its arguments, truncated as in Redis.
     pub args: Vec<Vec<u8>>,
-    /// Address of the client; empty when it is gone.
+    /// Address of the client. Empty if it is gone.
     pub addr: String,
-    /// The client's name; empty without one.
+    /// The client's name. Empty without one.
     pub name: String,
-    /// What it is called in the log.
+    /// Its trace number in the log.
     pub trace: u64,
-    /// What its server is called; empty where there is none.
+    /// The name of its server. Empty if there is none.
     pub server: String,
     /// How long it waited for its turn on the connection to the server, or in its worker, in
-    /// microseconds: before `micros`.
+    /// microseconds. This was before `micros`.
     pub queue_micros: u64,
-    /// How long it took from the first bytes of the reply to its last, in microseconds: behind
+    /// Time from the first bytes of the reply to its last, in microseconds. This was after
     /// `micros`.
     pub receive_micros: u64,
-    /// How long it took from there until the system had taken the reply for its client, in
-    /// microseconds: behind `receive_micros`. `None` before, and where that is not seen.
+    /// Time from there until the system had taken the reply for its client, in microseconds. This
+    /// was after `receive_micros`. `None` before that, and if it is not measured.
     pub write_micros: Option<u64>,
 }
 
 impl SlowEntry {
-    /// How long it took since it was parsed, in microseconds, as far as is known.
+    /// Returns the known time since it was parsed, in microseconds.
     pub fn total_micros(&self) -> u64 {
         let before = self.queue_micros + self.micros + self.receive_micros;
         before + self.write_micros.unwrap_or(0)
     }
 }
 
-/// Requests that are slow after a shorter time than this may be any: all are timed.
+/// If requests are slow after a shorter time than this, any request may be slow, so all are timed.
 const ALL_TIMED_BELOW: Duration = Duration::from_millis(1);
 
-/// The latest slow requests of one pool, shared by all workers. Locked when a
-/// request was slow, and by SLOWLOG.
+/// The latest slow requests of one pool, shared by all workers. It is locked when a request was
+/// slow, and by SLOWLOG.
 #[derive(Debug)]
 pub struct SlowLog {
     slower_than: Duration,
     len_max: usize,
-    /// Tells how long the pool itself takes for a request; `None` where servers take it.
+    /// Measures how long the pool itself takes for a request. `None` if servers execute requests.
     clock: Option<fn() -> Time>,
     /// See [`SlowLog::timed_from`].
     timed_from: usize,
@@ -68,36 +68,37 @@ pub struct SlowLog {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The latest first.
+    /// The entries, with the latest first.
     entries: VecDeque<SlowEntry>,
     next_id: u64,
 }
 
 impl Default for SlowLog {
-    /// A log of nothing.
+    /// Creates a log that logs nothing.
     fn default() -> Self {
         Self::new(Duration::MAX, 0)
     }
 }
 
 impl SlowLog {
-    /// Bytes of a request or its reply from which it is timed where not all are. Much less would
-    /// read the clock for what never takes long, much more leave out what does.
+    /// Number of bytes of a request or its reply from which it is timed if not all are. If it were
+    /// much less, the clock would be read for requests that never take long. If it were much more,
+    /// slow ones would be missed.
     pub const TIMED_FROM: usize = 64 << 10;
 
-    /// Whether both log the same requests, and as many of them.
+    /// Returns whether both log the same requests, and the same number of them.
     pub fn is_like(&self, other: &SlowLog) -> bool {
         (self.slower_than, self.len_max) == (other.slower_than, other.len_max)
     }
 
-    /// A log of requests that take `slower_than` or longer (`Duration::MAX`:
-    /// none); of these the latest `len_max`.
+    /// Creates a log of requests that take `slower_than` or longer (`Duration::MAX`: none). It
+    /// keeps the latest `len_max`.
     pub fn new(slower_than: Duration, len_max: u32) -> Self {
         let (len_max, timed_from) = (len_max as usize, usize::MAX);
         Self { slower_than, len_max, clock: None, timed_from, inner: Mutex::default() }
     }
 
-    /// The same of a pool that executes requests itself, in times of `clock`.
+    /// Creates a log for a pool that executes requests itself, with times of `clock`.
     pub fn timed(slower_than: Duration, len_max: u32, clock: fn() -> Time) -> Self {
         let timed_from = match slower_than {
             Duration::MAX => usize::MAX,
@@ -107,14 +108,14 @@ impl SlowLog {
         Self { clock: Some(clock), timed_from, ..Self::new(slower_than, len_max) }
     }
 
-    /// Bytes of a request or reply from which it is timed, whatever it asks for: 0 when every
-    /// request is, `usize::MAX` when none is.
+    /// Returns the number of bytes of a request or reply from which it is timed, whatever it asks
+    /// for: 0 if every request is, `usize::MAX` if none is.
     #[inline]
     pub fn timed_from(&self) -> usize {
         self.timed_from
     }
 
-    /// The time, where requests are timed.
+    /// Returns the time, if requests are timed.
     #[inline]
     pub fn now(&self) -> Option<Time> {
         if self.timed_from == usize::MAX {
@@ -123,17 +124,17 @@ impl SlowLog {
         self.clock.map(|clock| clock())
     }
 
-    /// From which time on a request is slow; `Duration::MAX` when none is.
+    /// Returns the time from which a request is slow, or `Duration::MAX` if none is.
     pub fn slower_than(&self) -> Duration {
         self.slower_than
     }
 
-    /// How many are kept.
+    /// Returns the number of entries that are kept.
     pub fn len_max(&self) -> usize {
         self.len_max
     }
 
-    /// Adds an entry; its id is given here, and returned.
+    /// Adds an entry. Its id is assigned here, and returned.
     pub fn add(&self, mut entry: SlowEntry) -> u64 {
         let mut inner = self.inner.lock();
         let id = inner.next_id;
@@ -144,40 +145,40 @@ impl SlowLog {
         id
     }
 
-    /// Notes that the client of the request with this id has its reply, if it is still there.
+    /// Notes that the client of the request with this id has its reply, if the entry still exists.
     pub fn note_written(&self, id: u64, micros: u64) {
         let mut inner = self.inner.lock();
         // The ids of those that are there follow each other.
-        let place = inner.entries.front().and_then(|latest| latest.id.checked_sub(id));
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        if let Some(entry) = place.and_then(|place| inner.entries.get_mut(place)) {
+        let position = inner.entries.front().and_then(|latest| latest.id.checked_sub(id));
+        let position = position.and_then(|position| usize::try_from(position).ok());
+        if let Some(entry) = position.and_then(|position| inner.entries.get_mut(position)) {
             entry.write_micros = Some(micros);
         }
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The latest `count`, the latest first.
+    /// Returns the latest `count` entries, with the latest first.
     pub fn latest(&self, count: usize) -> Vec<SlowEntry> {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.inner.lock().entries.clear();
     }
 }
 
-/// Of a transaction sent as one, the first command that Redis does not call
-/// fast, or else its `MULTI`; of any other request, the request itself.
+/// Returns, of a transaction that was sent whole, the first command that Redis does not call fast,
+/// or else its `MULTI`. Of any other request it returns the request itself.
 pub(crate) fn slow_part(request: &[u8]) -> &[u8] {
     const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
     let mut rest = request.strip_prefix(MULTI).unwrap_or_default();
@@ -191,13 +192,13 @@ pub(crate) fn slow_part(request: &[u8]) -> &[u8] {
     request
 }
 
-/// Whether a request is one that Redis calls fast; one without a name is.
+/// Returns whether Redis calls a request fast. One without a name is fast.
 pub(crate) fn is_fast(request: &[u8]) -> bool {
     let args = shown_args(request);
     lookup(&args[0]).is_none_or(|command| command.flags.contains(Flags::FAST))
 }
 
-/// Length of the whole request that `bytes` begin with, if there is one.
+/// Returns the length of the complete request with which `bytes` begin, if there is one.
 fn end_of(bytes: &[u8]) -> Option<usize> {
     let (count, mut rest) = number(bytes, b'*')?;
     for _ in 0..count {
@@ -207,8 +208,7 @@ fn end_of(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len() - rest.len())
 }
 
-/// The arguments of a request of which these are the first bytes, cut as Redis
-/// cuts them.
+/// Returns the arguments of a request with these first bytes, truncated as in Redis.
 pub fn shown_args(request: &[u8]) -> Vec<Vec<u8>> {
     let Some((count, mut rest)) = number(request, b'*') else {
         return vec![b"(not kept)".to_vec()];
@@ -221,13 +221,13 @@ pub fn shown_args(request: &[u8]) -> Vec<Vec<u8>> {
     shown(words, count)
 }
 
-/// These words, cut as Redis cuts arguments.
+/// Returns these words, truncated like arguments in Redis.
 pub fn shown_words<'w>(words: impl ExactSizeIterator<Item = &'w [u8]>) -> Vec<Vec<u8>> {
     let count = words.len();
     shown(words.map(|word| (word, word.len())), count)
 }
 
-/// The same of `count` words, each as far as it is there and with its whole length.
+/// Does the same for `count` words, each as far as it is available, and with its whole length.
 fn shown<'w>(words: impl Iterator<Item = (&'w [u8], usize)>, count: usize) -> Vec<Vec<u8>> {
     let shown = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
     let mut args = Vec::with_capacity(shown + 1);
@@ -244,7 +244,7 @@ fn shown<'w>(words: impl Iterator<Item = (&'w [u8], usize)>, count: usize) -> Ve
     args
 }
 
-/// The number in a line that begins with `kind`, and what comes behind it.
+/// Returns the number in a line that begins with `kind`, and what follows.
 fn number(bytes: &[u8], kind: u8) -> Option<(usize, &[u8])> {
     let line = bytes.strip_prefix(&[kind])?;
     let end = line.windows(2).position(|pair| pair == b"\r\n")?;

@@ -1,19 +1,18 @@
-//! Local commands beside a real redis-server: the same lines to both. Where
-//! an answer does not depend on the machine the bytes must be the same, else
-//! its shape: kinds of values, lengths of arrays, names of fields.
+//! Compares local commands with a real redis-server: both get the same lines. If an answer does not
+//! depend on the machine, the bytes must be the same, else its shape: kinds of values, lengths of
+//! arrays, names of fields.
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_proxy::local::{ClientEntry, ClientRegistry, Facts, LocalContext, answer};
 use keyway_proxy::{Identity, ReplyMode};
-use keyway_resp::Protocol;
 use keyway_testkit::{Client, RedisServer, Value, encode};
 use keyway_users::Users;
 use std::collections::BTreeSet;
 
 const PASSWORD: &str = "sesame";
 
-/// The settings of the server beside us that do not depend on the machine.
+/// The settings of the compared server that do not depend on the machine.
 struct SameFacts;
 
 impl Facts for SameFacts {
@@ -28,7 +27,7 @@ impl Facts for SameFacts {
     }
 }
 
-/// A client of ours, answered without a socket.
+/// A client of Keyway that is answered without a socket.
 struct Local {
     identity: Identity,
     clients: ClientRegistry,
@@ -38,27 +37,14 @@ struct Local {
 impl Local {
     fn new(id: u64, addr: &str, password: Option<&'static str>) -> Self {
         let clients = ClientRegistry::default();
-        let entry = ClientEntry {
-            addr: addr.into(),
-            laddr: "127.0.0.1:6380".to_owned(),
-            worker: 0,
-            pool: 0,
-            connected_unix: 0,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Default::default(),
-            tracking: None,
-        };
+        let new = Identity::new(id, password.is_none(), Time(0));
+        let identity = Identity { addr: addr.into(), ..new };
+        let entry = ClientEntry::new(&identity, "127.0.0.1:6380".into(), 0, 0, 0);
         clients.insert(id, entry);
-        let users = Users::plain(password);
-        Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, users }
+        Self { identity, clients, users: Users::plain(password) }
     }
 
-    /// The bytes of the reply; empty when there is none.
+    /// Returns the bytes of the reply. Empty if there is none.
     fn ask(&mut self, words: &[&str]) -> Vec<u8> {
         let mut buf = Vec::new();
         let mut ranges = Vec::new();
@@ -89,7 +75,7 @@ impl Local {
     }
 }
 
-/// A connection to the server, and a client of ours with its id and address.
+/// Returns a connection to the server, and a client of Keyway with its id and address.
 fn pair(server: &RedisServer, password: Option<&'static str>) -> (Client, Local) {
     let mut redis = server.client();
     if let Some(password) = password {
@@ -101,21 +87,19 @@ fn pair(server: &RedisServer, password: Option<&'static str>) -> (Client, Local)
     (redis, local)
 }
 
-/// Words between blanks, where `''` stands for the empty word and `_` for a
-/// blank.
+/// Splits a line at blanks. `''` represents the empty word and `_` a blank.
 fn words(line: &str) -> Vec<String> {
     let word = |word: &str| if word == "''" { String::new() } else { word.replace('_', " ") };
     line.split_whitespace().map(word).collect()
 }
 
-/// Asks both the lines of one conversation, on a connection of its own, and
-/// compares every reply.
+/// Sends the lines of one conversation to both, on a separate connection, and compares every reply.
 fn same(server: &RedisServer, password: Option<&'static str>, conversation: &str) {
     let (mut redis, mut local) = pair(server, password);
     converse(&mut redis, &mut local, conversation);
 }
 
-/// The same after a `HELLO 3`.
+/// Does the same after a `HELLO 3`.
 fn same_in_resp3(server: &RedisServer, conversation: &str) {
     let (mut redis, mut local) = pair(server, None);
     converse(&mut redis, &mut local, &format!("HELLO 3;{conversation}"));
@@ -132,7 +116,7 @@ fn converse(redis: &mut Client, local: &mut Local, conversation: &str) {
     }
 }
 
-/// What is the same wherever it runs: one conversation a line.
+/// Conversations whose replies do not depend on the machine, one for each line.
 const SAME: &str = "
     PING
     PING a
@@ -328,7 +312,7 @@ fn passwords_are_asked_for_in_redis_words() {
     conversations(text).for_each(|conversation| same(&server, Some(PASSWORD), conversation));
 }
 
-/// Kinds and lengths, without what is inside a text or a number.
+/// Returns kinds and lengths, without the content of texts and numbers.
 fn shape(value: &Value) -> String {
     match value {
         Value::Simple(_) => "simple".to_owned(),
@@ -344,7 +328,7 @@ fn shape(value: &Value) -> String {
     }
 }
 
-/// Our bytes as the harness reads them, over a connection that holds no other.
+/// Parses Keyway's bytes with the harness, over a connection that contains nothing else.
 fn parse(bytes: &[u8]) -> Value {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Client::connect(listener.local_addr().expect("bound"));
@@ -378,7 +362,7 @@ fn answers_about_the_machine_have_redis_shapes() {
     }
 }
 
-/// The names of a line of CLIENT LIST.
+/// Returns the names in a line of CLIENT LIST.
 fn names(line: &str) -> BTreeSet<String> {
     line.split_whitespace().filter_map(|field| Some(field.split_once('=')?.0.to_owned())).collect()
 }
@@ -447,8 +431,8 @@ fn silence_is_redis_silence() {
             redis.send(&encode(&words));
             let before = local.identity.reply_mode;
             let reply = local.ask(&words);
-            // The worker's part: a silent client is told nothing, and one
-            // that skips a reply has skipped it.
+            // The worker does the rest: a silent client gets no reply, and one that skips a reply
+            // has skipped it.
             match (before, local.identity.reply_mode) {
                 (ReplyMode::SkipNext, ReplyMode::SkipNext) => {
                     local.identity.reply_mode = ReplyMode::On;

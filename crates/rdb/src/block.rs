@@ -1,10 +1,10 @@
-//! Blocks: strings and numbers one behind the other in a single string, as
-//! servers hold small collections and the nodes of large lists and streams.
+//! Blocks: strings and numbers one after the other in a single string. Servers use them for small
+//! collections and for the nodes of large lists and streams.
 
 use crate::fault::Form;
 use crate::{integers, listpack, ziplist, zipmap};
 
-/// A block that has not the form it should have.
+/// A block that does not have the form that it should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
@@ -17,7 +17,7 @@ pub(crate) enum Text<'a> {
     Integer(i64),
 }
 
-/// Bytes of a block that are left to read.
+/// The unread bytes of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice<'a>(&'a [u8]);
 
@@ -47,7 +47,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// A place in a block. It does not hold the block: every call gets the bytes.
+/// A position in a block. It does not hold the block: every call gets the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Block {
     Listpack(listpack::Walk),
@@ -57,7 +57,8 @@ pub(crate) enum Block {
 }
 
 impl Block {
-    /// The first element of a block, and how many there are, if it says.
+    /// Returns the position of the first element of a block, and the number of elements if the
+    /// block contains it.
     pub(crate) fn start(form: Form, bytes: &[u8]) -> Result<(Self, Option<u64>), Damaged> {
         Ok(match form {
             Form::Listpack => {
@@ -79,8 +80,8 @@ impl Block {
         })
     }
 
-    /// Whether no element is left. Only [`Block::next`] tells whether the block
-    /// is whole.
+    /// Returns whether no element is left. Only [`Block::next`] finds out whether the block is
+    /// complete.
     pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Listpack(walk) => walk.is_over(bytes),
@@ -90,7 +91,7 @@ impl Block {
         }
     }
 
-    /// The next element; `None` at the end of a block that is whole.
+    /// Returns the next element, or `None` at the end of a complete block.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         match self {
             Self::Listpack(walk) => walk.next(bytes),
@@ -110,7 +111,7 @@ impl Block {
     }
 }
 
-/// All elements of a block from a place on; `None` if it is damaged.
+/// Returns all elements of a block from a position on, or `None` if it is damaged.
 #[cfg(test)]
 pub(crate) fn texts_of(mut block: Block, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut texts = Vec::new();

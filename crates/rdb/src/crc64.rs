@@ -2,11 +2,10 @@
 
 /// The polynomial, lowest bit first.
 const POLYNOMIAL: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
-/// Bytes that are taken into the checksum at once.
+/// Number of bytes that are added to the checksum at once.
 const STRIDE: usize = 8;
 
-/// What each byte does to the checksum, by how many bytes follow it in a
-/// stride.
+/// The effect of each byte on the checksum, by the number of bytes that follow it in a stride.
 static TABLES: [[u64; 256]; STRIDE] = tables();
 
 const fn tables() -> [[u64; 256]; STRIDE] {
@@ -29,12 +28,12 @@ const fn tables() -> [[u64; 256]; STRIDE] {
     tables
 }
 
-/// A checksum of bytes that come in pieces.
+/// A checksum of bytes that arrive in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crc64(u64);
 
 impl Crc64 {
-    /// Takes in the bytes that follow.
+    /// Adds the bytes that follow.
     pub fn update(&mut self, bytes: &[u8]) {
         let (strides, rest) = bytes.as_chunks::<STRIDE>();
         let mut sum = self.0;
@@ -47,13 +46,13 @@ impl Crc64 {
             rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum as u8 ^ byte)]);
     }
 
-    /// The checksum of all bytes so far.
+    /// Returns the checksum of all bytes so far.
     pub fn sum(self) -> u64 {
         self.0
     }
 }
 
-/// The checksum of these bytes.
+/// Returns the checksum of these bytes.
 pub fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = Crc64::default();
     sum.update(bytes);

@@ -4,14 +4,14 @@ use crate::version::Version;
 
 /// A piece of a file.
 ///
-/// A file is a [`Event::Start`], then any number of auxiliary fields, libraries
-/// and keys, then an [`Event::End`]. A key is an [`Event::Key`], then the parts
-/// of its value, then an [`Event::KeyEnd`].
+/// A file is a [`Event::Start`], then any number of auxiliary fields, libraries and keys, then an
+/// [`Event::End`]. A key is an [`Event::Key`], then the parts of its value, then an
+/// [`Event::KeyEnd`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// The file begins, in this version.
+    /// The start of the file, with its version.
     Start(Version),
-    /// A property of the file. Unknown ones mean nothing.
+    /// A property of the file. Unknown properties are to be ignored.
     Aux {
         /// Its name, such as `repl-stream-db`.
         name: &'a [u8],
@@ -22,54 +22,53 @@ pub enum Event<'a> {
     Library(&'a [u8]),
     /// The database of the keys that follow.
     Database(u64),
-    /// How large the database is: a hint.
+    /// The size of the database, as a hint.
     Sizes {
-        /// Keys there are.
+        /// Number of keys.
         keys: u64,
-        /// Keys of them that expire.
+        /// Number of keys that expire.
         expiring: u64,
     },
-    /// How large a slot of a cluster is: a hint.
+    /// The size of a slot of a cluster, as a hint.
     SlotSizes {
         /// The slot.
         slot: u64,
-        /// Keys there are.
+        /// Number of keys.
         keys: u64,
-        /// Keys of them that expire.
+        /// Number of keys that expire.
         expiring: u64,
     },
-    /// A key, whose value follows in parts.
+    /// A key. Its value follows in parts.
     Key(Key<'a>),
     /// A part of the value.
     Part(Part<'a>),
-    /// The value is whole.
+    /// The end of the value.
     KeyEnd,
-    /// The file is whole; whether it has a checksum, which then was right. A
-    /// server writes none with `rdbchecksum no`.
+    /// The end of the file. `checked` says whether it has a checksum, which was then right. With
+    /// `rdbchecksum no` a server writes none.
     End {
-        /// Whether there was one.
+        /// Whether there was a checksum.
         checked: bool,
     },
 }
 
-/// A key, and what is known of its value beforehand.
+/// A key, with what is known of its value in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// When it expires, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
-    /// Seconds since it was last used, if the server evicts by that.
+    /// Number of seconds since it was last used, if the server evicts by that.
     pub idle_seconds: Option<u64>,
-    /// How often it is used, on the logarithmic scale of servers that evict by
-    /// that.
+    /// How often it is used, on the logarithmic scale of servers that evict by that.
     pub frequency: Option<u8>,
     /// Its value.
     pub value: Opened,
 }
 
 impl<'a> Key<'a> {
-    /// A key that does not expire.
+    /// Creates a key that does not expire.
     pub fn new(name: &'a [u8], value: Opened) -> Self {
         Self { name, expires_ms: None, idle_seconds: None, frequency: None, value }
     }
@@ -78,18 +77,18 @@ impl<'a> Key<'a> {
 /// A value whose parts follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How many elements it has, or blocks if it is a stream; `None` for a
-    /// string, and for a list in nodes, whose elements nobody has counted.
+    /// Number of its elements, or of its blocks if it is a stream. `None` for a string, and for a
+    /// list in nodes, whose elements have not been counted.
     pub count: Option<u64>,
-    /// When the first field of a hash expires, if the form of the hash says.
-    /// That is a hint: it may have been changed or removed since.
+    /// When the first field of a hash expires, if the form of the hash contains it. This is a hint:
+    /// the field may have been changed or removed since.
     pub earliest_ms: Option<u64>,
 }
 
 impl Opened {
-    /// A value of so many elements.
+    /// Creates a value with this number of elements.
     pub fn new(kind: Kind, count: u64) -> Self {
         Self { kind, count: Some(count), earliest_ms: None }
     }
@@ -110,10 +109,9 @@ pub enum Kind {
     Hash,
     /// A hash of which fields may expire: [`Part::Field`]s.
     ExpiringHash,
-    /// A stream: for each block a [`Part::Block`] with its fields and entries;
-    /// then [`Part::Totals`]; then for each group a [`Part::Group`], its
-    /// [`Part::Pending`], [`Part::Consumers`] and the consumers, each with
-    /// its [`Part::Owned`].
+    /// A stream. For each block there is a [`Part::Block`] with its fields and entries. Then there
+    /// is [`Part::Totals`]. Then there is for each group a [`Part::Group`], its [`Part::Pending`],
+    /// [`Part::Consumers`] and the consumers, each with its [`Part::Owned`].
     Stream,
 }
 
@@ -122,17 +120,17 @@ pub enum Kind {
 pub struct Id {
     /// Milliseconds since 1970, usually.
     pub ms: u64,
-    /// What tells apart entries of the same millisecond.
+    /// Distinguishes entries of the same millisecond.
     pub seq: u64,
 }
 
 impl Id {
-    /// As blocks and pending entries have it: 16 bytes, the highest first.
+    /// Returns the form in blocks and pending entries: 16 bytes, the highest first.
     pub fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
     }
 
-    /// Of such bytes.
+    /// Returns the id of such bytes.
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let value = u128::from_be_bytes(bytes);
         Self { ms: (value >> 64) as u64, seq: value as u64 }
@@ -141,9 +139,9 @@ impl Id {
 
 /// A part of a value.
 ///
-/// The reader does not find duplicate elements, or pending entries without a
-/// consumer: both checks need the whole collection in memory. The caller makes
-/// them if it needs them. The reader accepts an empty collection.
+/// The reader does not detect duplicate elements, or pending entries without a consumer: both
+/// checks need the whole collection in memory. The caller makes them if it needs them. The reader
+/// accepts an empty collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
     /// The string.
@@ -156,7 +154,7 @@ pub enum Part<'a> {
     Scored {
         /// The member.
         member: &'a [u8],
-        /// Its score, which is a number.
+        /// Its score, which is never NaN.
         score: f64,
     },
     /// A field of a hash.
@@ -172,13 +170,13 @@ pub enum Part<'a> {
     Block(StreamBlock),
     /// The name of a field that entries of the block may share.
     BlockField(&'a [u8]),
-    /// An entry, with so many fields. Deleted entries are left out.
+    /// An entry, with this number of fields. Deleted entries are left out.
     Entry {
         /// Its id.
         id: Id,
-        /// How many [`Part::EntryField`]s follow.
+        /// Number of [`Part::EntryField`]s that follow.
         fields: u64,
-        /// Whether they are those of the block, in their order.
+        /// Whether the fields are those of the block, in their order.
         shares_fields: bool,
     },
     /// A field of an entry.
@@ -188,7 +186,7 @@ pub enum Part<'a> {
         /// Its value.
         value: &'a [u8],
     },
-    /// What a stream knows of all its entries.
+    /// What a stream records about all its entries.
     Totals(Totals),
     /// A group of consumers.
     Group {
@@ -196,10 +194,10 @@ pub enum Part<'a> {
         name: &'a [u8],
         /// The newest entry that was delivered.
         last: Id,
-        /// How many entries were delivered, of those ever added: -1 if nobody
-        /// knows, `None` before Redis 7.0.
+        /// Number of delivered entries, of those ever added. -1 if unknown, and `None` before Redis
+        /// 7.0.
         entries_read: Option<i64>,
-        /// How many [`Part::Pending`] follow.
+        /// Number of [`Part::Pending`] that follow.
         pending: u64,
     },
     /// An entry that was delivered and not acknowledged.
@@ -211,7 +209,7 @@ pub enum Part<'a> {
         /// How often it was delivered.
         deliveries: u64,
     },
-    /// How many [`Part::Consumer`]s follow.
+    /// Number of [`Part::Consumer`]s that follow.
     Consumers(u64),
     /// A consumer of the group.
     Consumer {
@@ -219,51 +217,50 @@ pub enum Part<'a> {
         name: &'a [u8],
         /// When it last tried to read, in milliseconds since 1970.
         seen_ms: u64,
-        /// When it last was given something: -1 if never, `None` before
-        /// Redis 7.2.
+        /// When it last received something. -1 if never, and `None` before Redis 7.2.
         active_ms: Option<i64>,
-        /// How many [`Part::Owned`] follow.
+        /// Number of [`Part::Owned`] that follow.
         pending: u64,
     },
-    /// A pending entry of the group that the consumer has.
+    /// A pending entry of the group that belongs to the consumer.
     Owned(Id),
 }
 
 /// A block of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBlock {
-    /// The id that those of its entries count from.
+    /// The id to which the ids of its entries are relative.
     pub first: Id,
-    /// Entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// Deleted entries that were still in it.
+    /// Number of deleted entries that are still in it.
     pub deleted: u64,
-    /// How many [`Part::BlockField`]s follow.
+    /// Number of [`Part::BlockField`]s that follow.
     pub fields: u64,
-    /// Bytes of the block as it was read, which the writer does not need.
+    /// Length of the block as it was read, in bytes. The writer does not need it.
     pub len: u64,
 }
 
-/// What a stream knows of all its entries.
+/// What a stream records about all its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Entries it has.
+    /// Number of entries.
     pub len: u64,
-    /// The newest id it ever had.
+    /// The newest id that it ever had.
     pub newest: Id,
-    /// What Redis 7.0 and later know besides.
+    /// Additional data of Redis 7.0 and later.
     pub history: Option<History>,
-    /// Groups that follow.
+    /// Number of groups that follow.
     pub groups: u64,
 }
 
-/// What a stream remembers of entries that are gone.
+/// What a stream records about deleted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// The oldest entry.
+    /// The id of the oldest entry.
     pub first: Id,
     /// The greatest id that was ever deleted.
     pub deleted: Id,
-    /// Entries ever added.
+    /// Number of entries ever added.
     pub added: u64,
 }

@@ -1,4 +1,4 @@
-//! Why bytes are not RDB, and where.
+//! Why bytes are not RDB, and at which offset.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ impl Fault {
         Self { offset, what }
     }
 
-    /// Bytes in front of the part that is wrong. A part inside of a listpack,
-    /// a ziplist or their like has the offset of the whole block.
+    /// Returns the number of bytes before the part that is wrong. A part inside a listpack, a
+    /// ziplist or similar has the offset of the whole block.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What is wrong there.
+    /// Returns what is wrong there.
     pub fn what(&self) -> What {
         self.what
     }
@@ -33,62 +33,60 @@ pub enum What {
     Early,
     /// The file begins with neither `REDIS` nor `VALKEY`.
     Signature,
-    /// A version of the format that is not known here.
+    /// The version of the format is unknown.
     Version(u16),
-    /// The first byte of a length that is none.
+    /// The first byte of a length is invalid.
     LengthEncoding(u8),
-    /// The first byte of a string that is none.
+    /// The first byte of a string is invalid.
     StringEncoding(u8),
-    /// A string longer than the reader may hold.
+    /// A string is longer than the reader may hold.
     StringLong {
-        /// Its length, as it says.
+        /// Its announced length.
         len: u64,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// A block (a listpack or its like) longer than the reader may hold.
+    /// A block (a listpack or similar) is longer than the reader may hold.
     BlockLong {
-        /// Its length, as it says.
+        /// Its announced length.
         len: u64,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// A string packed with LZF that does not unpack to the length it says.
+    /// A string packed with LZF does not unpack to its announced length.
     Packed,
-    /// A block that is not whole, or holds more or less than it says.
+    /// A block is incomplete, or contains more or less than it announces.
     Block(Form),
-    /// A node of a list in a container that is neither an element nor a
-    /// listpack.
+    /// A node of a list is in a container that is neither an element nor a listpack.
     Container(u64),
-    /// A score that is no number.
+    /// A score is no number.
     Score,
-    /// The time of a key or a field that no server can have written.
+    /// No server can have written the time of a key or a field.
     Time,
-    /// A stream that contradicts itself.
+    /// A stream contradicts itself.
     Stream(StreamPart),
-    /// An opcode that is not known here.
+    /// An opcode is unknown.
     Opcode(u8),
-    /// A type of value that is not known here.
+    /// A type of value is unknown.
     Type(u8),
-    /// A value of a module, which only that module can read.
+    /// A value belongs to a module. Only that module can read it.
     ModuleValue(ModuleName),
-    /// Data of a module beside the keys.
+    /// Data of a module is among the keys.
     ModuleData(ModuleName),
-    /// A library of functions in the form of a release candidate of Redis 7.0.
+    /// A library of functions has the form of a release candidate of Redis 7.0.
     EarlyLibrary,
-    /// Slots of a cluster of Valkey that are on their way to the server: some
-    /// of the file's keys are not its own yet.
+    /// Slots of a cluster of Valkey are being imported by the server: some of the file's keys do
+    /// not belong to it yet.
     SlotImport,
-    /// Metadata that modules of newer versions of Redis attach to keys.
+    /// Metadata of modules is attached to keys, as in newer versions of Redis.
     KeyMetadata,
-    /// A command among the keys, as Valkey 9.2 writes it while it saves
-    /// without a fork.
+    /// A command is among the keys, as Valkey 9.2 writes it while it saves without a fork.
     InlineCommand,
     /// The checksum at the end is not that of the bytes before it.
     Checksum {
-        /// The file's.
+        /// The checksum in the file.
         found: u64,
-        /// That of the bytes.
+        /// The checksum of the bytes.
         computed: u64,
     },
 }
@@ -109,14 +107,14 @@ pub enum Form {
 /// The parts of a stream that can contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPart {
-    /// The key of a block is no id, or not above the entries before it.
+    /// The key of a block is no id, or not greater than the entries before it.
     BlockId,
-    /// A block's counts are not those of its entries.
+    /// A block's counts do not match its entries.
     Block,
-    /// An entry's id is not above the one before it.
+    /// An entry's id is not greater than the one before it.
     EntryId,
-    /// Entries are more or fewer than the stream says, or newer than its
-    /// newest id.
+    /// There are more or fewer entries than the stream announces, or entries newer than its newest
+    /// id.
     Length,
     /// A group has read a negative number of entries.
     Group,
@@ -124,13 +122,13 @@ pub enum StreamPart {
     Pending,
 }
 
-/// The name of a module's type, as RDB spells it.
+/// The name of a module's type, as in RDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleName([u8; 9]);
 
 impl ModuleName {
-    /// Of the number that stands for it: nine characters of 6 bits each, and a
-    /// version in the lowest ten.
+    /// Converts the number of a type: nine characters of 6 bits each, and a version in the lowest
+    /// ten bits.
     pub(crate) fn of(number: u64) -> Self {
         const LETTERS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -1,15 +1,15 @@
-//! Lengths and strings, of which all else is made (`src/rdb.h` of Redis 7.0).
+//! Lengths and strings, from which everything else is built (`src/rdb.h` of Redis 7.0).
 //!
 //! ```text
 //!  length: 00xxxxxx │ 01xxxxxx + 1 byte │ 0x80 + 4 bytes │ 0x81 + 8 bytes
 //!  string: length, bytes │ 0xc0..0xc2 + integer of 1, 2, 4 bytes
 //!          │ 0xc3, packed length, length, bytes packed with LZF
 //! ```
-//! Lengths are written with the highest byte first, all else with the lowest.
+//! Lengths have the highest byte first, everything else the lowest.
 
 use crate::fault::{Fault, What};
 
-/// What stands for the ways to encode a string.
+/// The numbers of the string encodings.
 const INTEGER_8: u8 = 0;
 const INTEGER_16: u8 = 1;
 const INTEGER_32: u8 = 2;
@@ -17,12 +17,12 @@ const LZF: u8 = 3;
 /// The two highest bits of a byte with such a number.
 const ENCODED: u8 = 0xc0;
 
-/// Why nothing more is read from a [`Cursor`].
+/// Why a [`Cursor`] cannot read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// More bytes are needed.
     Short {
-        /// How many bytes there must be from the cursor's start on, at least.
+        /// Smallest number of bytes that are needed from the cursor's start on.
         at_least: usize,
     },
     /// The bytes are wrong.
@@ -42,16 +42,16 @@ pub enum Encoded<'a> {
     Plain(&'a [u8]),
     /// The decimal digits of a number.
     Integer(i64),
-    /// To be given to [`unpack`](crate::lzf::unpack).
+    /// A packed string, for [`unpack`](crate::lzf::unpack).
     Packed {
         /// Its bytes, packed with LZF.
         packed: &'a [u8],
-        /// How many it is said to be.
+        /// Its announced unpacked length.
         len: usize,
     },
 }
 
-/// A place in bytes that are being read.
+/// A position in bytes that are being read.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -60,52 +60,52 @@ pub struct Cursor<'a> {
     base: u64,
 }
 
-/// What a first byte tells.
+/// The meaning of a first byte.
 enum Head {
     Len(u64),
     Encoding(u8),
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first of these bytes.
+    /// Creates a cursor at the first of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::at_offset(bytes, 0)
     }
 
-    /// At the first of these bytes, which has this offset in the whole.
+    /// Creates a cursor at the first of these bytes, which has this offset in the whole.
     pub fn at_offset(bytes: &'a [u8], base: u64) -> Self {
         Self { bytes, at: 0, base }
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub fn consumed(&self) -> usize {
         self.at
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes left.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_over(&self) -> bool {
         self.left() == 0
     }
 
-    /// The offset of the next byte.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.at as u64)
     }
 
-    /// The fault that the next bytes have.
+    /// Returns a fault at the next byte.
     pub fn fault(&self, what: What) -> Fault {
         Fault::new(self.offset(), what)
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     ///
     /// # Errors
-    /// [`Stop::Short`].
+    /// Returns [`Stop::Short`] if there are fewer.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
         let end = self.at.saturating_add(len);
         let taken = self.bytes.get(self.at..end).ok_or(Stop::Short { at_least: end })?;
@@ -113,28 +113,28 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Returns the next `N` bytes.
     ///
     /// # Errors
-    /// [`Stop::Short`].
+    /// Returns [`Stop::Short`] if there are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);
         Ok(bytes)
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     ///
     /// # Errors
-    /// [`Stop::Short`].
+    /// Returns [`Stop::Short`] if there is none.
     pub fn byte(&mut self) -> Result<u8, Stop> {
         self.array().map(|[byte]| byte)
     }
 
-    /// The next eight bytes as a number, the lowest first.
+    /// Returns the next eight bytes as a number, with the lowest first.
     ///
     /// # Errors
-    /// [`Stop::Short`].
+    /// Returns [`Stop::Short`] if there are fewer.
     pub fn number(&mut self) -> Result<u64, Stop> {
         self.array().map(u64::from_le_bytes)
     }
@@ -153,11 +153,10 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A length, which nothing is known of yet. What would be an encoding is
-    /// one below 64 here, as Redis reads it.
+    /// Reads a length. A string encoding is read as a length below 64 here, as in Redis.
     ///
     /// # Errors
-    /// [`Stop`]; the place is any by then.
+    /// Returns [`Stop`]. The position is then undefined.
     pub fn read_len(&mut self) -> Result<u64, Stop> {
         Ok(match self.head()? {
             Head::Len(len) => len,
@@ -165,10 +164,10 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A string of at most `max` bytes.
+    /// Reads a string of at most `max` bytes.
     ///
     /// # Errors
-    /// [`Stop`]; the place is any by then.
+    /// Returns [`Stop`]. The position is then undefined.
     pub fn read_string(&mut self, max: u64) -> Result<Encoded<'a>, Stop> {
         let start = *self;
         let checked = |len: u64| match usize::try_from(len) {
@@ -210,16 +209,16 @@ pub fn write_len(len: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string of these bytes as they are.
+/// Appends a string with these bytes unchanged.
 pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     write_len(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Longest string that may be written as a number: one of 32 bits.
+/// Length of the longest string that may be written as a number: one of 32 bits.
 const INTEGER_LEN_MAX: usize = 11;
 
-/// Appends a string, as a number if it reads as one of 32 bits.
+/// Appends a string. It is written as a number if it is the text of one of 32 bits.
 pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let integer =
         if text.len() <= INTEGER_LEN_MAX { keyway_resp::parse_integer(text) } else { None };
@@ -228,8 +227,7 @@ pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string that reads as this number; whether there is such a form of
-/// it.
+/// Appends a string with the text of this number. Returns whether it has such a form.
 fn write_integer(value: i64, out: &mut Vec<u8>) -> bool {
     if let Ok(value) = i8::try_from(value) {
         out.push(ENCODED | INTEGER_8);

@@ -1,11 +1,11 @@
-//! Sets of integers (`src/intset.c` of Redis 7.0): the width of a value and
-//! their number, in four bytes each, then the values in ascending order.
+//! Sets of integers (`src/intset.c` of Redis 7.0): the width of a value and the number of values,
+//! in four bytes each, and then the values in ascending order.
 
 use crate::block::{Damaged, Text};
 
 const HEADER_LEN: usize = 8;
 
-/// A place in such a set.
+/// A position in such a set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     width: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Walk {
     before: Option<i64>,
 }
 
-/// The first place, and how many values there are; a set has some.
+/// Returns the first position, and the number of values. A set is never empty.
 pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, u64), Damaged> {
     let (header, values) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Damaged)?;
     let [a, b, c, d, e, f, g, h] = *header;
@@ -26,12 +26,12 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, u64), Damaged> {
 }
 
 impl Walk {
-    /// Whether no value is left.
+    /// Returns whether no value is left.
     pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
         self.at >= bytes.len()
     }
 
-    /// The next value, which is above the one before.
+    /// Returns the next value, which is greater than the one before.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         let Some(value) = bytes.get(self.at..self.at + self.width) else { return Ok(None) };
         let mut wide = [0; 8];
@@ -47,8 +47,8 @@ impl Walk {
     }
 }
 
-/// Such a set: `values` are all values one behind the other, in ascending
-/// order, each of `width` bytes with the lowest first.
+/// Creates such a set. `values` contains all values in ascending order, each of `width` bytes with
+/// the lowest first.
 pub fn compose(width: usize, values: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_LEN + values.len());
     bytes.extend_from_slice(&(width as u32).to_le_bytes());

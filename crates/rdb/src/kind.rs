@@ -1,5 +1,5 @@
-//! Types of values, which are a value's first byte, and opcodes, which stand in
-//! its place in a file.
+//! Types of values, which are the first byte of a value, and opcodes, which occur in place of a
+//! type in a file.
 
 /// A string.
 pub const STRING: u8 = 0;
@@ -7,11 +7,11 @@ pub const STRING: u8 = 0;
 pub const LIST: u8 = 1;
 /// A set, member by member.
 pub const SET: u8 = 2;
-/// A sorted set, its scores as text.
+/// A sorted set with scores as text.
 pub const SORTED_TEXT: u8 = 3;
 /// A hash, pair by pair.
 pub const HASH: u8 = 4;
-/// A sorted set, its scores in eight bytes.
+/// A sorted set with scores in eight bytes.
 pub const SORTED: u8 = 5;
 /// A value of a module, as a release candidate of Redis 4.0 writes it.
 pub const MODULE_EARLY: u8 = 6;
@@ -43,12 +43,12 @@ pub const STREAM_5: u8 = 15;
 pub const STREAM: u8 = 19;
 /// A stream as Redis 7.2 writes it.
 pub const STREAM_72: u8 = 21;
-/// Hashes of which fields expire, as first published: with no time in
-/// front, from which the others count.
+/// A hash with expiring fields, in the form that was published first: without a time in front to
+/// which the others are relative.
 pub const HASH_TIMES_EARLY: u8 = 22;
 /// The same in a listpack.
 pub const HASH_TIMES_LISTPACK_EARLY: u8 = 23;
-/// A hash of which fields expire.
+/// A hash with expiring fields.
 pub const HASH_TIMES: u8 = 24;
 /// The same in a listpack.
 pub const HASH_TIMES_LISTPACK: u8 = 25;
@@ -65,7 +65,7 @@ pub const OPCODE_LIBRARY: u8 = 245;
 pub(crate) const OPCODE_LIBRARY_EARLY: u8 = 246;
 /// Data of a module.
 pub(crate) const OPCODE_MODULE: u8 = 247;
-/// How long the next key was idle, in seconds.
+/// The idle time of the next key, in seconds.
 pub(crate) const OPCODE_IDLE: u8 = 248;
 /// How often the next key is used.
 pub(crate) const OPCODE_FREQUENCY: u8 = 249;
@@ -81,5 +81,5 @@ pub(crate) const OPCODE_EXPIRES: u8 = 253;
 pub(crate) const OPCODE_DATABASE: u8 = 254;
 /// The end of the file.
 pub(crate) const OPCODE_END: u8 = 255;
-/// The least byte that is an opcode: types count up, opcodes down.
+/// The smallest opcode: types count up, opcodes count down.
 pub(crate) const OPCODE_LEAST: u8 = 128;

@@ -1,20 +1,19 @@
-//! RDB, Redis's own form of values and snapshots, and the stream of commands
-//! that replicas get: sans-IO.
+//! RDB, Redis's own format of values and snapshots, and the stream of commands for replicas,
+//! without I/O.
 //!
 //! ```text
 //!  bytes ──► Reader ──► Event: key, part of its value, … ──► Writer ──► bytes
 //!                         ▲
 //!  DUMP's payload ──► ValueReader
 //! ```
-//! The crate never does I/O and never reads a clock. No input makes it panic,
-//! and no length makes it reserve memory before the bytes are there. A
-//! collection is never held as a whole: the longest piece in memory is a string
-//! or a block, bounded by [`ReadLimits`]. A damaged file is a [`Fault`] with its
-//! offset. Read first: [`Event`], [`Reader`], [`Writer`] and the module
-//! [`replication`].
+//! The crate never does I/O and never reads a clock. No input makes it panic, and no announced
+//! length makes it reserve memory before the bytes have arrived. It never holds a whole collection:
+//! the longest piece in memory is a string or a block, bounded by [`ReadLimits`]. A damaged file
+//! results in a [`Fault`] with its offset. Read first: [`Event`], [`Reader`], [`Writer`] and the
+//! module [`replication`].
 //!
-//! Source of the format's facts: `src/rdb.h`, `rdb.c` and `t_stream.c` of Redis
-//! 7.0 to 7.4 and of Valkey 9.
+//! Sources of the format: `src/rdb.h`, `rdb.c` and `t_stream.c` of Redis 7.0 to 7.4 and of Valkey
+//! 9.
 #![forbid(unsafe_code)]
 
 mod block;

@@ -28,28 +28,28 @@ fn suffix_len(len: usize) -> usize {
     }
 }
 
-/// Lets `write` see these bytes.
+/// Calls `write` with the suffix that contains this length.
 fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
     let mut bytes = [0; 5];
     let suffix = &mut bytes[..suffix_len(len)];
     for (index, byte) in suffix.iter_mut().rev().enumerate() {
-        // All but the first one of them say that more are to come.
+        // All bytes except the first one announce that more follow.
         *byte = (len >> (7 * index)) as u8 & 0x7f | 0x80;
     }
     suffix[0] &= 0x7f;
     write(suffix)
 }
 
-/// A place in a listpack.
+/// A position in a listpack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     at: usize,
     seen: u64,
-    /// How many elements there must be, if that is known.
+    /// The expected number of elements, if it is known.
     count: Option<u64>,
 }
 
-/// The first place, and how many elements there are, if the listpack says.
+/// Returns the first position, and the number of elements if the listpack contains it.
 pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
     let (header, elements) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Damaged)?;
     let [a, b, c, d, e, f] = *header;
@@ -62,13 +62,13 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
 }
 
 impl Walk {
-    /// Whether no element is left.
+    /// Returns whether no element is left.
     pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
         self.at + 1 >= bytes.len()
     }
 
-    /// The next element; `None` at the end, where there were as many as the
-    /// listpack says.
+    /// Returns the next element, or `None` at the end, if the number of elements is the announced
+    /// one.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         let rest = bytes.get(self.at..bytes.len() - 1).ok_or(Damaged)?;
         if rest.is_empty() {
@@ -114,7 +114,7 @@ fn element<'a>(slice: &mut Slice<'a>) -> Result<Text<'a>, Damaged> {
 /// A listpack being written.
 #[derive(Debug)]
 pub struct Listpack {
-    /// All but the end.
+    /// The bytes without the end mark.
     bytes: Vec<u8>,
     count: usize,
 }
@@ -126,22 +126,22 @@ impl Default for Listpack {
 }
 
 impl Listpack {
-    /// One without elements.
+    /// Creates an empty one.
     pub fn new() -> Self {
         Self { bytes: vec![0; HEADER_LEN], count: 0 }
     }
 
-    /// Bytes of the listpack as it is.
+    /// Returns the current length of the listpack in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + 1
     }
 
-    /// Whether it has no elements.
+    /// Returns whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Appends a string, as a number if it reads as one.
+    /// Appends a string. It is written as a number if it is the text of one.
     pub fn push(&mut self, text: &[u8]) {
         if let Some(value) = parse_integer(text) {
             return self.push_integer(value);
@@ -184,7 +184,7 @@ impl Listpack {
         self.count += 1;
     }
 
-    /// The bytes of the whole.
+    /// Returns the bytes of the complete listpack.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.push(END);
         let total = (self.bytes.len() as u32).to_le_bytes();

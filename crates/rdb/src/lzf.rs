@@ -1,12 +1,12 @@
 //! LZF, with which servers compress long strings.
 
-/// A packed string that does not unpack to what it should.
+/// A packed string does not unpack to what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Appends the `len` bytes that were packed with LZF. An error if they are not
-/// so many or the form is wrong; some of them are appended by then. No bytes
-/// can be had from anything, as Redis has it.
+/// Appends the `len` bytes that were packed with LZF. With a wrong form, or another number of
+/// bytes, it returns an error, and some bytes may have been appended. An unpacked length of 0 fits
+/// any input, as in Redis.
 ///
 /// ```text
 ///  000nnnnn                      n + 1 bytes as they are
@@ -15,7 +15,7 @@ pub struct Damaged;
 /// ```
 ///
 /// # Errors
-/// [`Damaged`].
+/// Returns [`Damaged`].
 pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Damaged> {
     if len == 0 {
         return Ok(());
@@ -46,7 +46,7 @@ pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Damage
         if count <= back {
             out.extend_from_within(from..from + count);
         } else {
-            // What is referred to is what is being written.
+            // A reference may overlap with the bytes that are being written.
             (from..from + count).for_each(|at| out.push(out[at]));
         }
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_is_packed_unpacks_to_its_length_and_no_other() {
-        // "abc", then nine bytes from three before.
+        // "abc", then nine bytes from three bytes before.
         let packed = [2, b'a', b'b', b'c', 0xe0, 0, 2];
         for len in 0..20 {
             let mut out = b"before".to_vec();

@@ -1,24 +1,23 @@
-//! What DUMP gives and RESTORE takes: a value with a footer.
+//! The payload that DUMP returns and RESTORE accepts: a value with a footer.
 //!
 //! ```text
 //!  payload: type, value │ version, 2 bytes │ checksum, 8 bytes
 //! ```
-//! (`createDumpPayload` of Redis 7.0.) `FUNCTION DUMP` has libraries in the
-//! place of the value.
+//! (`createDumpPayload` of Redis 7.0.) `FUNCTION DUMP` has libraries in place of the value.
 
 use crate::crc64::checksum;
 use crate::version::Version;
 
-/// The version of functions, and the least that [`seal`] writes.
+/// The version of functions, and the oldest one that [`seal`] writes.
 const VERSION_LEAST: Version = Version::Redis10;
 const VERSION_LEN: usize = 2;
 const CHECKSUM_LEN: usize = 8;
-/// Bytes of version and checksum.
+/// Number of bytes of version and checksum.
 pub const FOOTER_LEN: usize = VERSION_LEN + CHECKSUM_LEN;
 
-/// The value in a payload without its footer, and the version it is in;
-/// `None` if the checksum is wrong or the version is not known. Versions that
-/// are older than all that are known are read as the oldest.
+/// Returns the value in a payload without its footer, and its version. Returns `None` if the
+/// checksum is wrong or the version is unknown. Versions that are older than all known ones are
+/// read as the oldest.
 pub fn open(payload: &[u8]) -> Option<(&[u8], Version)> {
     let (checked, sum) = payload.split_last_chunk::<CHECKSUM_LEN>()?;
     let (value, version) = checked.split_last_chunk::<VERSION_LEN>()?;
@@ -27,14 +26,14 @@ pub fn open(payload: &[u8]) -> Option<(&[u8], Version)> {
     (checksum(checked) == u64::from_le_bytes(*sum)).then_some((value, version))
 }
 
-/// Appends the footer to a value, which makes it a payload: that of Redis 7.0,
-/// or of the oldest version that has the value's type.
+/// Appends the footer to a value, which makes it a payload. The version is that of Redis 7.0, or
+/// the oldest one that has the value's type.
 pub fn seal(value: &mut Vec<u8>) {
     seal_as(oldest_of(value).max(VERSION_LEAST), value);
 }
 
-/// Appends the footer of the oldest version that has the value's type, so that
-/// old servers take the payload too.
+/// Appends the footer with the oldest version that has the value's type, so that old servers accept
+/// the payload as well.
 pub fn seal_oldest(value: &mut Vec<u8>) {
     seal_as(oldest_of(value), value);
 }

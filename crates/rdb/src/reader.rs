@@ -1,4 +1,4 @@
-//! Files, read piece by piece.
+//! Reads files piece by piece.
 //!
 //! ```text
 //!  file: REDIS or VALKEY, version in digits, 9 bytes │ opcode or type ... │ 255 │ checksum, 8
@@ -13,28 +13,28 @@ use crate::kind;
 use crate::value::{ReadLimits, ValueReader, text};
 use crate::version::Version;
 
-/// Bytes in front of everything else.
+/// Number of bytes before everything else.
 const HEADER_LEN: usize = 9;
-/// Largest buffer that [`Feed`] keeps while it is empty. A larger bound holds
-/// the memory of a long string until the end of the file.
+/// Largest buffer that [`Feed`] keeps while it is empty. With a larger limit, the memory of a long
+/// string would be held until the end of the file.
 const KEPT_LEN_MAX: usize = 1 << 20;
 
-/// Reads a file from bytes that come in pieces of any size.
+/// Reads a file from bytes that arrive in pieces of any size.
 ///
-/// The caller owns the buffer. [`Reader::read`] gets all bytes that are not yet
-/// consumed and returns how many it has consumed. [`Feed`] owns the buffer for
-/// a caller that only has pieces. A reader is of no use after a fault.
+/// The caller owns the buffer. [`Reader::read`] gets all bytes that are not yet consumed and
+/// returns how many it has consumed. [`Feed`] owns the buffer for a caller that only has pieces. A
+/// reader cannot be used after a fault.
 ///
 /// A reader holds a few strings and one block, each within [`ReadLimits`].
 #[derive(Debug)]
 pub struct Reader {
     stage: Stage,
-    /// Bytes consumed so far, and their checksum.
+    /// Number of bytes consumed so far, and their checksum.
     offset: u64,
     crc: Crc64,
     limits: ReadLimits,
     value: ValueReader,
-    /// What was read of the next key.
+    /// What was read before the next key.
     ahead: Attributes,
     name: Vec<u8>,
     other: Vec<u8>,
@@ -48,7 +48,7 @@ enum Stage {
     Over,
 }
 
-/// What stands in front of a key.
+/// What precedes a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attributes {
     expires_ms: Option<u64>,
@@ -56,32 +56,32 @@ struct Attributes {
     frequency: Option<u8>,
 }
 
-/// What [`Reader::read`] made of its bytes.
+/// The result of [`Reader::read`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
     /// A piece of the file.
     Event {
-        /// Bytes that are done with, which may be none.
+        /// Number of consumed bytes, which may be 0.
         consumed: usize,
         /// The piece.
         event: Event<'a>,
     },
     /// More bytes are needed.
     More {
-        /// Bytes that are done with, which may be some.
+        /// Number of consumed bytes, which may be greater than 0.
         consumed: usize,
-        /// How many bytes there must be behind those, for reading on to be of
-        /// use. The length is checked against the limits, but nothing says
-        /// that so many will come: do not reserve memory for them.
+        /// Smallest number of bytes after those from which reading again can succeed. The length is
+        /// checked against the limits, but the file may not have so many bytes: do not reserve
+        /// memory for them.
         at_least: usize,
     },
-    /// The file is over. Bytes that follow are not its own.
+    /// The file is over. Bytes that follow do not belong to it.
     Over,
 }
 
 /// What an opcode led to.
 enum Found {
-    /// Something that is not a piece of its own.
+    /// Something that is no piece of its own.
     Nothing,
     /// A type of value.
     Type(u8),
@@ -90,7 +90,7 @@ enum Found {
 }
 
 impl Reader {
-    /// A reader of one file.
+    /// Creates a reader of one file.
     pub fn new(limits: ReadLimits) -> Self {
         Self {
             stage: Stage::Header,
@@ -104,32 +104,32 @@ impl Reader {
         }
     }
 
-    /// Bytes of the file that were consumed.
+    /// Returns the number of consumed bytes of the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether the file has been read to its end.
+    /// Returns whether the file has been read to its end.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
 
-    /// The fault that the file has if no more bytes come.
+    /// Returns the fault of the file if no more bytes arrive.
     ///
     /// # Errors
-    /// [`What::Early`] unless the file is over.
+    /// Returns [`What::Early`] unless the file is over.
     pub fn finish(&self) -> Result<(), Fault> {
         if self.is_over() { Ok(()) } else { Err(Fault::new(self.offset, What::Early)) }
     }
 
-    /// Reads the next piece from `input`, which is all bytes that came and were
+    /// Reads the next piece from `input`, which must contain all bytes that have arrived and were
     /// not consumed.
     ///
     /// # Errors
-    /// The [`Fault`] of the bytes.
+    /// Returns the [`Fault`] of the bytes.
     pub fn read<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, Fault> {
         let mut cursor = Cursor::at_offset(input, self.offset);
-        // Opcodes that tell of the next key are no pieces of their own.
+        // Opcodes about the next key are no pieces of their own.
         let found = match self.find(&mut cursor) {
             Ok(found) => found,
             Err(stop) => return self.stopped(stop, &cursor, input),
@@ -191,7 +191,7 @@ impl Reader {
         }
     }
 
-    /// What to say of bytes in which nothing was found.
+    /// Returns the step for bytes in which nothing was found.
     fn stopped<'a>(
         &mut self,
         stop: Stop,
@@ -207,8 +207,8 @@ impl Reader {
         }
     }
 
-    /// Consumes what tells of the next key, and finds what the next piece is;
-    /// the cursor is left in front of its first byte.
+    /// Consumes the attributes of the next key, and finds the next piece. The cursor is then before
+    /// its first byte.
     fn find(&mut self, cursor: &mut Cursor<'_>) -> Result<Found, Stop> {
         if self.stage != Stage::Between {
             return Ok(Found::Nothing);
@@ -244,10 +244,10 @@ fn more<'a>(consumed: usize, at_least: usize) -> Step<'a> {
     Step::More { consumed, at_least: at_least.saturating_sub(consumed).max(1) }
 }
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 fn header(cursor: &mut Cursor<'_>) -> Result<Version, Stop> {
     let start = *cursor;
-    // A few bytes that are wrong are told at once.
+    // A few wrong bytes are reported at once.
     let have = cursor.left().min(HEADER_LEN);
     let begins = |word: &[u8]| {
         let seen = cursor.clone().take(have.min(word.len()));
@@ -273,7 +273,7 @@ fn header(cursor: &mut Cursor<'_>) -> Result<Version, Stop> {
     version.ok_or(Stop::Wrong(start.fault(What::Version(number))))
 }
 
-/// A key at the cursor, whose value is begun with.
+/// Reads a key at the cursor, and opens its value.
 fn key<'a>(
     kind: u8,
     attributes: Attributes,
@@ -291,14 +291,14 @@ fn key<'a>(
     Ok(Key { name, expires_ms, idle_seconds, frequency, value: opened })
 }
 
-/// The end of a file, whose checksum so far is `crc`.
+/// Reads the end of a file, whose checksum so far is `crc`.
 fn end<'a>(cursor: &mut Cursor<'a>, crc: Crc64) -> Result<Event<'a>, Stop> {
     let mut ahead = *cursor;
     ahead.byte()?;
     let at = ahead;
     let found = ahead.number()?;
     let computed = crc.sum();
-    // Servers write 0 where they compute none.
+    // A server that computes no checksum writes 0.
     if found != 0 && found != computed {
         return Err(at.fault(What::Checksum { found, computed }).into());
     }
@@ -306,7 +306,7 @@ fn end<'a>(cursor: &mut Cursor<'a>, crc: Crc64) -> Result<Event<'a>, Stop> {
     Ok(Event::End { checked: found != 0 })
 }
 
-/// A piece that is neither a key nor the end.
+/// Reads a piece that is neither a key nor the end.
 fn piece<'a>(
     opcode: u8,
     version: Version,
@@ -354,13 +354,13 @@ fn piece<'a>(
     Err(cursor.fault(what).into())
 }
 
-/// Reads a file from pieces, and keeps what of them is incomplete.
+/// Reads a file from pieces, and keeps incomplete parts of them.
 #[derive(Debug)]
 pub struct Feed {
     reader: Reader,
-    /// Bytes that came and were not consumed.
+    /// Bytes that have arrived and were not consumed.
     kept: Vec<u8>,
-    /// How many of them there must be for reading on to be of use.
+    /// Smallest number of them from which reading again can succeed.
     at_least: usize,
 }
 
@@ -374,21 +374,21 @@ pub enum FeedError<E> {
 }
 
 impl Feed {
-    /// A reader of one file.
+    /// Creates a reader of one file.
     pub fn new(limits: ReadLimits) -> Self {
         Self { reader: Reader::new(limits), kept: Vec::new(), at_least: 0 }
     }
 
-    /// The reader, which knows how far the file is.
+    /// Returns the reader, which knows how much of the file was read.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Gives the next bytes to the reader and each piece to `visit`; how many
-    /// of the bytes belong to the file, which are all unless it is over.
+    /// Passes the next bytes to the reader and each piece to `visit`. Returns how many of the bytes
+    /// belong to the file: all of them, unless it is over.
     ///
     /// # Errors
-    /// The fault of the file, or what `visit` says.
+    /// Returns the fault of the file, or the error of `visit`.
     pub fn feed<E>(
         &mut self,
         bytes: &[u8],
@@ -421,17 +421,17 @@ impl Feed {
         Ok(bytes.len())
     }
 
-    /// To be called when no more bytes come.
+    /// Ends the input. It must be called when no more bytes arrive.
     ///
     /// # Errors
-    /// [`What::Early`] unless the file is over.
+    /// Returns [`What::Early`] unless the file is over.
     pub fn finish(&self) -> Result<(), Fault> {
         self.reader.finish()
     }
 }
 
-/// Reads all whole pieces of `input`; how many bytes were consumed, and how many
-/// must follow those.
+/// Reads all complete pieces of `input`. Returns how many bytes were consumed, and how many must
+/// follow those.
 fn read_all<E>(
     reader: &mut Reader,
     input: &[u8],

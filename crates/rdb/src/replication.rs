@@ -1,5 +1,5 @@
-//! Replication: how a replica and its primary agree (PSYNC), and the stream of
-//! commands that follows. Both ends, as values without sockets.
+//! Replication: how a replica and its primary agree (PSYNC), and the stream of commands that
+//! follows. Both ends are values without sockets.
 //!
 //! ```text
 //!  replica                                   primary
@@ -9,11 +9,10 @@
 //!  Transfer, Reader ◄─ the snapshot ─────────── Writer
 //!  CommandStream    ◄─ commands ───────────────
 //! ```
-//! An offset counts the bytes of the stream of commands. A replica that has
-//! processed 100 bytes is at offset 100 and asks for byte 101.
+//! An offset counts the bytes of the stream of commands. A replica that has processed 100 bytes is
+//! at offset 100 and asks for byte 101.
 //!
-//! Source of the protocol's facts: `src/replication.c` of Redis 7.0 and of
-//! Valkey 9.
+//! Sources of the protocol: `src/replication.c` of Redis 7.0 and of Valkey 9.
 
 mod commands;
 mod id;

@@ -1,4 +1,4 @@
-//! Values, read part by part.
+//! Reads values part by part.
 
 mod blocks;
 mod plain;
@@ -17,16 +17,14 @@ use stream::{StreamForm, StreamReader};
 use text::Held;
 pub(crate) use text::text;
 
-/// Bounds on what a reader may hold.
+/// Limits of what a reader may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Longest string: a name, a value, an element. Servers take strings up to
-    /// 512 MB (`proto-max-bulk-len`), so with less some of their files are
-    /// refused.
+    /// Length of the longest string: a name, a value, an element. Servers accept strings of up to
+    /// 512 MB (`proto-max-bulk-len`), so with a smaller limit some of their files are refused.
     pub string_len_max: u64,
-    /// Longest block: a small collection, or a node of a list or a stream.
-    /// Blocks are 8 KB with the servers' default settings, unless a single
-    /// element or entry is longer.
+    /// Length of the longest block: a small collection, or a node of a list or a stream. With the
+    /// servers' default settings blocks have 8 KB, unless a single element or entry is longer.
     pub block_len_max: u64,
 }
 
@@ -38,10 +36,9 @@ impl Default for ReadLimits {
 
 /// Reads one value after the other, each part by part.
 ///
-/// Legal order: [`ValueReader::open`], then [`ValueReader::next`] until it
-/// returns `None`. Both consume bytes of a cursor. If the cursor has too few
-/// bytes, both return [`Stop::Short`]; the caller then calls again with a new
-/// cursor, which has the bytes that were not consumed and more.
+/// Legal order: [`ValueReader::open`], then [`ValueReader::next`] until it returns `None`. Both
+/// consume bytes of a cursor. If the cursor has too few bytes, both return [`Stop::Short`]. The
+/// caller then calls again with a new cursor, which has the unconsumed bytes and more.
 #[derive(Debug)]
 pub struct ValueReader {
     limits: ReadLimits,
@@ -60,7 +57,7 @@ enum State {
     Stream(StreamReader),
 }
 
-/// How a type of value is laid out.
+/// The layout of a type of value.
 enum Shape {
     Text,
     Plain(Kind, PlainLayout),
@@ -71,35 +68,34 @@ enum Shape {
 }
 
 impl ValueReader {
-    /// A reader of values in this version.
+    /// Creates a reader of values in this version.
     pub fn new(version: Version, limits: ReadLimits) -> Self {
         Self { limits, version, state: State::Over, held: Held::default() }
     }
 
-    /// What types mean from now on.
+    /// Sets the version, which defines the meaning of types from now on.
     pub(crate) fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// The version that types have their meaning of.
+    /// Returns the version that defines the meaning of types.
     pub(crate) fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether there is such a type, so that [`ValueReader::open`] takes it.
+    /// Checks that a type exists, so that [`ValueReader::open`] accepts it.
     ///
     /// # Errors
-    /// [`What::Type`].
+    /// Returns [`What::Type`] if it does not.
     pub fn check(&self, kind: u8) -> Result<(), What> {
         self.shape(kind).map(|_| ())
     }
 
-    /// Begins with a value of this type, which stands at the cursor. What was
-    /// left of the one before is forgotten. If there are too few bytes, nothing
-    /// was consumed.
+    /// Begins a value of this type, which starts at the cursor. The rest of the one before is
+    /// discarded. If there are too few bytes, nothing was consumed.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// Returns [`Stop`].
     pub fn open(&mut self, kind: u8, cursor: &mut Cursor<'_>) -> Result<Opened, Stop> {
         let shape = self.shape(kind).map_err(|what| Stop::Wrong(cursor.fault(what)))?;
         let mut ahead = *cursor;
@@ -138,11 +134,11 @@ impl ValueReader {
         Ok(opened)
     }
 
-    /// The next part of the value; `None` once it is whole. If there are too
-    /// few bytes, the cursor is behind those that were consumed.
+    /// Returns the next part of the value, or `None` at its end. If there are too few bytes, the
+    /// cursor is after those that were consumed.
     ///
     /// # Errors
-    /// [`Stop`].
+    /// Returns [`Stop`].
     pub fn next<'a, 'b: 'a>(
         &'a mut self,
         cursor: &mut Cursor<'b>,

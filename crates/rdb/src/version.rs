@@ -1,12 +1,11 @@
-//! Versions of RDB, and what each of them knows.
+//! Versions of RDB, and what each of them supports.
 
 use crate::kind;
 
 /// A version of the format.
 ///
-/// Up to version 11 Redis and Valkey are the same. Redis counts on from 12;
-/// Valkey has left that range to Redis and counts on from 80, with other
-/// meanings of types above 21.
+/// Up to version 11, Redis and Valkey are the same. Redis continues with 12. Valkey has left that
+/// range to Redis and continues with 80, with other meanings of types above 21.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Redis 5.0 to 6.2.
@@ -28,12 +27,12 @@ impl Version {
     pub const ALL: [Self; 6] =
         [Self::Redis9, Self::Redis10, Self::Redis11, Self::Redis12, Self::Valkey80, Self::Valkey81];
 
-    /// The version of this number.
+    /// Returns the version with this number.
     pub fn of_number(number: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.number() == number)
     }
 
-    /// The number in headers and footers.
+    /// Returns the number in headers and footers.
     pub fn number(self) -> u16 {
         match self {
             Self::Redis9 => 9,
@@ -45,12 +44,12 @@ impl Version {
         }
     }
 
-    /// Whether types above 21 mean what they mean to Valkey.
+    /// Returns whether types above 21 have Valkey's meaning.
     pub fn is_of_valkey(self) -> bool {
         self >= Self::Valkey80
     }
 
-    /// Whether the version has this type.
+    /// Returns whether the version has this type.
     pub fn knows(self, kind: u8) -> bool {
         match kind {
             kind::HASH_TIMES_EARLY if self.is_of_valkey() => true,
@@ -60,9 +59,9 @@ impl Version {
         }
     }
 
-    /// The oldest version that has this type; `None` if no version has it. A
-    /// hash whose fields expire is [`Version::Redis12`]'s: Valkey's form of it
-    /// has the number of one that no release of Redis ever wrote.
+    /// Returns the oldest version that has this type, or `None` if no version has it. A hash with
+    /// expiring fields belongs to [`Version::Redis12`]: Valkey's form of it has a number that no
+    /// release of Redis ever wrote.
     pub fn oldest_with(kind: u8) -> Option<Self> {
         Some(match kind {
             kind::STRING..=kind::SORTED | kind::HASH_ZIPMAP..=kind::STREAM_5 => Self::Redis9,

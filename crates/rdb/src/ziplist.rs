@@ -4,30 +4,30 @@
 //!  ziplist: bytes in all, 4 │ offset of the last element, 4 │ elements, 2 │ element ... │ 0xff
 //!  element: length of the one before │ encoding │ bytes
 //! ```
-//! A length is one byte, or 254 and four; but in an encoding, where it has 6
-//! bits, 14 or 32, the highest first.
+//! A length is one byte, or 254 and four bytes. In an encoding it has 6 bits, 14 or 32, with the
+//! highest first.
 
 use crate::block::{Damaged, Slice, Text};
 
 const END: u8 = 0xff;
-/// A length of more than one byte.
+/// Marks a length of more than one byte.
 const LONG: u8 = 254;
 const HEADER_LEN: usize = 10;
-/// A count that does not fit its place.
+/// Marks a count that does not fit into its field.
 const UNCOUNTED: u16 = u16::MAX;
 
-/// A place in a ziplist.
+/// A position in a ziplist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     at: usize,
-    /// Bytes of the element before, and where it starts.
+    /// Length of the element before in bytes, and where it starts.
     before: (usize, usize),
     seen: u64,
     last_at: usize,
     count: Option<u64>,
 }
 
-/// The first place, and how many elements there are, if the ziplist says.
+/// Returns the first position, and the number of elements if the ziplist contains it.
 pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
     let mut header = Slice::new(bytes);
     let total = u32::from_le_bytes(header.array()?) as usize;
@@ -42,13 +42,13 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
 }
 
 impl Walk {
-    /// Whether no element is left.
+    /// Returns whether no element is left.
     pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
         self.at + 1 >= bytes.len()
     }
 
-    /// The next element; `None` at the end, where there were as many as the
-    /// ziplist says and the last of them is where it says.
+    /// Returns the next element, or `None` at the end, if the number of elements and the position
+    /// of the last one are those that the ziplist announces.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         let rest = bytes.get(self.at..bytes.len() - 1).ok_or(Damaged)?;
         let (before_len, before_at) = self.before;
@@ -116,8 +116,8 @@ mod tests {
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// "hi", 2 in four bits, -3 in eight, 1024, a string with a length of 14
-    /// bits.
+    /// Returns a ziplist of "hi", 2 in four bits, -3 in eight, 1024, and a string with a length of
+    /// 14 bits.
     fn ziplist() -> Vec<u8> {
         let mut bytes = vec![0, 0, 0, 0, 21, 0, 0, 0, 5, 0];
         bytes.extend_from_slice(b"\x00\x02hi\x04\xf3\x02\xfe\xfd\x03\xc0\x00\x04");

@@ -4,25 +4,25 @@
 //! ```text
 //!  zipmap: pairs, 1 │ length, field, length, unused bytes, 1, value, unused ... │ 0xff
 //! ```
-//! A length is one byte, or 254 and four.
+//! A length is one byte, or 254 and four bytes.
 
 use crate::block::{Damaged, Slice, Text};
 
 const END: u8 = 0xff;
-/// A length of more than one byte; or a count that does not fit.
+/// Marks a length of more than one byte, or a count that does not fit.
 const LONG: u8 = 254;
 
-/// A place in a zipmap.
+/// A position in a zipmap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     at: usize,
-    /// Fields and values so far.
+    /// Number of fields and values so far.
     seen: u64,
     count: Option<u64>,
 }
 
-/// The first place, and how many fields and values there are, if the zipmap
-/// says. It has some.
+/// Returns the first position, and the number of fields and values if the zipmap contains it. A
+/// zipmap is never empty.
 pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
     let (count, pairs) = bytes.split_first().ok_or(Damaged)?;
     if pairs.last() != Some(&END) || pairs.len() == 1 {
@@ -33,13 +33,13 @@ pub(crate) fn start(bytes: &[u8]) -> Result<(Walk, Option<u64>), Damaged> {
 }
 
 impl Walk {
-    /// Whether no element is left.
+    /// Returns whether no element is left.
     pub(crate) fn is_over(&self, bytes: &[u8]) -> bool {
         self.at + 1 >= bytes.len()
     }
 
-    /// The next field or value; `None` at the end, where there were as many
-    /// pairs as the zipmap says.
+    /// Returns the next field or value, or `None` at the end, if the number of pairs is the
+    /// announced one.
     pub(crate) fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Text<'a>>, Damaged> {
         let rest = bytes.get(self.at..bytes.len() - 1).ok_or(Damaged)?;
         let is_field = self.seen.is_multiple_of(2);
@@ -58,8 +58,7 @@ impl Walk {
     }
 }
 
-/// A length, unless it takes more bytes than it needs: a server reads that in
-/// two ways.
+/// Reads a length, unless it takes more bytes than needed: servers read such a length in two ways.
 fn read_len(slice: &mut Slice<'_>) -> Result<usize, Damaged> {
     match slice.byte()? {
         END => Err(Damaged),

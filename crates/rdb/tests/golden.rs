@@ -1,15 +1,14 @@
-//! Bytes that were put together by hand from the definition of the format, and
-//! what they must be read as. Debian has no server that writes what is in them:
-//! ziplists and zipmaps of old servers, Redis 7.4's fields that expire, and
-//! Valkey 9's files.
+//! Bytes that were created by hand from the definition of the format, and what they must be read
+//! as. Debian has no server that writes what they contain: ziplists and zipmaps of old servers,
+//! expiring fields of Redis 7.4, and files of Valkey 9.
 
 mod common;
 
 use common::{file, read_at_once, read_by};
 use keyway_rdb::{Fault, Form, StreamPart, What};
 
-/// The parts of the only value of a file, or its fault. Read in pieces, the file
-/// gives the same.
+/// Returns the parts of the only value of a file, or its fault. It checks that a file read in
+/// pieces gives the same.
 fn parts(header: &[u8], body: &[u8]) -> Result<Vec<String>, Fault> {
     let file = file(header, body);
     let read = read_at_once(&file);
@@ -45,7 +44,7 @@ const REDIS_12: &[u8] = b"REDIS0012";
 const VALKEY_80: &[u8] = b"VALKEY080";
 const VALKEY_81: &[u8] = b"VALKEY081";
 
-/// A time with six bytes that are not zero: 0x0180_0000_0001.
+/// A time whose six bytes are not all zero: 0x0180_0000_0001.
 const TIME: u64 = 1_649_267_441_665;
 
 #[test]
@@ -55,7 +54,7 @@ fn fields_of_valkey_9_have_their_times_behind_them() {
     let expected = vec![field("f", "v", Some(TIME)), field("g", "7", None)];
     assert_eq!(parts(VALKEY_80, &body), Ok(expected.clone()));
     assert_eq!(parts(VALKEY_81, &body), Ok(expected));
-    // -2 is no time, and the same type of Redis has times in front.
+    // -2 is no time, and in Redis the same type has times in front.
     let body = [&b"\x16\x01h\x01\x01f\x01v"[..], &[0xfe], &[0xff; 7]].concat();
     assert_eq!(fault(VALKEY_80, &body), (17, What::Time));
     assert_eq!(parts(REDIS_12, b"\x16\x01h\x01\x05\x01f\x01v"), Ok(vec![field("f", "v", Some(5))]));
@@ -69,7 +68,7 @@ fn fields_of_redis_7_4_count_their_times_from_the_earliest() {
     let body = [&b"\x18\x01h"[..], &earliest, b"\x03\x01\x01f\x01v\0\x01g\xc0\x07\x40\x40\x01h\0"]
         .concat();
     assert_eq!(parts(REDIS_12, &body), Ok(expected));
-    // In a listpack times are as they are: "f", "v" and a number of 64 bits.
+    // In a listpack, times are unchanged: "f", "v" and a number of 64 bits.
     let time = TIME.to_le_bytes();
     let elements =
         [&b"\x81f\x02\x81v\x02\xf4"[..], &time, b"\x09\x81g\x02\x07\x01\0\x01\xff"].concat();
@@ -101,7 +100,7 @@ fn what_valkey_and_redis_name_alike_is_not_mixed_up() {
     assert_eq!(fault(VALKEY_81, b"\xf2\x01"), (9, What::InlineCommand));
     assert_eq!(fault(REDIS_12, b"\xf2\x01"), (9, What::Opcode(242)));
     assert_eq!(fault(REDIS_10, b"\xfe\0\xf6"), (11, What::EarlyLibrary));
-    // Sizes of slots are hints, and both have them.
+    // Sizes of slots are hints, and both versions have them.
     for header in [REDIS_12, VALKEY_80] {
         assert_eq!(parts(header, b"\xf4\x40\x80\x05\x01"), Ok(vec![]));
     }
@@ -120,7 +119,7 @@ fn only_versions_that_are_known_are_read() {
     ] {
         assert_eq!(fault(header, b""), (0, what));
     }
-    // What begins wrong is not waited for, in pieces neither.
+    // A wrong beginning is reported at once, also in pieces.
     assert_eq!(read_by(b"VALKEZ", 1), read_at_once(b"VALKEZ"));
     assert_eq!(read_at_once(b"H").map_err(|fault| fault.what()), Err(What::Signature));
 }
@@ -165,26 +164,26 @@ fn the_forms_of_old_servers_are_read() {
     };
     assert_eq!(ok.next(), Some(Ok(vec![scored("a", 5.0), scored("b", 1024.0)])));
     assert_eq!(ok.next(), Some(Ok(vec![field("a", "5", None), field("b", "1024", None)])));
-    // Nodes, one of which is empty.
+    // There are several nodes, and one is empty.
     let empty: &[u8] = b"\x0b\x0b\0\0\0\x0a\0\0\0\0\0\xff";
     let nodes = [&b"\x0e\x01k\x02"[..], empty, &patched(with(10))[3..]].concat();
     assert_eq!(parts(REDIS_9, &nodes), Ok(texts("Element").to_vec()));
     let zipmap = b"\x09\x01k\x0d\x01\x03foo\x03\x02barXY\xff";
     assert_eq!(parts(REDIS_9, zipmap), Ok(vec![field("foo", "bar", None)]));
-    // Scores as text.
+    // The scores are text.
     let sorted = b"\x03\x01k\x03\x01a\x031.5\x01b\xff\x01c\xfe";
     let expected =
         vec![scored("a", 1.5), scored("b", f64::NEG_INFINITY), scored("c", f64::INFINITY)];
     assert_eq!(parts(REDIS_9, sorted), Ok(expected));
     assert_eq!(fault(REDIS_9, b"\x03\x01k\x01\x01a\xfd"), (15, What::Score));
-    // Seconds, before Redis 2.6.
+    // Before Redis 2.6, expiries were in seconds.
     let read = read_at_once(&file(REDIS_9, b"\xfd\x05\0\0\0\0\x01k\x01v")).expect("a key");
     assert!(read[1].contains("expires_ms: Some(5000)"), "{}", read[1]);
 }
 
-/// A ziplist with its last element where it is.
+/// Returns a ziplist with the right position of its last element.
 fn patched(mut body: Vec<u8>) -> Vec<u8> {
-    // Header of 10 bytes, elements of 3, 2, 3 and 4 bytes.
+    // The header has 10 bytes, and the elements have 3, 2, 3 and 4.
     body[4 + 4] = 10 + 3 + 2 + 3;
     body
 }
@@ -198,8 +197,7 @@ fn nodes_of_redis_7_are_listpacks_or_single_elements() {
     assert_eq!(fault(REDIS_10, b"\x12\x01k\x01\x01\0"), (14, What::Block(Form::Listpack)));
 }
 
-/// The listpack of a block: three live entries, one deleted, the block's field
-/// is "f".
+/// Returns the listpack of a block with three live entries, one deleted one, and the field "f".
 fn block() -> Vec<u8> {
     let elements: &[u8] = b"\x02\x01\x01\x01\x01\x01\x81f\x02\0\x01\
         \x02\x01\0\x01\0\x01\x81v\x02\x04\x01\
@@ -282,11 +280,11 @@ fn a_stream_that_contradicts_itself_is_refused() {
     assert!(parts(REDIS_9, &stream(100, None, totals)).is_ok());
     wrong(&stream(100, None, b"\x03\x40\x69\x07"), StreamPart::Length);
     wrong(&stream(100, None, b"\x02\x40\x69\x06"), StreamPart::Length);
-    // More live entries, one entry more, a count behind an entry.
+    // More live entries, one entry more, a wrong count after an entry.
     wrong(&stream(100, Some((6, 3)), totals), StreamPart::Block);
     wrong(&stream(100, Some((8, 2)), totals), StreamPart::Block);
     wrong(&stream(100, Some((26, 5)), totals), StreamPart::Block);
-    // The second id is not above the first one.
+    // The second id is not greater than the first one.
     wrong(&stream(100, Some((41, 0)), totals), StreamPart::EntryId);
     let short = b"\x0f\x01k\x01\x03abc\x00";
     wrong(short, StreamPart::BlockId);
@@ -296,7 +294,7 @@ fn a_stream_that_contradicts_itself_is_refused() {
 
 #[test]
 fn strings_are_unpacked_and_a_wrong_packing_is_found() {
-    // "abc", then nine bytes from three before.
+    // "abc", then nine bytes from three bytes before.
     let packed = b"\0\x01k\xc3\x07\x0c\x02abc\xe0\0\x02";
     let expected = format!("Text({})", bytes("abcabcabcabc"));
     assert_eq!(parts(REDIS_10, packed), Ok(vec![expected]));

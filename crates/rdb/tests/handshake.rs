@@ -1,4 +1,4 @@
-//! PSYNC's handshake, from both ends and against answers that no server gives.
+//! Tests PSYNC's handshake from both sides, and with answers that no server gives.
 
 use keyway_rdb::Version;
 use keyway_rdb::replication::{
@@ -18,8 +18,7 @@ fn resume(offset: u64) -> ReplicaSettings {
     ReplicaSettings { resume: Some(Resume { id: id(1), offset }), ..ReplicaSettings::default() }
 }
 
-/// What a handshake sends, and what comes of answers that come in pieces of
-/// `size`.
+/// Returns what a handshake sends, and its result for answers that arrive in pieces of `size`.
 fn run(
     settings: ReplicaSettings,
     answers: &[u8],
@@ -70,7 +69,7 @@ fn a_replica_tells_of_itself_and_asks_for_a_snapshot() {
         resume: None,
     };
     let mark = "0123456789abcdef0123456789abcdef01234567";
-    // An old server does not know of addresses and versions.
+    // An old server does not know addresses and versions.
     let answers = format!(
         "+PONG\r\n+OK\r\n+OK\r\n-ERR Unrecognized REPLCONF option: ip-address\r\n-ERR no\r\n+OK\r\n\
          \n+FULLRESYNC {} 1234\r\n\n\n$EOF:{mark}\r\n",
@@ -139,6 +138,9 @@ fn a_refusal_says_at_which_step_and_whether_to_try_again() {
     for (settings, answers, expected) in [
         (plain(), "-NOAUTH who?\r\n", (ping, refused("NOAUTH who?"), 0)),
         (plain(), "-DENIED no\r\n", (ping, refused("DENIED no"), 0)),
+        (plain(), "-LOADING data\r\n", (ping, not_now("LOADING data"), 0)),
+        (plain(), "-MASTERDOWN no link\r\n", (ping, not_now("MASTERDOWN no link"), 0)),
+        (plain(), "-BUSY a script\r\n", (ping, not_now("BUSY a script"), 0)),
         (with_password(), "-NOAUTH who?\r\n-WRONGPASS no\r\n", (auth, refused("WRONGPASS no"), 14)),
         (with_password(), "+PONG\r\n:1\r\n", (auth, unexpected.clone(), 7)),
         (plain(), "+PONG\r\n-NOPERM no\r\n", (configure, refused("NOPERM no"), 7)),
@@ -146,7 +148,7 @@ fn a_refusal_says_at_which_step_and_whether_to_try_again() {
         (plain(), "+PONG\r\n+OK\r\n-LOADING data\r\n", (psync, not_now("LOADING data"), 12)),
         (plain(), "+PONG\r\n+OK\r\n-NOMASTERLINK x\r\n", (psync, not_now("NOMASTERLINK x"), 12)),
         (plain(), "+PONG\r\n+OK\r\n-ERR unknown\x1b\r\n", (psync, refused("ERR unknown\\x1b"), 12)),
-        // Nobody has asked to go on.
+        // The replica has not asked to continue.
         (plain(), "+PONG\r\n+OK\r\n+CONTINUE\r\n", (psync, unexpected.clone(), 12)),
         (resume(5), "+PONG\r\n+OK\r\n+CONTINUE abc\r\n", (psync, unexpected.clone(), 12)),
         (plain(), "+PONG\r\n+OK\r\n+FULLRESYNC abc 1\r\n", (psync, unexpected.clone(), 12)),
@@ -297,7 +299,7 @@ proptest! {
         let (sent, at_once) = run(resume(7), &answers, answers.len().max(1));
         let (sent_in_pieces, in_pieces) = run(resume(7), &answers, size);
         prop_assert_eq!(&at_once, &in_pieces);
-        // A fault keeps back what was not sent yet.
+        // A fault prevents output that was not sent yet.
         prop_assert!(at_once.is_err() || sent == sent_in_pieces);
     }
 }

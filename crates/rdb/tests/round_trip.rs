@@ -1,5 +1,5 @@
-//! What the writer writes the reader reads, in pieces of any size; and no cut,
-//! no changed bit and no lie about a length goes unnoticed.
+//! The reader reads what the writer writes, in pieces of any size. Every cut, every changed bit and
+//! every wrong length is detected.
 
 mod common;
 
@@ -23,12 +23,12 @@ enum Value {
     Stream(Stream),
 }
 
-/// Whether an entry has the names of its block, and its own if not.
+/// Whether an entry has the names of its block, and its own names if not.
 type StreamEntry = (bool, Vec<(Bytes, Bytes)>);
 
 #[derive(Clone, Debug)]
 struct Stream {
-    /// Names of a block, and its entries.
+    /// The names of a block, and its entries.
     blocks: Vec<(Vec<Bytes>, Vec<StreamEntry>)>,
     groups: Vec<Group>,
     numbers: [u64; 4],
@@ -110,7 +110,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     proptest::collection::vec(entry, 0..5)
 }
 
-/// Gives the pieces of a file to `visit`, as a version can hold them.
+/// Calls `visit` with the pieces of a file, as a version can contain them.
 fn visit(version: Version, entries: &[Entry], visit: &mut dyn FnMut(Event<'_>)) {
     visit(Event::Start(version));
     visit(Event::Aux { name: b"redis-ver", value: b"255.255.255" });
@@ -223,7 +223,7 @@ fn visit_group(version: Version, group: &Group, part: &mut dyn FnMut(Part<'_>)) 
     }
 }
 
-/// A file of these entries, and its pieces.
+/// Returns a file of these entries, and its pieces.
 fn written(version: Version, entries: &[Entry]) -> (Bytes, Vec<String>) {
     let (mut writer, mut file, mut pieces) = (Writer::new(version), Vec::new(), Vec::new());
     visit(version, entries, &mut |event| {
@@ -355,7 +355,7 @@ fn a_length_that_lies_costs_no_memory() {
     };
     let (len, max) = (1 << 40, 512 << 20);
     assert_eq!((fault.offset(), fault.what()), (21, What::StringLong { len, max }));
-    // One that is allowed is waited for, without room being made for it.
+    // The reader waits for an allowed string, without reserving memory for it.
     let wait = b"REDIS0010\0\x01k\x80\x10\0\0\0";
     let mut reader = Reader::new(ReadLimits::default());
     let mut at = 0;
@@ -434,7 +434,7 @@ fn values_as_dump_has_them_become_keys() {
     let listpack = writer.dumped(&key, version, b"\x10\x07\x07\0\0\0\0\0\xff");
     assert_eq!(listpack, Err(WriteFault::Version(Version::Redis9)));
     assert_eq!(writer.dumped(&key, version, b""), Err(WriteFault::Missing));
-    // Redis and Valkey have type 22 both, and mean different forms by it.
+    // Redis and Valkey both have type 22, with different meanings.
     let mut newer = Writer::new(Version::Redis12);
     let hash = newer.dumped(&key, version, b"\x16\0");
     assert_eq!(hash, Err(WriteFault::Version(Version::Redis12)));

@@ -1,23 +1,23 @@
-//! Integers on the wire. Lengths have one to three digits as a rule, which one
-//! load of eight bytes tells; a plain digit loop takes the rest.
+//! Integers on the wire. Most lengths have one to three digits. One load of eight bytes reads
+//! those. A plain digit loop reads the rest.
 
 /// Outcome of reading a decimal line `[+-]digits\r\n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The number, and the position one past its `\n`.
+    /// The number, and the index after its `\n`.
     Number(i64, usize),
-    /// The line is not whole yet.
+    /// The line is incomplete.
     Partial,
-    /// Not a number, or not ended by `\r\n`.
+    /// The line is no number, or does not end with `\r\n`.
     Invalid,
 }
 
-/// Most digits ever accepted. Anything longer is refused at once instead of
-/// being waited for.
+/// Largest number of digits that is accepted. Anything longer is refused at once, without waiting
+/// for its end.
 const DIGITS_MAX: usize = 19;
 
-/// A number of one to three digits without leading zeros, and the position one
-/// past its line end; `None` for every other, and near the end of `buf`.
+/// Reads a number of one to three digits without leading zeros. Returns it with the index after its
+/// line end, or `None` for every other number, and near the end of `buf`.
 #[inline(always)]
 pub(crate) fn short_number(buf: &[u8], at: usize) -> Option<(i64, usize)> {
     const LINE_END: u16 = u16::from_le_bytes(*b"\r\n");
@@ -92,9 +92,9 @@ fn long_number_line(buf: &[u8], at: usize) -> Line {
     }
 }
 
-/// Reads the length line of a request that starts at `at`. Redis takes no
-/// leading zeros and no `-0` there: it answers them with a protocol error and
-/// closes, so a request with one must never be forwarded.
+/// Reads the length line of a request that starts at `at`. Redis accepts no leading zeros and no
+/// `-0` there: it answers them with a protocol error and closes. So a request with one must never
+/// be forwarded.
 #[inline(always)]
 pub(crate) fn length_line(buf: &[u8], at: usize) -> Line {
     match short_number(buf, at) {
@@ -106,14 +106,14 @@ pub(crate) fn length_line(buf: &[u8], at: usize) -> Line {
 #[inline(never)]
 fn long_length_line(buf: &[u8], at: usize) -> Line {
     let line = long_number_line(buf, at);
-    // A number has a byte behind its first: a digit or the line's end.
+    // A number has a byte after its first one: a digit or the line's end.
     let is_number = matches!(line, Line::Number(..));
     let is_odd = || matches!((buf[at], buf[at + 1]), (b'0', b'0'..=b'9') | (b'-', b'0'));
     if is_number && is_odd() { Line::Invalid } else { line }
 }
 
-/// The number on the line that a framed element begins with, read as its length
-/// was when it was framed; `None` where that line holds none.
+/// Returns the number on the line with which a framed element begins. It is read like the length
+/// when the element was framed. Returns `None` if that line contains no number.
 #[inline]
 pub fn head_number(element: &[u8]) -> Option<i64> {
     match number_line(element, 1) {
@@ -122,9 +122,8 @@ pub fn head_number(element: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads a whole argument as a signed 64-bit decimal, the way Redis does: no
-/// blanks, no plus sign, no leading zeros but `0` itself. `None` when it is
-/// anything else or does not fit.
+/// Parses a whole argument as a signed 64-bit decimal, like Redis: no blanks, no plus sign, no
+/// leading zeros except `0` itself. Returns `None` for anything else, or if it does not fit.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),

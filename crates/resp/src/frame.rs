@@ -1,11 +1,10 @@
-//! Replies: finding where one ends. A proxy hands a reply on whole, so all it
-//! needs is the length and the leading byte.
+//! Finds where a reply ends. A proxy forwards a reply whole, so it needs only the length and the
+//! first byte.
 
 use crate::Protocol;
 use crate::digits::{Line, number_line, short_number};
 
-/// What a reply is, by its leading byte. Those from [`Kind::Null`] on are
-/// RESP3's.
+/// The kind of a reply, by its first byte. The kinds from [`Kind::Null`] on belong to RESP3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `+`
@@ -26,23 +25,22 @@ pub enum Kind {
     Double,
     /// `(`
     BigNumber,
-    /// `=`: a text with its format
+    /// `=`, a text with its format
     Verbatim,
-    /// `!`: an error of any bytes
+    /// `!`, an error with any bytes
     BlobError,
     /// `%`
     Map,
     /// `~`
     Set,
-    /// `>`: answers nothing, comes between replies
+    /// `>`, not a reply: it is sent between replies
     Push,
-    /// `|`: attributes, and the reply they belong to
+    /// `|`, attributes and the reply to which they belong
     Attribute,
 }
 
 impl Kind {
-    /// The kind of the whole reply in `bytes`, whichever the version; `None`
-    /// when it is none.
+    /// Returns the kind of the whole reply in `bytes`, in any version, or `None` if it is no reply.
     pub fn of(bytes: &[u8]) -> Option<Kind> {
         match bytes.first()? {
             b'$' => Some(Kind::Bulk),
@@ -54,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// What begins with `byte` in RESP3 alone.
+    /// Returns the kind that begins with `byte` only in RESP3.
     fn of_resp3(byte: u8) -> Option<Kind> {
         Some(match byte {
             b'_' => Kind::Null,
@@ -82,68 +80,68 @@ pub enum Framing {
         /// Its leading byte.
         kind: Kind,
     },
-    /// Not whole: no use looking again before the buffer holds `at_least`.
+    /// The reply is incomplete. It need not be framed again before the buffer holds `at_least`
+    /// bytes.
     NeedMore {
-        /// Total buffer length worth framing again, in bytes.
+        /// Total buffer length from which framing again can succeed, in bytes.
         at_least: usize,
     },
 }
 
-/// Why a backend's bytes are not a reply: close the link.
+/// Why the bytes of a backend are not a reply. The link must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingFault {
-    /// Not RESP, or not the version that is spoken.
+    /// They are not RESP, or not the version in use.
     Protocol,
-    /// Longer than the bound.
+    /// The reply is longer than the limit.
     TooLong,
-    /// Nested deeper than the bound.
+    /// The reply is nested deeper than the limit.
     TooDeep,
 }
 
-/// Fewest bytes an element of an array takes: `+\r\n`, `_\r\n`.
+/// Smallest number of bytes of an element of an array: `+\r\n`, `_\r\n`.
 const ELEMENT_LEN_MIN: usize = 3;
 
-/// Bytes before the text of a verbatim string: its format and a colon.
+/// Number of bytes before the text of a verbatim string: its format and a colon.
 const FORMAT_LEN: usize = 4;
 
-/// Open levels of an array whose room is kept for the next.
+/// Number of open levels of an array for which memory is kept.
 const LEVELS_KEPT_MAX: usize = 64;
 
-/// Finds where replies end. It remembers how far it has read a reply that is
-/// not whole yet, so that no byte is read twice however the reply is cut.
+/// Finds where replies end. It remembers how far it has read an incomplete reply, so that it reads
+/// no byte twice, however the reply is cut.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// RESP3's kinds are replies only where they were asked for.
+    /// The protocol version. RESP3's kinds are replies only with RESP3.
     protocol: Protocol,
-    /// Where the element being read starts.
+    /// Index at which the current element starts.
     at: usize,
-    /// Up to here no line end was found.
+    /// Index up to which no line end was found.
     scanned: usize,
-    /// Elements still to come on each open level of an array.
+    /// Number of elements that are still missing, for each open level of an array.
     open: Vec<u64>,
 }
 
-/// Finds the end of the RESP2 reply at the start of `buf`, which may be at most
-/// `len_max` bytes long and nest at most `depth_max` deep. For RESP3, and for a
-/// reply that comes in pieces, use a [`Framer`].
+/// Finds the end of the RESP2 reply at the start of `buf`. The reply may be at most `len_max` bytes
+/// long and nested `depth_max` deep. For RESP3, and for a reply that arrives in pieces, use a
+/// [`Framer`].
 #[inline]
 pub fn frame_reply(buf: &[u8], len_max: u32, depth_max: u32) -> Result<Framing, FramingFault> {
     Framer::default().frame(buf, len_max, depth_max)
 }
 
 impl Framer {
-    /// A framer of replies of `protocol`; those of RESP2 are RESP3's as well.
+    /// Creates a framer of replies of `protocol`. RESP3 includes all replies of RESP2.
     pub fn new(protocol: Protocol) -> Framer {
         Framer { protocol, ..Framer::default() }
     }
 
-    /// Finds the end of the reply at the start of `buf`, which may be at most
-    /// `len_max` bytes long and nest at most `depth_max` deep. After
-    /// [`Framing::NeedMore`] the next call is given the same bytes with more
-    /// behind them; after anything else, the next reply.
+    /// Finds the end of the reply at the start of `buf`. The reply may be at most `len_max` bytes
+    /// long and nested `depth_max` deep. After [`Framing::NeedMore`], the next call gets the same
+    /// bytes with more behind them. After any other result, it gets the next reply.
     ///
     /// # Errors
-    /// When it is no reply, or beyond a bound.
+    /// Returns an error if it is no reply, or exceeds a limit.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "once per reply, called from few places")]
     pub fn frame(
@@ -206,7 +204,7 @@ impl Framer {
         }
     }
 
-    /// Forgets a reply that will not be read on.
+    /// Discards the state of a reply that will not be read further.
     #[inline]
     pub fn reset(&mut self) {
         self.at = 0;
@@ -218,9 +216,9 @@ impl Framer {
     }
 }
 
-/// Length of the reply that `buf` begins with, if it is a whole bulk of less
-/// than 1,000 bytes: what most replies are. A [`Framer`] keeps nothing about a
-/// bulk that is not whole, so none of it has to be forgotten.
+/// Returns the length of the reply with which `buf` begins, if it is a whole bulk of less than
+/// 1,000 bytes. Most replies are. A [`Framer`] keeps no state for an incomplete bulk, so there is
+/// nothing to discard.
 #[inline(always)]
 fn short_bulk(buf: &[u8]) -> Option<usize> {
     if buf.first() != Some(&b'$') {
@@ -232,13 +230,13 @@ fn short_bulk(buf: &[u8]) -> Option<usize> {
 }
 
 enum End {
-    /// One past the last byte.
+    /// The index after the last byte.
     At(usize),
-    /// Not before this many bytes.
+    /// The smallest possible length of the buffer.
     Beyond(usize),
 }
 
-/// End of the element at `at`, which is inside `buf` and holds no others.
+/// Returns the end of the element at `at`, which is inside `buf` and contains no other elements.
 #[inline]
 fn scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
     match buf[at] {
@@ -258,7 +256,7 @@ fn scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, Framing
     }
 }
 
-/// End of `len` bytes from `start` on, with their line end.
+/// Returns the end of `len` bytes from `start` on, with their line end.
 #[inline]
 fn bytes_end(buf: &[u8], len: i64, start: usize) -> Result<End, FramingFault> {
     let len = u64::try_from(len).map_err(|_| FramingFault::Protocol)?;
@@ -273,7 +271,7 @@ fn bytes_end(buf: &[u8], len: i64, start: usize) -> Result<End, FramingFault> {
     }
 }
 
-/// The same as [`scalar_end`] for an element of RESP3 alone.
+/// Does the same as [`scalar_end`] for an element that only RESP3 has.
 #[inline(never)]
 fn resp3_scalar_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFault> {
     let kind = Kind::of_resp3(buf[at]).ok_or(FramingFault::Protocol)?;
@@ -322,9 +320,9 @@ fn line_end(buf: &[u8], at: usize, scanned: &mut usize) -> Result<End, FramingFa
     }
 }
 
-/// Elements of the aggregate that begins with `kind` and `count`: a map has two
-/// for each pair, attributes also the reply that they belong to. `None` when
-/// there is no such.
+/// Returns the number of elements of the aggregate that begins with `kind` and `count`. A map has
+/// two for each pair. Attributes include the reply to which they belong. Returns `None` if there is
+/// no such aggregate.
 #[inline]
 fn elements(kind: u8, count: i64) -> Option<u64> {
     match (kind, count) {
@@ -337,8 +335,8 @@ fn elements(kind: u8, count: i64) -> Option<u64> {
 }
 
 impl Framer {
-    /// End of the aggregate at the start of `buf`. Counts elements instead of
-    /// recursing, one counter per level.
+    /// Returns the end of the aggregate at the start of `buf`. It counts elements instead of
+    /// recursing, with one counter for each level.
     fn aggregate_end(&mut self, buf: &[u8], depth_max: u32) -> Result<End, FramingFault> {
         let Framer { protocol, at, scanned, open } = self;
         let is_resp3 = *protocol == Protocol::Resp3;
@@ -373,7 +371,7 @@ impl Framer {
                     }
                 }
             }
-            // The element that just ended may end the levels it was last on.
+            // The end of an element may also end the levels of which it was the last element.
             loop {
                 let Some(left) = open.last_mut() else { return Ok(End::At(*at)) };
                 *left -= 1;
@@ -386,12 +384,12 @@ impl Framer {
     }
 }
 
-/// Where the reply cannot end before: every element still open takes room.
+/// Returns the index before which the reply cannot end: every missing element takes some bytes.
 fn still_needed(pos: usize, open: &[u64]) -> usize {
     let mut elements: u64 = 0;
     for (level, left) in open.iter().enumerate() {
-        // All but the innermost level count the element being read as one of
-        // theirs, and that one's own bytes are counted further in.
+        // All levels except the innermost count the current element as one of theirs. Its own bytes
+        // are counted at the inner level.
         let inner = level + 1 < open.len();
         elements = elements.saturating_add(left - u64::from(inner));
     }
@@ -444,7 +442,7 @@ mod tests {
         ]
     }
 
-    /// Each vector, and whether RESP2 has it too.
+    /// Returns each vector, with whether RESP2 has it too.
     fn all_vectors() -> impl Iterator<Item = (&'static [u8], Kind, Protocol)> {
         let versions = [Protocol::Resp2, Protocol::Resp3];
         let old = vectors()
@@ -615,8 +613,8 @@ mod tests {
         }
     }
 
-    /// A caller that waits for `at_least` bytes looks as seldom as possible: every element still to
-    /// come has three bytes at least.
+    /// A caller that waits for `at_least` bytes looks as rarely as possible: every missing element
+    /// has at least three bytes.
     #[test]
     fn the_bytes_waited_for_are_all_that_the_open_elements_take_at_least() {
         for (buf, at_least) in [

@@ -1,12 +1,12 @@
-//! Inline requests: a line of words, as typed into telnet. Words may be quoted
-//! as Redis allows: `"..."` with `\n \r \t \b \a \xHH \"` escapes, `'...'`
-//! with `\'`. A closing quote must be followed by a blank or the line's end.
+//! Inline requests: a line of words, as typed into telnet. Words may be quoted as in Redis: `"..."`
+//! with `\n \r \t \b \a \xHH \"` escapes, `'...'` with `\'`. A closing quote must be followed by a
+//! blank or the end of the line.
 
 use crate::request::{ParseLimits, Parsed, RequestFault};
 use keyway_base::ByteRange;
 
-/// Reads one line from the start of `buf`, writes its array form to `inline`
-/// and the arguments' places in it to `args`.
+/// Reads one line from the start of `buf`. Writes its array form to `inline` and the ranges of the
+/// arguments in it to `args`.
 #[cold]
 pub(crate) fn parse(
     buf: &[u8],
@@ -54,7 +54,7 @@ fn split_words(line: &[u8], words: &mut Vec<Vec<u8>>) -> Result<(), RequestFault
     }
 }
 
-/// Moves one word from `rest` to `word`; returns what follows it.
+/// Moves one word from `rest` to `word`. Returns what follows it.
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], RequestFault> {
     while let Some((&byte, after)) = rest.split_first() {
         match byte {

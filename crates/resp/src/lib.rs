@@ -1,13 +1,13 @@
-//! RESP, the Redis protocol, versions 2 and 3: requests and replies are framed over `&[u8]` and
-//! composed into a `Vec<u8>`.
+//! RESP, the Redis protocol, versions 2 and 3. Requests and replies are framed over `&[u8]` and
+//! written into a `Vec<u8>`.
 //!
-//! Never does I/O, never keeps a byte: a frame is ranges into the caller's
-//! buffer, and an incomplete one is no error but a count of bytes still
-//! needed, so that a large value is not scanned again at every read. Read
-//! first: [`parse_request`], [`frame_reply`] and the module [`reply`].
+//! The crate does no I/O and keeps no bytes: a frame is ranges into the caller's buffer. An
+//! incomplete frame is no error but a number of bytes that are still needed, so that a large value
+//! is not scanned again at every read. Read first: [`parse_request`], [`frame_reply`] and the
+//! module [`reply`].
 //!
-//! Source of the protocol facts: the RESP specification at redis.io and the
-//! behaviour of redis-server 7.0.
+//! Sources of the protocol facts: the RESP specification at redis.io and the behaviour of
+//! redis-server 7.0.
 #![forbid(unsafe_code)]
 
 mod digits;

@@ -1,13 +1,13 @@
-//! The two versions of the protocol, and composing what differs between them.
-//! What is the same in both is a function of [`crate::reply`].
+//! The two versions of the protocol, and functions that write what differs between them. Functions
+//! for what is the same in both are in [`crate::reply`].
 
 use crate::reply;
 
-/// Which RESP a connection speaks.
+/// The version of RESP on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Protocol {
-    /// RESP2, which every connection begins with.
+    /// RESP2. Every connection begins with it.
     #[default]
     Resp2 = 2,
     /// RESP3, after `HELLO 3`.
@@ -15,7 +15,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The version that `HELLO` calls `number`; `None` when there is no such.
+    /// Returns the version with this number in `HELLO`, or `None` if there is no such version.
     pub fn from_number(number: i64) -> Option<Protocol> {
         match number {
             2 => Some(Protocol::Resp2),
@@ -24,12 +24,12 @@ impl Protocol {
         }
     }
 
-    /// What `HELLO` calls it.
+    /// Returns its number in `HELLO`.
     pub fn number(self) -> i64 {
         self as i64
     }
 
-    /// The null: `$-1\r\n` or `_\r\n`.
+    /// Appends the null: `$-1\r\n` or `_\r\n`.
     #[inline]
     pub fn null(self, out: &mut Vec<u8>) {
         match self {
@@ -38,7 +38,7 @@ impl Protocol {
         }
     }
 
-    /// The null where an array is expected: `*-1\r\n` or `_\r\n`.
+    /// Appends the null where an array is expected: `*-1\r\n` or `_\r\n`.
     pub fn null_array(self, out: &mut Vec<u8>) {
         match self {
             Protocol::Resp2 => reply::null_array(out),
@@ -46,8 +46,8 @@ impl Protocol {
         }
     }
 
-    /// The head of a map of `len` pairs, of which the caller appends keys and
-    /// values in turn: an array of twice as many elements in RESP2.
+    /// Appends the head of a map of `len` pairs. The caller appends keys and values in turn. In
+    /// RESP2 it is an array of twice as many elements.
     pub fn map(self, out: &mut Vec<u8>, len: usize) {
         match self {
             Protocol::Resp2 => reply::array(out, 2 * len),
@@ -55,8 +55,8 @@ impl Protocol {
         }
     }
 
-    /// The head of a set of `len` elements, which the caller appends: an array
-    /// in RESP2.
+    /// Appends the head of a set of `len` elements, which the caller appends. In RESP2 it is an
+    /// array.
     pub fn set(self, out: &mut Vec<u8>, len: usize) {
         match self {
             Protocol::Resp2 => reply::array(out, len),
@@ -64,7 +64,7 @@ impl Protocol {
         }
     }
 
-    /// Text meant to be shown as it is: a bulk in RESP2, a verbatim string of
+    /// Appends a text that is meant to be shown unchanged: a bulk in RESP2, a verbatim string of
     /// format `txt` in RESP3.
     pub fn text(self, out: &mut Vec<u8>, text: &[u8]) {
         match self {
@@ -78,8 +78,8 @@ impl Protocol {
         }
     }
 
-    /// A number with a fraction, spelt out by the caller: a bulk in RESP2, a
-    /// double in RESP3. `digits` must hold no line end.
+    /// Appends a number with a fraction, in the digits of the caller: a bulk in RESP2, a double in
+    /// RESP3. `digits` must contain no line end.
     pub fn double(self, out: &mut Vec<u8>, digits: &[u8]) {
         match self {
             Protocol::Resp2 => reply::bulk(out, digits),

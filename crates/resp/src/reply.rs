@@ -1,28 +1,28 @@
-//! Composing replies, and requests sent to backends: each function appends one
-//! element to `out`, the same in both versions of the protocol but for the
-//! nulls, which are RESP2's; see [`crate::Protocol`] for what differs.
+//! Writes replies, and requests for backends. Each function appends one element to `out`. Both
+//! versions of the protocol have the same elements, except for the nulls, which are those of RESP2.
+//! See [`crate::Protocol`] for what differs.
 
-/// `+text\r\n`. `text` must hold no line end.
+/// Appends `+text\r\n`. `text` must contain no line end.
 pub fn simple(out: &mut Vec<u8>, text: &str) {
     line(out, b'+', text.as_bytes());
 }
 
-/// `-text\r\n`, where `text` starts with the error's code (`ERR ...`). Line
-/// ends in `text` become blanks, so that no text can break the framing.
+/// Appends `-text\r\n`. `text` starts with the error's code (`ERR ...`). Line ends in `text` become
+/// blanks, so that no text can break the framing.
 pub fn error(out: &mut Vec<u8>, text: &str) {
     out.push(b'-');
     out.extend(text.bytes().map(|byte| if byte == b'\r' || byte == b'\n' { b' ' } else { byte }));
     out.extend_from_slice(b"\r\n");
 }
 
-/// `:value\r\n`.
+/// Appends `:value\r\n`.
 #[inline]
 pub fn integer(out: &mut Vec<u8>, value: i64) {
     let mut digits = itoa::Buffer::new();
     line(out, b':', digits.format(value).as_bytes());
 }
 
-/// `$len\r\nbytes\r\n`.
+/// Appends `$len\r\nbytes\r\n`.
 #[inline]
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     bulk_header(out, bytes.len());
@@ -30,30 +30,30 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `$len\r\n`: the head of a bulk whose bytes and `\r\n` the caller appends.
+/// Appends `$len\r\n`, the head of a bulk. The caller appends the bytes and `\r\n`.
 #[inline]
 pub fn bulk_header(out: &mut Vec<u8>, len: usize) {
     head(out, b'$', len);
 }
 
-/// `*len\r\n`: the head of an array whose elements the caller appends.
+/// Appends `*len\r\n`, the head of an array. The caller appends the elements.
 #[inline]
 pub fn array(out: &mut Vec<u8>, len: usize) {
     head(out, b'*', len);
 }
 
-/// The null bulk, `$-1\r\n`.
+/// Appends the null bulk, `$-1\r\n`.
 #[inline]
 pub fn null(out: &mut Vec<u8>) {
     out.extend_from_slice(b"$-1\r\n");
 }
 
-/// The null array, `*-1\r\n`.
+/// Appends the null array, `*-1\r\n`.
 pub fn null_array(out: &mut Vec<u8>) {
     out.extend_from_slice(b"*-1\r\n");
 }
 
-/// A line of `kind` and a length.
+/// Appends a line of `kind` and a length.
 #[inline]
 pub(crate) fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
     if len < 10 {

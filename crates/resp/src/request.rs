@@ -4,21 +4,21 @@ use crate::digits::{Line, length_line};
 use crate::inline;
 use keyway_base::{ByteRange, Limits};
 
-/// Bounds on one request.
+/// Limits of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct ParseLimits {
-    /// Most arguments.
+    /// Largest number of arguments.
     pub args_max: u32,
-    /// Longest argument, in bytes.
+    /// Length of the longest argument, in bytes.
     pub bulk_len_max: u32,
-    /// Longest whole request, in bytes.
+    /// Length of the longest whole request, in bytes.
     pub request_len_max: u32,
-    /// Longest inline line, in bytes.
+    /// Length of the longest inline line, in bytes.
     pub inline_len_max: u32,
 }
 
 impl ParseLimits {
-    /// For a client that may send anything `limits` allow.
+    /// Returns the limits for a client that may send everything that `limits` allow.
     pub fn of(limits: &Limits) -> Self {
         Self {
             args_max: limits.request_args_max,
@@ -28,8 +28,9 @@ impl ParseLimits {
         }
     }
 
-    /// For a client that has not given its password yet: enough for AUTH and
-    /// HELLO, too little to make us hold its bytes. Redis's own figures.
+    /// Returns the limits for a client that has not given its password yet. They are enough for
+    /// AUTH and HELLO, and too small to make the proxy hold many bytes. The values are those of
+    /// Redis.
     pub fn unauthenticated(self) -> Self {
         Self { args_max: 10, bulk_len_max: 16 << 10, ..self }
     }
@@ -38,54 +39,55 @@ impl ParseLimits {
 /// Outcome of [`parse_request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A whole request of `consumed` bytes; its arguments are ranges into
-    /// those bytes. No argument at all (`*0`) asks for nothing: skip it.
+    /// A whole request of `consumed` bytes. Its arguments are ranges into those bytes. A request
+    /// without arguments (`*0`) must be skipped.
     Ready {
-        /// Bytes of the request.
+        /// Length of the request in bytes.
         consumed: usize,
     },
-    /// A whole inline line of `consumed` bytes. Its canonical array form was
-    /// written to the `inline` buffer and the arguments are ranges into that.
+    /// A whole inline line of `consumed` bytes. Its array form was written to the `inline` buffer,
+    /// and the arguments are ranges into that.
     Inline {
-        /// Bytes of the line with its end.
+        /// Length of the line with its end, in bytes.
         consumed: usize,
     },
-    /// Not whole: no use looking again before the buffer holds `at_least`.
+    /// The request is incomplete. It need not be parsed again before the buffer holds `at_least`
+    /// bytes.
     NeedMore {
-        /// Total buffer length worth parsing again, in bytes.
+        /// Total buffer length from which parsing again can succeed, in bytes.
         at_least: usize,
     },
 }
 
-/// Why bytes are not a request. The connection cannot be put in step again:
-/// answer and close.
+/// Why bytes are not a request. The connection cannot be synchronised again: it must be answered
+/// and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
-    /// The array's count is not a number or too large.
+    /// The array's count is no number, or too large.
     MultibulkLength,
     /// An element does not start with `$`.
     ExpectedBulk {
         /// The byte found instead.
         got: u8,
     },
-    /// A bulk's length is not a number, negative or too large.
+    /// A bulk's length is no number, negative or too large.
     BulkLength,
     /// A bulk is not followed by `\r\n`.
     BulkEnd,
-    /// More arguments than a client without its password may send.
+    /// There are more arguments than a client without its password may send.
     UnauthenticatedMultibulk,
-    /// A longer argument than a client without its password may send.
+    /// An argument is longer than a client without its password may send.
     UnauthenticatedBulk,
-    /// The whole request is longer than the bound.
+    /// The whole request is longer than the limit.
     TooLong,
-    /// An inline line longer than the bound.
+    /// An inline line is longer than the limit.
     InlineTooLong,
-    /// An inline line with a quote left open.
+    /// An inline line has an unclosed quote.
     InlineQuotes,
 }
 
 impl RequestFault {
-    /// Appends the error reply, in Redis's words where Redis has some.
+    /// Appends the error reply, with Redis's text if Redis has one.
     pub fn write_error(self, out: &mut Vec<u8>) {
         let text = match self {
             Self::MultibulkLength => "invalid multibulk length",
@@ -109,12 +111,11 @@ impl RequestFault {
     }
 }
 
-/// Fewest bytes an argument takes on the wire: `$0\r\n\r\n`.
+/// Smallest number of bytes of an argument on the wire: `$0\r\n\r\n`.
 const ARG_LEN_MIN: usize = 6;
 
-/// Reads one request from the start of `buf`. `args` is cleared and filled;
-/// `inline` is written only for an inline line. `unauthenticated` tells which
-/// words to use when a bound is met.
+/// Reads one request from the start of `buf`. `args` is cleared and filled. `inline` is written
+/// only for an inline line. `unauthenticated` selects the error for an exceeded limit.
 #[inline]
 pub fn parse_request(
     buf: &[u8],
@@ -177,19 +178,18 @@ fn parse_array(
     Ok(Parsed::Ready { consumed: pos })
 }
 
-/// Arguments up to which a request is looked at again for every byte that
-/// comes: what follows may be an error, which is told at once.
+/// Number of arguments up to which a request is parsed again for every byte that arrives: what
+/// follows may be an error, which is reported at once.
 const EAGER_ARGS_MAX: usize = 1024;
 
-/// Before how many bytes there is no use in looking again, when `left`
-/// arguments are missing from `pos` on. Long requests wait for as much as their
-/// missing arguments take at least, so that they are scanned a few times and
-/// not at every read.
+/// Returns the length below which the buffer need not be parsed again, when `left` arguments are
+/// missing from `pos` on. A long request waits for the smallest length of its missing arguments, so
+/// that it is scanned a few times and not at every read.
 fn hint(args: &[ByteRange], pos: usize, left: usize) -> usize {
     if args.len() < EAGER_ARGS_MAX { pos } else { pos + left * ARG_LEN_MIN }
 }
 
-/// A request that is still on its way, unless it is known to be too long.
+/// Returns that more bytes are needed, or an error if the request is already known to be too long.
 #[cold]
 fn need(buf: &[u8], at_least: usize, limits: &ParseLimits) -> Result<Parsed, RequestFault> {
     if at_least > limits.request_len_max as usize {
@@ -227,7 +227,7 @@ mod tests {
         ParseLimits::of(&Limits::default())
     }
 
-    /// `None` while the request is not whole.
+    /// Parses a request. Returns `None` while it is incomplete.
     fn parse(buf: &[u8], limits: &ParseLimits) -> Option<Outcome> {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         match parse_request(buf, limits, &mut args, &mut inline) {

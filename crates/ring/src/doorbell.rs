@@ -18,24 +18,24 @@ pub struct SharedDoorbell {
     base: NonNull<u8>,
 }
 
-// SAFETY: it is memory that any thread may use, and what is in it is atomics.
+// SAFETY: any thread may use the memory, and its content is atomics.
 unsafe impl Send for SharedDoorbell {}
 // SAFETY: as above.
 unsafe impl Sync for SharedDoorbell {}
 
 impl SharedDoorbell {
-    /// A new one.
+    /// Creates a doorbell.
     ///
     /// # Errors
-    /// Of the system.
+    /// Returns an error of the system.
     pub fn create() -> io::Result<SharedDoorbell> {
         SharedDoorbell::map(sealed(HEADER_LEN as u64)?)
     }
 
-    /// One that another process has made and handed over.
+    /// Opens a doorbell that another process has made and handed over.
     ///
     /// # Errors
-    /// `InvalidData` when it is not sealed, or has another size.
+    /// Returns `InvalidData` if it is not sealed, or has another size.
     pub fn open(descriptor: OwnedFd) -> io::Result<SharedDoorbell> {
         check_sealed(descriptor.as_fd(), HEADER_LEN as u64)?;
         SharedDoorbell::map(descriptor)
@@ -43,7 +43,7 @@ impl SharedDoorbell {
 
     fn map(descriptor: OwnedFd) -> io::Result<SharedDoorbell> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new addresses, where nothing is yet.
+        // SAFETY: these are new addresses, where nothing is mapped yet.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -58,7 +58,7 @@ impl SharedDoorbell {
         Ok(SharedDoorbell { descriptor, base })
     }
 
-    /// To be handed to the writers.
+    /// Returns the descriptor for the writers.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -68,15 +68,15 @@ impl Deref for SharedDoorbell {
     type Target = Doorbell;
 
     fn deref(&self) -> &Doorbell {
-        // SAFETY: mapped as long as `self` is, aligned to a page, atomics throughout, and any bits
-        // are a value of them.
+        // SAFETY: the memory is mapped as long as `self` exists and is aligned to a page. Its
+        // content is atomics, for which any bits are valid.
         unsafe { self.base.cast::<Doorbell>().as_ref() }
     }
 }
 
 impl Drop for SharedDoorbell {
     fn drop(&mut self) {
-        // SAFETY: all of what `map` has mapped, and nobody has a reference into it any more.
+        // SAFETY: this is all that `map` has mapped, and no reference into it exists any more.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,18 +1,18 @@
-//! The two ends of a ring of bytes. Positions only grow: a ring is empty where head and tail are
-//! equal, and full where they are a capacity apart. What was written counts from the moment its
-//! end is published; who is killed before that has written nothing.
+//! The two ends of a ring of bytes. Positions only grow: a ring is empty if head and tail are
+//! equal, and full if they are a capacity apart. Written bytes count from the moment their end is
+//! published. A process that is killed before that has written nothing.
 
 use crate::memory::Memory;
 use crate::park::Wait;
 use crate::sync::Ordering;
 use std::fmt;
 
-/// Why an end is of no more use.
+/// The reason why an end is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The other side has closed its end.
     Closed,
-    /// The other side has written what no other side can: the memory is not to be trusted.
+    /// The other side has written an impossible value: the memory cannot be trusted.
     Broken,
 }
 
@@ -27,27 +27,27 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// The end that writes.
+/// The writing end.
 #[derive(Debug)]
 pub struct Producer<M> {
     memory: M,
-    /// Position behind the last byte written.
+    /// Position after the last written byte.
     written: u64,
-    /// Position that the consumer was told.
+    /// Position up to which bytes are published.
     published: u64,
-    /// The consumer's position, as it was last seen.
+    /// The consumer's position, as last read.
     head: u64,
 }
 
-/// The end that reads.
+/// The reading end.
 #[derive(Debug)]
 pub struct Consumer<M> {
     memory: M,
-    /// Position of the next byte to be read.
+    /// Position of the next byte to read.
     read: u64,
-    /// Position that the producer was told.
+    /// Position up to which room was given back.
     released: u64,
-    /// The producer's position, as it was last seen.
+    /// The producer's position, as last read.
     tail: u64,
 }
 
@@ -56,7 +56,7 @@ fn place<M: Memory>(memory: &M, position: u64) -> usize {
 }
 
 impl<M: Memory> Producer<M> {
-    /// The end of a ring that is new.
+    /// Creates the end of a new ring.
     pub fn new(memory: M) -> Self {
         Self { memory, written: 0, published: 0, head: 0 }
     }
@@ -65,10 +65,10 @@ impl<M: Memory> Producer<M> {
         self.memory.capacity() - (self.written - self.head) as usize
     }
 
-    /// How many bytes fit, if fewer than `wanted` as of just now.
+    /// Returns how many bytes fit. The consumer's position is read again if fewer than `wanted` do.
     ///
     /// # Errors
-    /// [`Ended`] where nothing will ever fit.
+    /// Returns [`Ended`] if nothing will ever fit.
     pub fn free(&mut self, wanted: usize) -> Result<usize, Ended> {
         let room = self.room();
         if room >= wanted {
@@ -78,7 +78,7 @@ impl<M: Memory> Producer<M> {
         Ok(self.room())
     }
 
-    /// Sees how far the consumer is.
+    /// Reads the consumer's position.
     fn look(&mut self) -> Result<(), Ended> {
         let header = self.memory.header();
         let head = header.head.0.load(Ordering::Acquire);
@@ -92,18 +92,18 @@ impl<M: Memory> Producer<M> {
         }
     }
 
-    /// Writes as much of `bytes` as fits; how much that is. Nobody sees it before
-    /// [`Producer::publish`].
+    /// Writes as much of `bytes` as fits, and returns how much that is. The consumer does not see
+    /// it before [`Producer::publish`].
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Ended> {
         let len = bytes.len().min(self.free(bytes.len())?);
         self.put(&bytes[..len]);
         Ok(len)
     }
 
-    /// Writes what [`Producer::free`] has said fits.
+    /// Writes bytes that fit by [`Producer::free`].
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() <= self.room());
@@ -111,19 +111,19 @@ impl<M: Memory> Producer<M> {
         self.written += bytes.len() as u64;
     }
 
-    /// Goes past bytes whose content is nobody's concern.
+    /// Skips bytes whose content does not matter.
     #[inline]
     pub(crate) fn skip(&mut self, len: usize) {
         debug_assert!(len <= self.room());
         self.written += len as u64;
     }
 
-    /// Bytes written that the consumer was not told of.
+    /// Returns the number of written bytes that are not published.
     pub fn unpublished(&self) -> usize {
         (self.written - self.published) as usize
     }
 
-    /// Lets the consumer see what was written. Returns how to wake it, if it sleeps.
+    /// Publishes the written bytes. Returns how to wake the consumer, if it sleeps.
     #[must_use = "the consumer may sleep"]
     pub fn publish(&mut self) -> Option<Wait> {
         if self.published == self.written {
@@ -136,11 +136,12 @@ impl<M: Memory> Producer<M> {
     }
 
     /// Announces that it is about to wait for room for `wanted` bytes, and at least a quarter of
-    /// the ring. Returns the futex word, or `None` when there is room by now. Publish before: who
-    /// reads cannot make room of what it does not see.
+    /// the ring. Returns the futex word, or `None` if there is room by now. Publish before this:
+    /// the consumer cannot free bytes that it does not see.
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
+    /// Returns an error as [`Producer::free`] does.
     pub fn park(&mut self, how: Wait, wanted: usize) -> Result<Option<u32>, Ended> {
         debug_assert_eq!(self.unpublished(), 0);
         let sequence = self.memory.header().writer.0.announce(how);
@@ -153,12 +154,12 @@ impl<M: Memory> Producer<M> {
         Ok(Some(sequence))
     }
 
-    /// It is awake, whoever woke it.
+    /// Notes that it is awake, whatever has woken it.
     pub fn unpark(&mut self) {
         self.memory.header().writer.0.cancel();
     }
 
-    /// Publishes what was written and says that there is no more. Returns how to wake the
+    /// Publishes the written bytes and tells that there will be no more. Returns how to wake the
     /// consumer, if it sleeps.
     #[must_use = "the consumer may sleep"]
     pub fn close(&mut self) -> Option<Wait> {
@@ -169,22 +170,23 @@ impl<M: Memory> Producer<M> {
         header.reader.0.wake()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 }
 
 impl<M: Memory> Consumer<M> {
-    /// The end of a ring that is new.
+    /// Creates the end of a new ring.
     pub fn new(memory: M) -> Self {
         Self { memory, read: 0, released: 0, tail: 0 }
     }
 
-    /// How many bytes are there to be read, if fewer than `wanted` as of just now.
+    /// Returns how many bytes can be read. The producer's position is read again if fewer than
+    /// `wanted` can.
     ///
     /// # Errors
-    /// [`Ended`] where nothing is left and nothing will come.
+    /// Returns [`Ended`] if nothing is left and nothing will come.
     pub fn available(&mut self, wanted: usize) -> Result<usize, Ended> {
         let there = (self.tail - self.read) as usize;
         if there >= wanted.max(1) {
@@ -193,10 +195,10 @@ impl<M: Memory> Consumer<M> {
         self.look()
     }
 
-    /// Sees how far the producer is.
+    /// Reads the producer's position.
     fn look(&mut self) -> Result<usize, Ended> {
         let header = self.memory.header();
-        // What was written before the closing is seen if the closing is.
+        // Bytes written before the closing are visible if the closing is.
         let is_closed = header.written_out.0.load(Ordering::Acquire) != 0;
         let tail = header.tail.0.load(Ordering::Acquire);
         let len = tail.wrapping_sub(self.released);
@@ -210,18 +212,18 @@ impl<M: Memory> Consumer<M> {
         }
     }
 
-    /// Reads as much as there is and `into` holds; how much that is. Its room is the producer's
-    /// again with [`Consumer::release`].
+    /// Reads as much as there is and `into` holds, and returns how much that is.
+    /// [`Consumer::release`] gives its room back to the producer.
     ///
     /// # Errors
-    /// As [`Consumer::available`].
+    /// Returns errors as [`Consumer::available`] does.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Ended> {
         let len = into.len().min(self.available(into.len())?);
         self.take(&mut into[..len]);
         Ok(len)
     }
 
-    /// Reads what [`Consumer::available`] has said is there.
+    /// Reads bytes that are there by [`Consumer::available`].
     #[inline]
     pub(crate) fn take(&mut self, into: &mut [u8]) {
         debug_assert!(into.len() as u64 <= self.tail - self.read);
@@ -229,19 +231,19 @@ impl<M: Memory> Consumer<M> {
         self.read += into.len() as u64;
     }
 
-    /// Goes past bytes that are there.
+    /// Skips bytes that are there.
     #[inline]
     pub(crate) fn skip(&mut self, len: usize) {
         debug_assert!(len as u64 <= self.tail - self.read);
         self.read += len as u64;
     }
 
-    /// Bytes read whose room the producer has not got back.
+    /// Returns the number of read bytes whose room was not given back.
     pub fn unreleased(&self) -> usize {
         (self.read - self.released) as usize
     }
 
-    /// Gives the room of what was read back. Returns how to wake the producer, if it waits and a
+    /// Gives the room of read bytes back. Returns how to wake the producer, if it waits and a
     /// quarter of the ring is free.
     #[must_use = "the producer may sleep"]
     pub fn release(&mut self) -> Option<Wait> {
@@ -253,15 +255,15 @@ impl<M: Memory> Consumer<M> {
         header.head.0.store(self.read, Ordering::Release);
         let capacity = self.memory.capacity() as u64;
         let held = header.tail.0.load(Ordering::Relaxed).wrapping_sub(self.read);
-        // One that is full waits for a quarter, and is told at each release behind that.
+        // A producer of a full ring waits for a quarter, and is woken at each release after that.
         if held <= capacity - capacity / 4 { header.writer.0.wake() } else { None }
     }
 
-    /// Announces that it is about to wait for bytes. Returns the futex word, or `None` when there
-    /// are some by now. Release before: who writes may wait for that.
+    /// Announces that it is about to wait for bytes. Returns the futex word, or `None` if there are
+    /// some by now. Release before this: the producer may wait for that.
     ///
     /// # Errors
-    /// As [`Consumer::available`].
+    /// Returns errors as [`Consumer::available`] does.
     pub fn park(&mut self, how: Wait) -> Result<Option<u32>, Ended> {
         debug_assert_eq!(self.unreleased(), 0);
         let sequence = self.memory.header().reader.0.announce(how);
@@ -273,12 +275,12 @@ impl<M: Memory> Consumer<M> {
         Ok(Some(sequence))
     }
 
-    /// It is awake, whoever woke it.
+    /// Notes that it is awake, whatever has woken it.
     pub fn unpark(&mut self) {
         self.memory.header().reader.0.cancel();
     }
 
-    /// Says that nothing more will be read. Returns how to wake the producer, if it waits.
+    /// Tells that nothing more will be read. Returns how to wake the producer, if it waits.
     #[must_use = "the producer may sleep"]
     pub fn close(&mut self) -> Option<Wait> {
         let header = self.memory.header();
@@ -286,7 +288,7 @@ impl<M: Memory> Consumer<M> {
         header.writer.0.wake()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }

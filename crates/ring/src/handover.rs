@@ -1,5 +1,5 @@
-//! How two processes come to share a pair of rings: through a unix socket, which then stays open
-//! and tells each that the other is there. The one that was connected to makes the memory.
+//! How two processes get a shared pair of rings: through a unix socket, which then stays open and
+//! shows each that the other is there. The accepting side makes the memory.
 
 use crate::segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
 use rustix::cmsg_space;
@@ -16,10 +16,10 @@ use std::mem::MaybeUninit;
 /// Length of a [`Hello`] and of its answer, in bytes.
 pub const HELLO_LEN: usize = 32;
 
-/// What a hello begins with: nothing that a client of any other protocol says first.
+/// The beginning of a hello. No client of any other protocol sends it first.
 pub const HELLO_MAGIC: [u8; 8] = *b"\0KWSHM1\n";
 
-/// What every version's hello begins with.
+/// The beginning of every version's hello.
 const HELLO_START: &[u8] = b"\0KWSHM";
 
 const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
@@ -27,29 +27,29 @@ const ANSWER_MAGIC: [u8; 8] = *b"\0KWSHM1!";
 /// Descriptors that come with an answer: the memory.
 const HANDED: usize = 1;
 
-/// What who connects asks for.
+/// The request of the connecting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Capacity of the ring to the one that was connected to, in bytes.
+    /// Capacity of the ring to the accepting side, in bytes.
     pub up: usize,
-    /// Capacity of the ring back.
+    /// Capacity of the ring back, in bytes.
     pub down: usize,
 }
 
-/// Why rings are not shared.
+/// The reason why rings are not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The process's user may not.
+    /// The process's user is not allowed.
     User,
-    /// Capacities that are none, or more than is given.
+    /// The capacities are invalid, or more than is permitted.
     Capacity,
-    /// The system gave no memory or no descriptors.
+    /// The system has no memory or no descriptors.
     System,
-    /// Shared memory is not spoken here; the socket is all there is.
+    /// Shared memory is not used here; only the socket is.
     Unwanted,
-    /// The hello is of a version that is not spoken there, or is none.
+    /// The version of the hello is not supported, or it is not a hello.
     Version,
-    /// Something this version has no word for.
+    /// A reason that this version does not know.
     Other(u16),
 }
 
@@ -91,33 +91,33 @@ impl fmt::Display for Refusal {
 }
 
 impl Hello {
-    /// The capacities are rounded up to what there is.
+    /// Creates a hello. The capacities are rounded up to valid ones.
     pub fn new(up: usize, down: usize) -> Hello {
         let round = |len: usize| len.clamp(CAPACITY_MIN, CAPACITY_MAX).next_power_of_two();
         Hello { up: round(up), down: round(down) }
     }
 
-    /// As bytes.
+    /// Returns it as bytes.
     pub fn encode(&self) -> [u8; HELLO_LEN] {
         encode(HELLO_MAGIC, 0, self)
     }
 
-    /// Whether a connection's first bytes, as many as there are, may become a hello, of this version
-    /// or of another: nothing else begins like that.
+    /// Returns whether a connection's first bytes may be the beginning of a hello, of this version
+    /// or another. No other protocol begins like that.
     pub fn may_begin(bytes: &[u8]) -> bool {
         let len = bytes.len().min(HELLO_START.len());
         bytes[..len] == HELLO_START[..len]
     }
 
-    /// From the first bytes of a connection; `None` when they are none, so that it speaks something
-    /// else.
+    /// Reads the first bytes of a connection. Returns `None` if they are not a hello, so that the
+    /// connection uses another protocol.
     pub fn decode(bytes: &[u8; HELLO_LEN]) -> Option<Hello> {
         let (code, hello) = decode(bytes, HELLO_MAGIC)?;
         (code == 0).then_some(hello)
     }
 }
 
-/// `magic | code u16 | 6 zeros | up u64 | down u64`.
+/// Returns `magic | code u16 | 6 zeros | up u64 | down u64`.
 fn encode(magic: [u8; 8], code: u16, hello: &Hello) -> [u8; HELLO_LEN] {
     let mut bytes = [0; HELLO_LEN];
     bytes[..8].copy_from_slice(&magic);
@@ -139,16 +139,16 @@ fn decode(bytes: &[u8; HELLO_LEN], magic: [u8; 8]) -> Option<(u16, Hello)> {
 pub struct Shared {
     /// The memory of both.
     pub segment: Segment,
-    /// That which it writes.
+    /// The ring that it writes.
     pub out: Mapping,
-    /// That which it reads.
+    /// The ring that it reads.
     pub back: Mapping,
 }
 
-/// Who is at the other end of a unix socket, as the system knows it.
+/// Returns the user of the other end of a unix socket, as the system knows it.
 ///
 /// # Errors
-/// Of the system.
+/// Returns an error of the system.
 pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
     Ok(sockopt::socket_peercred(socket)?.uid.as_raw())
 }
@@ -156,8 +156,8 @@ pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
 /// Answers a hello: makes the rings and hands them over. `bytes_max` bounds both together.
 ///
 /// # Errors
-/// Of the system, when the answer cannot be sent; nothing is shared then. `Ok(Err)` is a refusal
-/// that was sent, after which the socket is what it was.
+/// Returns an error of the system if the answer cannot be sent; then nothing is shared. `Ok(Err)`
+/// is a refusal that was sent, after which the socket can be used as before.
 pub fn answer(
     socket: impl AsFd,
     hello: &Hello,
@@ -170,7 +170,7 @@ pub fn answer(
     };
     match made {
         Err(why) => refuse(socket, why).map(|()| Err(why)),
-        // They are mapped by now: who is told that he has rings has them.
+        // They are mapped by now: a client that is told that it has rings does have them.
         Ok(shared) => {
             let memory = shared.segment.descriptor();
             send(socket.as_fd(), &encode(ANSWER_MAGIC, 0, hello), &[memory])?;
@@ -179,10 +179,10 @@ pub fn answer(
     }
 }
 
-/// Refuses a hello. Who asked may go on over the socket.
+/// Refuses a hello. The client may go on over the socket.
 ///
 /// # Errors
-/// Of the system.
+/// Returns an error of the system.
 pub fn refuse(socket: impl AsFd, why: Refusal) -> io::Result<()> {
     send(socket.as_fd(), &encode(ANSWER_MAGIC, why.code(), &Hello { up: 0, down: 0 }), &[])
 }
@@ -197,30 +197,30 @@ fn make(hello: &Hello) -> Result<Shared, Refusal> {
     Ok(Shared { segment, out, back })
 }
 
-/// Asks whoever listens at the other end of a socket for rings, and waits for the answer.
+/// Asks the other end of a socket for rings, and waits for the answer.
 ///
 /// # Errors
-/// Of the system; `InvalidData` for what is no answer. `Ok(Err)` is a refusal, after which the socket
-/// is what it was.
+/// Returns an error of the system, or `InvalidData` if the answer is not one. `Ok(Err)` is a
+/// refusal, after which the socket can be used as before.
 pub fn ask(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
     let socket = socket.as_fd();
     say(socket, hello)?;
     hear(socket, hello)
 }
 
-/// The first half of [`ask`]: says the hello, and does not wait.
+/// Sends the hello, without waiting: the first half of [`ask`].
 ///
 /// # Errors
-/// Of the system.
+/// Returns an error of the system.
 pub fn say(socket: impl AsFd, hello: &Hello) -> io::Result<()> {
     send(socket.as_fd(), &hello.encode(), &[])
 }
 
-/// The second half of [`ask`]: the answer to `hello`. On a socket that does not wait it may be called
-/// again after `WouldBlock`: an answer is sent, and comes, in one piece.
+/// Receives the answer to `hello`: the second half of [`ask`]. On a non-blocking socket it may be
+/// called again after `WouldBlock`: an answer is sent, and arrives, in one piece.
 ///
 /// # Errors
-/// As [`ask`].
+/// Returns errors as [`ask`] does.
 pub fn hear(socket: impl AsFd, hello: &Hello) -> io::Result<Result<Shared, Refusal>> {
     let (bytes, handed) = receive(socket.as_fd())?;
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
@@ -253,14 +253,14 @@ fn send(
         let fits = control.push(SendAncillaryMessage::ScmRights(handed));
         debug_assert!(fits, "the buffer is for as many descriptors as there are");
     }
-    // It is the first that is sent, or the first after a hello: there is room for it.
+    // It is the first message, or the first after a hello: there is room for it.
     match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)? {
         HELLO_LEN => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
-/// The answer, and the descriptors that came with its first byte.
+/// Receives the answer, and the descriptors that came with its first byte.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<([u8; HELLO_LEN], Vec<OwnedFd>)> {
     let (mut bytes, mut len, mut handed) = ([0; HELLO_LEN], 0, Vec::new());
     while len < HELLO_LEN {
@@ -268,7 +268,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<([u8; HELLO_LEN], Vec<OwnedFd>)
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut rest = [IoSliceMut::new(&mut bytes[len..])];
         let got = match recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            // The rest of it does not come: whoever answers sends it at once.
+            // The rest does not come: the other side sends all of it at once.
             Err(Errno::AGAIN) if len > 0 => return Err(io::ErrorKind::InvalidData.into()),
             Err(Errno::INTR) => continue,
             outcome => outcome?.bytes,

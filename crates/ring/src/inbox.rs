@@ -1,10 +1,10 @@
-//! Many writers, one reader: a lane each, so that nobody waits for anybody else's steps, and a
-//! doorbell that tells the reader which lanes to look at.
+//! An inbox with many writers and one reader. Each writer has a lane, so that no writer waits for
+//! the steps of another. A doorbell tells the reader which lanes to check.
 //!
-//! A lane is hot while the reader looks at it by itself, and its writer touches nothing shared but
-//! its own ring. When it runs empty the reader announces on it that it is cold; the next to publish
-//! there takes that back, sets the lane's bit at the doorbell and wakes the reader if it sleeps.
-//! Each of these steps is an exchange of one word, as in [`crate::park`].
+//! A lane is hot while the reader checks it by itself, and its writer touches no shared data but
+//! its own ring. When the lane runs empty, the reader announces on it that it is cold. The writer
+//! that publishes there next takes that back, sets the lane's bit at the doorbell and wakes the
+//! reader if it sleeps. Each of these steps is an exchange of one word, as in [`crate::park`].
 
 use crate::ends::{Consumer, Ended, Producer};
 use crate::layout::Apart;
@@ -14,14 +14,15 @@ use crate::record::{RecordReader, Records, Tag, record_len};
 use crate::sync::{AtomicU64, Ordering};
 use std::ops::Deref;
 
-/// Lanes of one doorbell.
+/// Most lanes of one doorbell.
 pub const LANES_MAX: usize = u64::BITS as usize;
 
-/// Bytes that a lane may give before it is the next one's turn.
+/// Bytes that a lane may give before the next one has its turn.
 const QUANTUM: usize = 64 << 10;
 
-/// What the writers of an inbox and its reader share beside the lanes. One who lies here delays
-/// others' records until the reader looks at all lanes again, which it does before each sleep.
+/// The data that the writers of an inbox and its reader share besides the lanes. A writer that
+/// stores false values here delays others' records until the reader checks all lanes, which it does
+/// before each sleep.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Doorbell {
@@ -39,31 +40,32 @@ pub struct Lane<M, D> {
 }
 
 impl<M: Memory, D: Deref<Target = Doorbell>> Lane<M, D> {
-    /// Over the end of a ring that is new: lane number `index` of the inbox.
+    /// Creates lane number `index` of the inbox over the end of a new ring.
     ///
     /// # Panics
-    /// When there is no such lane.
+    /// Panics if there is no such lane.
     pub fn new(end: Producer<M>, doorbell: D, index: usize) -> Self {
         assert!(index < LANES_MAX);
         Self { records: Records::new(end), doorbell, bit: 1 << index }
     }
 
-    /// As [`Records::push`].
+    /// Writes a record like [`Records::push`].
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
     pub fn push(&mut self, tag: Tag, payload: &[u8]) -> Result<bool, Ended> {
         self.records.push(tag, payload)
     }
 
-    /// Lets the reader see what was written. Returns how to wake it, if it sleeps.
+    /// Publishes the written records. Returns how to wake the reader, if it sleeps.
     #[must_use = "the reader may sleep"]
     pub fn publish(&mut self) -> Option<Wait> {
         self.records.end().publish()?;
         self.tell()
     }
 
-    /// Publishes and says that there is no more. Returns how to wake the reader, if it sleeps.
+    /// Publishes the written records and tells that there will be no more. Returns how to wake the
+    /// reader, if it sleeps.
     #[must_use = "the reader may sleep"]
     pub fn close(&mut self) -> Option<Wait> {
         self.records.end().close()?;
@@ -75,32 +77,32 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Lane<M, D> {
         self.doorbell.reader.0.wake()
     }
 
-    /// The records' end, to wait for room.
+    /// Returns the end for records, to wait for room.
     pub fn records(&mut self) -> &mut Records<M> {
         &mut self.records
     }
 
-    /// The doorbell.
+    /// Returns the doorbell.
     pub fn doorbell(&self) -> &Doorbell {
         &self.doorbell
     }
 }
 
-/// What [`Inbox::next`] has found.
+/// The result of [`Inbox::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A record.
     Record {
-        /// Of which lane.
+        /// Its lane.
         lane: usize,
-        /// What it says beside its payload.
+        /// Its tag.
         tag: Tag,
     },
-    /// A lane has ended; it is none any more.
+    /// A lane has ended, and is removed.
     Ended {
-        /// Which one.
+        /// Its number.
         lane: usize,
-        /// Why.
+        /// The reason.
         why: Ended,
     },
 }
@@ -110,21 +112,21 @@ pub enum Heard {
 pub struct Inbox<M, D> {
     doorbell: D,
     lanes: Vec<Option<RecordReader<M>>>,
-    /// Lanes to look at: a bit each.
+    /// Lanes to check: a bit for each.
     hot: u64,
-    /// Whose turn it is, and how many bytes it may still give.
+    /// The lane whose turn it is, and how many bytes it may still give.
     turn: usize,
     left: usize,
 }
 
 impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
-    /// An inbox without lanes.
+    /// Creates an inbox without lanes.
     pub fn new(doorbell: D) -> Self {
         Self { doorbell, lanes: Vec::new(), hot: 0, turn: 0, left: QUANTUM }
     }
 
-    /// Adds a lane, over the end of a ring that is new, with records whose payloads have up to
-    /// `payload_max` bytes; its number, or `None` when there are as many as there may be.
+    /// Adds a lane over the end of a new ring, with records whose payloads have up to `payload_max`
+    /// bytes. Returns its number, or `None` if there are as many lanes as may be.
     pub fn add(&mut self, end: Consumer<M>, payload_max: usize) -> Option<usize> {
         let free = self.lanes.iter().position(Option::is_none);
         let lane = free.unwrap_or(self.lanes.len());
@@ -139,9 +141,9 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
         Some(lane)
     }
 
-    /// Reads the next record of any lane, its payload into `into`; `None` when there is none in any
-    /// lane, all of which are cold then. The room of what was read goes back to a lane's writer
-    /// when its turn ends; `wake` gets the lane's memory if that writer sleeps.
+    /// Reads the next record of any lane, its payload into `into`. Returns `None` if there is none
+    /// in any lane; all lanes are cold then. The room of read records goes back to a lane's writer
+    /// when its turn ends. `wake` gets the lane's memory if that writer sleeps.
     pub fn next(&mut self, into: &mut Vec<u8>, mut wake: impl FnMut(&M, Wait)) -> Option<Heard> {
         loop {
             if self.hot == 0 {
@@ -166,7 +168,8 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
                     if let Some(how) = reader.end().release() {
                         wake(reader.end().memory(), how);
                     }
-                    // Who publishes next sets its bit; who has published meanwhile is looked at again.
+                    // The writer that publishes next sets the lane's bit. A lane whose writer has
+                    // published meanwhile is checked again.
                     if matches!(reader.end().park(Wait::Futex), Ok(Some(_))) {
                         self.hot &= !(1 << lane);
                     }
@@ -194,7 +197,7 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
         {
             wake(reader.end().memory(), how);
         }
-        // Bits above the one before, and then from the lowest on.
+        // It takes bits above the current lane, and then from the lowest on.
         let above = self.hot & (u64::MAX << self.turn << 1);
         let from = if above != 0 { above } else { self.hot };
         self.turn = from.trailing_zeros() as usize;
@@ -208,8 +211,8 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
         }
     }
 
-    /// Announces that the reader is about to sleep, after [`Inbox::next`] has found nothing. Returns
-    /// the futex word, or `None` when there is something by now.
+    /// Announces that the reader is about to sleep, after [`Inbox::next`] has found nothing.
+    /// Returns the futex word, or `None` if there is something by now.
     pub fn park(&mut self, how: Wait) -> Option<u32> {
         let sequence = self.doorbell.reader.0.announce(how);
         if self.is_told() || self.is_any_behind() {
@@ -219,12 +222,12 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
         Some(sequence)
     }
 
-    /// Whether a lane that was cold is so no more, as the doorbell says.
+    /// Returns whether a cold lane is cold no more, by the doorbell.
     pub(crate) fn is_told(&self) -> bool {
         self.doorbell.ready.0.load(Ordering::Acquire) & self.all() != 0
     }
 
-    /// Looks at every lane, whatever its writer and others have said at the doorbell.
+    /// Checks every lane, whatever the doorbell says.
     fn is_any_behind(&mut self) -> bool {
         for (lane, reader) in self.lanes.iter_mut().enumerate() {
             if let Some(reader) = reader
@@ -236,12 +239,12 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
         self.hot != 0
     }
 
-    /// It is awake, whoever woke it.
+    /// Notes that it is awake, whatever has woken it.
     pub fn unpark(&mut self) {
         self.doorbell.reader.0.cancel();
     }
 
-    /// The doorbell.
+    /// Returns the doorbell.
     pub fn doorbell(&self) -> &Doorbell {
         &self.doorbell
     }

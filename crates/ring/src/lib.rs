@@ -1,5 +1,5 @@
 //! Rings of bytes between two processes or two threads: one end writes, the other reads, and
-//! neither asks the kernel while both have something to do.
+//! neither calls the kernel while both have work.
 //!
 //! - [`Segment`] is shared memory without a name, to be handed over through a unix socket; the
 //!   ring in it is a [`Mapping`]. Between threads of one process a [`Private`] ring does.
@@ -10,8 +10,8 @@
 //! - [`Inbox`] is read by one and written by many, each of whom has a [`Lane`].
 //! - [`Wait`] tells how a side sleeps while there is nothing to do: on a futex, or on a descriptor.
 //!
-//! The other process is not trusted: what it can change is read once, judged, and an end of a ring
-//! that it has broken says [`Ended::Broken`].
+//! The other process is not trusted: data that it can change is read once and checked. An end whose
+//! ring was violated returns [`Ended::Broken`].
 
 #![warn(missing_docs)]
 

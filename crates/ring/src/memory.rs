@@ -1,24 +1,24 @@
-//! Where a ring lies.
+//! The memory of a ring.
 
 use crate::layout::Header;
 
 /// The memory of one ring.
 ///
 /// # Safety
-/// `header` is the same for the memory's whole life. Both copies work for every `at` below
-/// `capacity` and every length up to `capacity`, going on at the beginning behind the end; what
-/// they copy may change meanwhile only if another process does not keep to the rules.
+/// `header` must be the same for the memory's whole life. Both copies must work for every `at`
+/// below `capacity` and every length up to `capacity`, wrapping around at the end. The copied bytes
+/// may change meanwhile only if another process violates the rules.
 pub unsafe trait Memory {
-    /// What comes before the bytes.
+    /// Returns the part before the bytes.
     fn header(&self) -> &Header;
 
-    /// How many bytes there are: a power of two.
+    /// Returns the number of bytes: a power of two.
     fn capacity(&self) -> usize;
 
     /// Writes `bytes` from `at` on.
     fn copy_in(&self, at: usize, bytes: &[u8]);
 
-    /// Reads what is from `at` on.
+    /// Reads the bytes from `at` on.
     fn copy_out(&self, at: usize, into: &mut [u8]);
 }
 

@@ -1,5 +1,5 @@
-//! The orders in which the steps of the ends can come, up to a number of preemptions, by loom:
-//! `make loom`.
+//! Tests the possible orders of the ends' steps, up to a number of preemptions, with loom: `make
+//! loom`.
 
 use crate::layout::Header;
 use crate::memory::Memory;
@@ -8,7 +8,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-/// How many preemptions are tried in one run; more take minutes.
+/// Returns the model. The number of preemptions bounds a run; more take minutes.
 fn model() -> loom::model::Builder {
     let depth = std::env::var("KEYWAY_LOOM_DEPTH").ok().and_then(|text| text.parse().ok());
     let mut model = loom::model::Builder::new();
@@ -16,20 +16,21 @@ fn model() -> loom::model::Builder {
     model
 }
 
-/// Where the two sleep, as the kernel would have them: a waking that comes before the sleep ends it.
+/// The places where the two ends sleep, with the kernel's semantics: a wake-up that comes before
+/// the sleep ends it.
 #[derive(Clone)]
 struct Beds {
     reader: Arc<Notify>,
     writer: Arc<Notify>,
 }
 
-/// Memory whose every use loom watches: reading a byte that is written meanwhile fails the test.
+/// Memory whose every use loom checks: reading a byte during its write fails the test.
 struct Watched {
     header: Header,
     bytes: Vec<UnsafeCell<u8>>,
 }
 
-// SAFETY: loom refuses every use that is not in order.
+// SAFETY: loom refuses every use that is out of order.
 unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
@@ -47,7 +48,7 @@ unsafe impl Memory for Shared {
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let cell = &self.0.bytes[(at + index) % self.0.bytes.len()];
-            // SAFETY: loom fails the test where another thread uses it.
+            // SAFETY: loom fails the test if another thread uses it.
             cell.with_mut(|place| unsafe { *place = *byte });
         }
     }

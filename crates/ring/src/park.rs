@@ -1,11 +1,11 @@
-//! How a side goes to sleep and is woken, without ever missing what it waits for.
+//! How a side sleeps and is woken, without ever missing an event.
 //!
-//! Whoever waits announces it, and then looks once more; whoever has something to tell says it, and
-//! then asks whether somebody waits. Both steps are one exchange of the same word, and of two
-//! exchanges one comes first: if the announcement does, the other side learns that it is to wake;
-//! if the question does, the announcement sees what was said before it. No exchange may become a
-//! plain store, not even the one that takes an announcement back: the next one would see nothing
-//! through it.
+//! The waiting side announces its sleep, and then checks once more. The side with news publishes
+//! it, and then asks whether the other side waits. Both steps are one exchange of the same word,
+//! and of two exchanges one comes first. If the announcement does, the other side learns that it
+//! must wake. If the question does, the announcement sees what was published before it. No exchange
+//! may become a plain store, not even the one that takes an announcement back: the next exchange
+//! would see nothing through it.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -13,27 +13,27 @@ const RUNNING: u32 = 0;
 const ON_FUTEX: u32 = 1;
 const ON_DESCRIPTOR: u32 = 2;
 
-/// How somebody waits, and so how to wake him.
+/// How a side waits, and so how to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// On the futex word.
     Futex,
-    /// On a descriptor that is polled along with others.
+    /// On a descriptor that is polled together with others.
     Descriptor,
 }
 
-/// Where one side sleeps.
+/// The word on which one side sleeps.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Parking {
     state: AtomicU32,
-    /// Grows with each waking: the futex word.
+    /// The futex word, which grows with each wake-up.
     sequence: AtomicU32,
 }
 
 impl Parking {
-    /// Announces that its side is about to sleep; what the futex word is then. Look once more
-    /// behind this.
+    /// Announces that its side is about to sleep. Returns the futex word. Check once more after
+    /// this.
     pub(crate) fn announce(&self, how: Wait) -> u32 {
         let sequence = self.sequence.load(Ordering::Relaxed);
         let state = match how {
@@ -44,13 +44,13 @@ impl Parking {
         sequence
     }
 
-    /// It does not sleep after all, or is awake again.
+    /// Notes that it does not sleep after all, or is awake again.
     pub(crate) fn cancel(&self) {
         self.state.swap(RUNNING, Ordering::AcqRel);
     }
 
-    /// Who has told something asks whether to wake the other side, and how: once for each
-    /// announcement. A state that there is not is a lie, and harms who told it.
+    /// Asks, after publishing news, whether to wake the other side, and how. Returns a value once
+    /// for each announcement. An invalid state is a lie that harms only the side that stored it.
     pub(crate) fn wake(&self) -> Option<Wait> {
         let how = match self.state.swap(RUNNING, Ordering::AcqRel) {
             ON_FUTEX => Wait::Futex,
@@ -61,7 +61,7 @@ impl Parking {
         Some(how)
     }
 
-    /// The futex word.
+    /// Returns the futex word.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn word(&self) -> &AtomicU32 {
         &self.sequence

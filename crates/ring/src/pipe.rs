@@ -1,5 +1,5 @@
-//! A pair of rings as a connection: bytes both ways, and the socket that tells when the other side
-//! rings or is gone.
+//! A pair of rings as a connection: bytes in both directions, and the socket that reports wake-ups
+//! and the end of the other side.
 
 #![allow(clippy::disallowed_methods, reason = "a side that waits looks at the time itself")]
 
@@ -16,17 +16,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long nothing happens before the memory that this side writes is given back.
+/// Time of rest after which the memory that this side writes is freed.
 const REST: Duration = Duration::from_secs(1);
 
-/// How long it sleeps on the futex before it sleeps on the socket: the one costs a call fewer, and
-/// the other tells that the other side is gone.
+/// Longest sleep on the futex before it sleeps on the socket. The futex costs one call fewer; the
+/// socket shows that the other side is gone.
 const NAP: Duration = Duration::from_millis(20);
 
-/// A connection through shared memory, whose reads and writes wait.
+/// A connection through shared memory, whose reads and writes block.
 ///
-/// It belongs to the process that has made it. A child that inherits it must not use it; that the
-/// child drops it does no harm.
+/// It belongs to the process that has made it. A child that inherits it must not use it, but
+/// dropping it does no harm.
 #[derive(Debug)]
 pub struct Pipe {
     producer: Producer<Mapping>,
@@ -34,15 +34,15 @@ pub struct Pipe {
     socket: Arc<OwnedFd>,
     bell: Bell,
     spin: Spin,
-    /// How long a read or a write waits; for ever when `None`.
+    /// Longest wait of a read or a write; `None`: no bound.
     timeout: Option<Duration>,
     is_gone: bool,
-    /// Whether anything was written since the memory was given back.
+    /// Whether anything was written since the memory was freed.
     is_warm: bool,
     owner: Pid,
 }
 
-/// A wait: since when, once it sleeps.
+/// A wait: its start, once it sleeps.
 #[derive(Default)]
 struct Waiting {
     until: Option<Instant>,
@@ -50,8 +50,8 @@ struct Waiting {
 }
 
 impl Pipe {
-    /// Over rings that were handed over through `socket`, where each rings for the other from now
-    /// on.
+    /// Creates a connection over rings that were handed over through `socket`. From now on both
+    /// sides wake each other through the socket.
     pub fn new(shared: Shared, socket: UnixStream, spin: Spin) -> Pipe {
         let socket = Arc::new(OwnedFd::from(socket));
         Pipe {
@@ -67,37 +67,37 @@ impl Pipe {
         }
     }
 
-    /// Bounds how long a read or a write waits; without a bound it waits for ever. With none at
-    /// all it does not wait.
+    /// Bounds the wait of a read or a write; `None`: no bound. With zero it does not wait.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Says that nothing more will be written; what comes can still be read.
+    /// Tells that nothing more will be written. Incoming bytes can still be read.
     pub fn finish(&mut self) {
         if self.is_own() {
             self.producer.finish(&self.bell);
         }
     }
 
-    /// The socket, at which each rings for the other.
+    /// Returns the socket through which both sides wake each other.
     pub fn socket(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.socket)
     }
 
-    /// Whether this is the process that has made it.
+    /// Returns whether this is the process that has made it.
     fn is_own(&self) -> bool {
         self.owner == getpid()
     }
 
-    /// Writes what fits of `out`, tells the other side, and reads what there is into `into`; waits
-    /// until one of both can be done. How much was written, and read: `(0, 0)` when the other side
-    /// has ended or is gone and everything was read. Who writes much and is answered much does
-    /// both at once by this; two sides that both only write would wait for each other.
+    /// Writes what fits of `out`, tells the other side, and reads what there is into `into`. Waits
+    /// until one of both can be done. Returns how many bytes were written, and how many read: `(0,
+    /// 0)` if the other side has ended or is gone and everything was read. A client that sends much
+    /// and receives much does both at once by this; two sides that both only write would wait for
+    /// each other.
     ///
     /// # Errors
-    /// As of reads and writes; but that nobody reads any more is no error while there is something
-    /// to read.
+    /// Returns errors as reads and writes do. But a peer that reads no more is not an error while
+    /// there is something to read.
     pub fn exchange(&mut self, out: &[u8], into: &mut [u8]) -> io::Result<(usize, usize)> {
         let mut waiting = Waiting::default();
         loop {
@@ -118,8 +118,8 @@ impl Pipe {
         }
     }
 
-    /// Reads what there is: `None` when that is nothing yet, 0 when nothing will come. It looks
-    /// for a while first where that `may_spin`.
+    /// Reads what there is. Returns `None` if there is nothing yet, and 0 if nothing will come.
+    /// With `may_spin` it polls for a while first.
     fn try_read(&mut self, into: &mut [u8], may_spin: bool) -> io::Result<Option<usize>> {
         let spun = match may_spin && self.timeout != Some(Duration::ZERO) {
             true => self.spin.look(|| Ok(self.consumer.available(1)? > 0)),
@@ -162,14 +162,14 @@ impl Pipe {
         slept
     }
 
-    /// How much longer a wait may be.
+    /// Returns the remaining time of a wait.
     fn left(&self, waiting: &mut Waiting) -> io::Result<Option<Duration>> {
         let Some(timeout) = self.timeout else { return Ok(None) };
         if timeout.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
         let now = Instant::now();
-        // A time that there is not is for ever.
+        // A time that cannot be represented means no bound.
         let Some(until) = waiting.until.or_else(|| now.checked_add(timeout)) else {
             return Ok(None);
         };
@@ -180,7 +180,7 @@ impl Pipe {
         }
     }
 
-    /// Sleeps until the other side has rung or is gone, or `most` is over.
+    /// Sleeps until the other side sends a wake-up or is gone, or `most` is over.
     fn sleep(&mut self, most: Option<Duration>) -> io::Result<()> {
         if self.is_warm && most.is_none_or(|most| most > REST) {
             if !self.sleep_at_socket(Some(REST))? {
@@ -191,7 +191,7 @@ impl Pipe {
         self.sleep_at_socket(most).map(drop)
     }
 
-    /// Whether it was not the time that ended it.
+    /// Returns whether anything but the time has ended the sleep.
     fn sleep_at_socket(&mut self, most: Option<Duration>) -> io::Result<bool> {
         let most = most.map(|most| Timespec {
             tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
@@ -214,8 +214,8 @@ fn broken() -> io::Error {
 }
 
 impl Read for Pipe {
-    /// Reads what there is, waiting for the first byte; 0 when the other side has ended or is gone
-    /// and everything was read.
+    /// Reads what there is, and waits for the first byte. Returns 0 if the other side has ended or
+    /// is gone and everything was read.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -233,8 +233,8 @@ impl Read for Pipe {
 }
 
 impl Write for Pipe {
-    /// Writes what fits, waiting for room for the first byte. The other side is told with
-    /// [`Write::flush`], or when it is full.
+    /// Writes what fits, and waits for room for the first byte. The other side is told by
+    /// [`Write::flush`], or when the ring is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut waiting = Waiting::default();
         loop {

@@ -1,4 +1,5 @@
-//! Memory of one process, for rings between its threads: it has no descriptor that another process could open.
+//! Memory of one process, for rings between its threads. It has no descriptor that another process
+//! could open.
 
 use crate::layout::Header;
 use crate::memory::Memory;
@@ -16,17 +17,18 @@ struct Inner {
     bytes: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: it is memory that any thread may use; what is in it is atomics, and bytes that one end alone writes and
-// the other alone reads, as their positions say, which are published and seen with release and acquire.
+// SAFETY: any thread may use the memory. Its content is atomics, and bytes that one end writes and
+// the other end reads. Positions, published with release and read with acquire, tell which end may
+// use a byte.
 unsafe impl Sync for Inner {}
 
 impl Private {
-    /// A new ring of at least `capacity` bytes, a power of two from [`CAPACITY_MIN`] to [`CAPACITY_MAX`]. Pages are
-    /// the system's to give when they are written.
+    /// Creates a ring of at least `capacity` bytes, a power of two from [`CAPACITY_MIN`] to
+    /// [`CAPACITY_MAX`]. The system provides pages when they are written.
     pub fn new(capacity: usize) -> Private {
         let capacity = capacity.clamp(CAPACITY_MIN, CAPACITY_MAX).next_power_of_two();
         let zeros: Box<[u8]> = vec![0; capacity].into_boxed_slice();
-        // SAFETY: a cell has the layout of what is in it, and nobody else has this memory.
+        // SAFETY: a cell has the layout of its content, and no one else has this memory.
         let bytes = unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [UnsafeCell<u8>]) };
         Private(Arc::new(Inner { header: Header::default(), bytes }))
     }
@@ -34,13 +36,13 @@ impl Private {
     fn place(&self, at: usize, len: usize) -> (*mut u8, usize) {
         let bytes = &self.0.bytes;
         assert!(at < bytes.len() && len <= bytes.len(), "{len} bytes at {at} of a ring");
-        // Cells of a slice may all be written through what points to the first.
+        // All cells of a slice may be written through a pointer to the first.
         (UnsafeCell::raw_get(bytes.as_ptr()), len.min(bytes.len() - at))
     }
 }
 
-// SAFETY: the header is the same for the memory's whole life, and `place` has checked the bounds of both copies, which
-// go on at the beginning behind the end.
+// SAFETY: the header is the same for the memory's whole life, and `place` has checked the bounds of
+// both copies, which wrap around at the end.
 unsafe impl Memory for Private {
     fn header(&self) -> &Header {
         &self.0.header
@@ -52,7 +54,8 @@ unsafe impl Memory for Private {
 
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         let (start, first) = self.place(at, bytes.len());
-        // SAFETY: both pieces are within the ring, and the other end does not look at them before they are published.
+        // SAFETY: both pieces are within the ring, and the other end does not read them before they
+        // are published.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), first);
             std::ptr::copy_nonoverlapping(bytes.as_ptr().add(first), start, bytes.len() - first);
@@ -61,7 +64,8 @@ unsafe impl Memory for Private {
 
     fn copy_out(&self, at: usize, into: &mut [u8]) {
         let (start, first) = self.place(at, into.len());
-        // SAFETY: both pieces are within the ring, and the other end does not write them before they are given back.
+        // SAFETY: both pieces are within the ring, and the other end does not write them before
+        // they are given back.
         unsafe {
             std::ptr::copy_nonoverlapping(start.add(at), into.as_mut_ptr(), first);
             std::ptr::copy_nonoverlapping(start, into.as_mut_ptr().add(first), into.len() - first);
@@ -86,7 +90,7 @@ mod tests {
             while at < LEN {
                 let piece: Vec<u8> = (at..LEN.min(at + 5003)).map(byte).collect();
                 let len = producer.write(&piece).unwrap();
-                // Nobody sleeps here.
+                // Neither end sleeps here.
                 let _ = producer.publish();
                 at += len;
                 if len == 0 {

@@ -1,5 +1,5 @@
 //! Records in a ring of bytes: `length: u32 | kind: u8 | flags: u8 | number: u16`, little-endian,
-//! the payload, and zeros up to a multiple of eight. The number grows by one with each record.
+//! then the payload, and zeros up to a multiple of eight. The number grows by one with each record.
 
 use crate::ends::{Consumer, Ended, Producer};
 use crate::memory::Memory;
@@ -9,17 +9,17 @@ pub const RECORD_HEAD_LEN: usize = 8;
 
 const ALIGN: usize = 8;
 
-/// Bytes that a record with a payload of `len` takes.
+/// Returns the length of a record with a payload of `len` bytes.
 pub const fn record_len(len: usize) -> usize {
     (RECORD_HEAD_LEN + len).next_multiple_of(ALIGN)
 }
 
-/// What a record says beside its payload.
+/// The fields of a record besides its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// What it is, to those who use the ring.
+    /// Its kind, defined by the users of the ring.
     pub kind: u8,
-    /// More of that.
+    /// Its flags, defined by the users of the ring.
     pub flags: u8,
 }
 
@@ -31,24 +31,24 @@ pub struct Records<M> {
 }
 
 impl<M: Memory> Records<M> {
-    /// Over the end of a ring that is new.
+    /// Creates it over the end of a new ring.
     pub fn new(end: Producer<M>) -> Self {
         Self { end, number: 0 }
     }
 
-    /// The longest payload that ever fits, in bytes.
+    /// Returns the length of the longest payload that ever fits, in bytes.
     pub fn payload_max(&self) -> usize {
         self.end.memory().capacity() - RECORD_HEAD_LEN
     }
 
-    /// Writes a record; `false` when there is no room for it now. Nobody sees it before
-    /// [`Producer::publish`].
+    /// Writes a record. Returns `false` if there is no room for it now. The reader does not see it
+    /// before [`Producer::publish`].
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
     ///
     /// # Panics
-    /// When the payload is longer than [`Records::payload_max`].
+    /// Panics if the payload is longer than [`Records::payload_max`].
     #[inline]
     pub fn push(&mut self, tag: Tag, payload: &[u8]) -> Result<bool, Ended> {
         assert!(payload.len() <= self.payload_max(), "a record longer than its ring");
@@ -67,7 +67,7 @@ impl<M: Memory> Records<M> {
         Ok(true)
     }
 
-    /// The end under it, to publish, park and close.
+    /// Returns the end of the ring of bytes, to publish, park and close.
     pub fn end(&mut self) -> &mut Producer<M> {
         &mut self.end
     }
@@ -82,17 +82,18 @@ pub struct RecordReader<M> {
 }
 
 impl<M: Memory> RecordReader<M> {
-    /// Over the end of a ring that is new. A record whose payload is longer than `payload_max`
-    /// bytes breaks the rules.
+    /// Creates it over the end of a new ring. A record whose payload is longer than `payload_max`
+    /// bytes violates the rules.
     pub fn new(end: Consumer<M>, payload_max: usize) -> Self {
         Self { end, number: 0, payload_max }
     }
 
-    /// Reads the next record, its payload into `into` instead of what is there; `None` when there
-    /// is none now. Its room is the producer's again with [`Consumer::release`].
+    /// Reads the next record, its payload into `into`, replacing the content. Returns `None` if
+    /// there is none now. [`Consumer::release`] gives its room back to the producer.
     ///
     /// # Errors
-    /// As [`Consumer::available`]; [`Ended::Broken`] for what is no record.
+    /// Returns errors as [`Consumer::available`] does, and [`Ended::Broken`] for bytes that are not
+    /// a record.
     #[inline]
     pub fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<Tag>, Ended> {
         let there = self.end.available(RECORD_HEAD_LEN)?;
@@ -121,7 +122,7 @@ impl<M: Memory> RecordReader<M> {
         Ok(Some(Tag { kind: head[4], flags: head[5] }))
     }
 
-    /// The end under it, to release, park and close.
+    /// Returns the end of the ring of bytes, to release, park and close.
     pub fn end(&mut self) -> &mut Consumer<M> {
         &mut self.end
     }

@@ -1,5 +1,5 @@
-//! Shared memory that has no name: sealed, so that nobody can take it away under the other side's
-//! feet, and gone with the last process that has it.
+//! Shared memory without a name. It is sealed, so that the other side cannot shrink it while it is
+//! in use, and is gone with the last process that has it.
 
 use crate::ends::Producer;
 use crate::layout::{HEADER_LEN, Header, MAGIC};
@@ -21,7 +21,7 @@ pub const CAPACITY_MAX: usize = 1 << 30;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The memory of one ring or of several, one behind the other.
+/// The memory of one or several rings, one after the other.
 #[derive(Debug)]
 pub struct Segment {
     descriptor: OwnedFd,
@@ -29,11 +29,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// New memory for rings of these capacities, in bytes: powers of two from [`CAPACITY_MIN`] to
-    /// [`CAPACITY_MAX`]. Pages are the system's to give when they are written.
+    /// Creates memory for rings of these capacities, in bytes: powers of two from [`CAPACITY_MIN`]
+    /// to [`CAPACITY_MAX`]. The system provides pages when they are written.
     ///
     /// # Errors
-    /// Of the system; `InvalidInput` for a capacity that is none.
+    /// Returns an error of the system, or `InvalidInput` for an invalid capacity.
     pub fn create(capacities: &[usize]) -> io::Result<Segment> {
         let descriptor = sealed(len_of(capacities)?)?;
         let segment = Segment { descriptor, capacities: capacities.to_vec() };
@@ -43,17 +43,17 @@ impl Segment {
         Ok(segment)
     }
 
-    /// What another process has made by [`Segment::create`], and handed over.
+    /// Opens memory that another process has made by [`Segment::create`] and handed over.
     ///
     /// # Errors
-    /// `InvalidData` when it is not sealed or has another size: whoever handed it over could take
-    /// pages away that are in use.
+    /// Returns `InvalidData` if it is not sealed or has another size: the other process could take
+    /// away pages that are in use.
     pub fn open(descriptor: OwnedFd, capacities: &[usize]) -> io::Result<Segment> {
         check_sealed(descriptor.as_fd(), len_of(capacities)?)?;
         Ok(Segment { descriptor, capacities: capacities.to_vec() })
     }
 
-    /// To be handed to the other process.
+    /// Returns the descriptor for the other process.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -61,7 +61,7 @@ impl Segment {
     /// Maps a ring.
     ///
     /// # Errors
-    /// Of the system; `InvalidInput` when there is no such ring.
+    /// Returns an error of the system, or `InvalidInput` if there is no such ring.
     pub fn ring(&self, index: usize) -> io::Result<Mapping> {
         let capacity = *self.capacities.get(index).ok_or(io::ErrorKind::InvalidInput)?;
         let offset = self.capacities[..index].iter().map(|before| HEADER_LEN + before).sum();
@@ -69,7 +69,7 @@ impl Segment {
     }
 }
 
-/// New memory of `len` bytes, which can be neither shortened nor lengthened.
+/// Creates memory of `len` bytes, which can be neither shrunk nor grown.
 pub(crate) fn sealed(len: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let descriptor = rustix::fs::memfd_create(c"keyway-ring", flags)?;
@@ -78,10 +78,10 @@ pub(crate) fn sealed(len: u64) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// Whether a descriptor is what [`sealed`] makes.
+/// Checks that a descriptor is memory as [`sealed`] makes it.
 pub(crate) fn check_sealed(descriptor: BorrowedFd<'_>, len: u64) -> io::Result<()> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-    // Of anything but such memory seals cannot be asked.
+    // Only such memory can be asked for seals.
     let seals = rustix::fs::fcntl_get_seals(descriptor)
         .map_err(|_| wrong("what was handed over is no shared memory"))?;
     if !seals.contains(SEALS) {
@@ -103,31 +103,32 @@ fn len_of(capacities: &[usize]) -> io::Result<u64> {
     Ok(capacities.iter().map(|capacity| (HEADER_LEN + capacity) as u64).sum())
 }
 
-/// A ring in this process's memory: its bytes are mapped twice, one behind the other, so that what
-/// goes on at the beginning is in one piece nevertheless.
+/// A ring in this process's memory. Its bytes are mapped twice, one after the other, so that a
+/// piece that wraps around is still contiguous.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     capacity: usize,
 }
 
-// SAFETY: it is memory that any thread may use; what is in it is atomics, and bytes that one end
-// alone writes and the other alone reads, as their positions say.
+// SAFETY: any thread may use the memory. Its content is atomics, and bytes that one end writes and
+// the other end reads, as their positions tell.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Rings that this process has mapped.
+/// Number of rings that this process has mapped.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// Ranges of addresses that a ring takes: its header with its bytes, and its bytes again.
+/// Address ranges of a ring: its header with its bytes, and its bytes again.
 const RANGES_EACH: usize = 2;
 
-/// Ranges that a process may have on systems that do not tell, as Linux has it.
+/// Most address ranges of a process if the system does not tell; Linux's default.
 const RANGES_MAX: usize = 65_530;
 
-/// How many rings a process may map: the system bounds ranges of addresses (`vm.max_map_count`), and a
-/// process that reaches that gets no memory for anything. A quarter is left for all else.
+/// Returns how many rings a process may map. The system bounds the number of address ranges
+/// (`vm.max_map_count`), and a process that reaches it gets no memory for anything. A quarter is
+/// left for other uses.
 fn mapped_max() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
     *MAX.get_or_init(|| {
@@ -148,24 +149,24 @@ impl Mapping {
         let base = reserved.inspect_err(|_| {
             MAPPED.fetch_sub(1, Ordering::Relaxed);
         })?;
-        // From here on it is unmapped whatever happens.
+        // From here on it is unmapped in any case.
         let mapping = Mapping { base, capacity };
         mapping.place(descriptor, (0, HEADER_LEN + capacity), offset)?;
         mapping.place(descriptor, (HEADER_LEN + capacity, capacity), offset + HEADER_LEN)?;
         Ok(mapping)
     }
 
-    /// Addresses for `len` bytes.
+    /// Reserves addresses for `len` bytes.
     fn reserve(len: usize) -> io::Result<NonNull<u8>> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: new addresses, where nothing is yet.
+        // SAFETY: these are new addresses, where nothing is mapped yet.
         let base = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
         }?;
         Ok(NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
     }
 
-    /// Maps `len` bytes of the segment at `offset` at `at` of the mapping.
+    /// Maps `len` bytes of the segment at `offset` to position `at` of the mapping.
     fn place(
         &self,
         descriptor: BorrowedFd<'_>,
@@ -174,7 +175,7 @@ impl Mapping {
     ) -> io::Result<()> {
         let (rights, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: within the addresses that `new` has reserved, which nothing else uses.
+        // SAFETY: this is within the addresses that `new` has reserved, which nothing else uses.
         unsafe {
             let place = self.base.as_ptr().add(at).cast::<c_void>();
             rustix::mm::mmap(place, len, rights, flags, descriptor, offset as u64)?;
@@ -182,15 +183,14 @@ impl Mapping {
         Ok(())
     }
 
-    /// Whether the memory begins as a ring of this layout does.
+    /// Returns whether the memory begins like a ring of this layout.
     pub fn is_ring(&self) -> bool {
         self.header().magic.0.load(Ordering::Acquire) == MAGIC
     }
 
-    /// Gives the pages of the ring's bytes back to the system; they are zeros when they are looked at
-    /// again.
+    /// Gives the pages of the ring's bytes back to the system. They read as zeros afterwards.
     fn discard(&self) {
-        // SAFETY: the pages are mapped here, and what is in them is nobody's: whoever calls has
+        // SAFETY: the pages are mapped here, and their content is not needed: the caller has
         // written all of it, and the other side has read it.
         let outcome = unsafe {
             let bytes = self.base.as_ptr().add(HEADER_LEN).cast::<c_void>();
@@ -201,15 +201,15 @@ impl Mapping {
 
     fn byte(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at < self.capacity && len <= self.capacity, "{len} bytes at {at} of a ring");
-        // SAFETY: with the second mapping there are `capacity` bytes from every place on.
+        // SAFETY: with the second mapping there are `capacity` bytes from every position on.
         unsafe { self.base.as_ptr().add(HEADER_LEN + at) }
     }
 }
 
 impl Producer<Mapping> {
-    /// Gives memory that holds nothing back to the system, for a while in which nothing is to be
-    /// written; whether it did: not while something is still to be read. Only who writes a ring may
-    /// do that, as nobody else knows what is being written.
+    /// Gives memory without content back to the system, for a while in which nothing will be
+    /// written. Returns whether it did: it does not while something is still to be read. Only the
+    /// end that writes a ring may do that, because only it knows what is being written.
     pub fn discard(&mut self) -> bool {
         let capacity = self.memory().capacity();
         let is_empty = self.unpublished() == 0 && self.free(capacity) == Ok(capacity);
@@ -222,7 +222,7 @@ impl Producer<Mapping> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: all of what `new` has reserved, and nobody has a reference into it any more.
+        // SAFETY: this is all that `new` has reserved, and no reference into it exists any more.
         let unmapped = unsafe {
             rustix::mm::munmap(self.base.as_ptr().cast(), HEADER_LEN + 2 * self.capacity)
         };
@@ -231,12 +231,12 @@ impl Drop for Mapping {
     }
 }
 
-// SAFETY: the header lies at the mapping's beginning, a page; `byte` has checked the bounds of both
-// copies.
+// SAFETY: the header is the mapping's first page; `byte` has checked the bounds of both copies.
 unsafe impl Memory for Mapping {
     #[inline]
     fn header(&self) -> &Header {
-        // SAFETY: mapped, aligned to a page, atomics throughout, and any bits are a value of them.
+        // SAFETY: it is mapped and aligned to a page. Its content is atomics, for which any bits
+        // are valid.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
@@ -248,8 +248,8 @@ unsafe impl Memory for Mapping {
     #[inline]
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         let place = self.byte(at, bytes.len());
-        // SAFETY: that many bytes are mapped there, and the other end does not look at them before
-        // they are published. Another process that does so nevertheless sees what it sees.
+        // SAFETY: that many bytes are mapped there, and the other end does not read them before
+        // they are published. Another process that does so anyway reads arbitrary bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
@@ -257,7 +257,7 @@ unsafe impl Memory for Mapping {
     fn copy_out(&self, at: usize, into: &mut [u8]) {
         let place = self.byte(at, into.len());
         // SAFETY: that many bytes are mapped there. Another process that writes them meanwhile
-        // breaks the rules, and any bytes will do for those copied.
+        // violates the rules, and any bits are valid for the copied bytes.
         unsafe { std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) };
     }
 }

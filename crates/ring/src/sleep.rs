@@ -1,4 +1,4 @@
-//! Waiting: looking again for as long as something is likely to come, and sleeping then.
+//! Waiting: polling as long as something is likely to come, and then sleeping.
 
 #![allow(clippy::disallowed_methods, reason = "a side that waits looks at the time itself")]
 
@@ -16,24 +16,24 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How to wake the other side.
+/// The way to wake the other side.
 #[derive(Debug, Default)]
 pub struct Bell {
     socket: Option<Arc<OwnedFd>>,
 }
 
-/// What is said on a socket to ring.
+/// The byte that is sent on a socket as a wake-up.
 const RING: [u8; 1] = [1];
 
-/// Rings that are heard at once.
+/// Most wake-ups read at once.
 const HEARD_AT_ONCE: usize = 64;
 
 impl Bell {
-    /// The other side has the other end of a unix stream socket, and polls it when it does not
-    /// sleep on the futex.
+    /// Creates a bell over a unix stream socket. The other side has the other end, and polls it
+    /// when it does not sleep on the futex.
     ///
-    /// A byte is a ring. A call that never waits tells the kernel so by itself: a descriptor that
-    /// both sides have, an eventfd's say, is made to wait by either.
+    /// Each byte is a wake-up. Calls on it are non-blocking by flag. A descriptor that both sides
+    /// share, such as an eventfd, could be made blocking by either.
     pub fn new(socket: Arc<OwnedFd>) -> Bell {
         Bell { socket: Some(socket) }
     }
@@ -42,12 +42,13 @@ impl Bell {
     fn ring_socket(&self) {
         if let Some(socket) = &self.socket {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            // Fails when the other side is gone, or has not heard many rings: one more is no news.
+            // This fails if the other side is gone, or has not read many wake-ups: one more tells
+            // nothing new.
             let _ = send(socket, &RING, flags);
         }
     }
 
-    /// Takes what the other side has rung, not more than so much at once; whether it is still
+    /// Reads the wake-ups of the other side, a bounded number at once. Returns whether it is still
     /// there.
     pub fn hear(&self) -> bool {
         let Some(socket) = &self.socket else { return true };
@@ -66,7 +67,7 @@ impl Bell {
         match how {
             None => {}
             Some(Wait::Futex) => {
-                // There is at most one who sleeps; that nobody does is no error.
+                // At most one thread sleeps there; it is not an error if none does.
                 let _ = futex::wake(parking.word(), futex::Flags::empty(), 1);
             }
             Some(Wait::Descriptor) => self.ring_socket(),
@@ -74,23 +75,23 @@ impl Bell {
     }
 }
 
-/// Sleeps until `parking` is woken, or `until`.
+/// Sleeps until `parking` is woken, or until the time `until`.
 fn sleep(parking: &Parking, sequence: u32, until: Option<Instant>) {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let left = left.map(|left| futex::Timespec {
         tv_sec: left.as_secs().min(i64::MAX as u64) as i64,
         tv_nsec: left.subsec_nanos().into(),
     });
-    // Whatever ends it (a waking, a signal, the time): who called looks again.
+    // Whatever ends it (a wake-up, a signal, the time): the caller checks again.
     let _ = futex::wait(parking.word(), futex::Flags::empty(), sequence, left.as_ref());
 }
 
-/// How long it looks again before it sleeps. A sleeper is woken some 50 us late, so looking is worth
-/// it where the next message comes sooner than that; where it does not, it is wasted.
+/// How long a side polls before it sleeps. A sleeping side is woken some 50 us late, so polling is
+/// worth it if the next message comes sooner than that. Otherwise it is wasted.
 #[derive(Clone, Debug)]
 pub struct Spin {
     budget: Duration,
-    /// How long it took lately until something came, in nanoseconds.
+    /// Recent time until something came, in nanoseconds.
     gap: f64,
     waits: u32,
 }
@@ -98,27 +99,27 @@ pub struct Spin {
 /// Weight of the newest gap.
 const NEWEST: f64 = 0.25;
 
-/// One wait of so many is spent looking all the same, to see whether things have changed.
+/// One in this many waits is spent polling all the same, to see whether things have changed.
 const PROBE_EVERY: u32 = 64;
 
-/// How often the clock is read: once in so many looks.
+/// Number of polls for each read of the clock.
 const LOOKS_PER_CLOCK: u32 = 32;
 
 impl Spin {
-    /// Looks for up to `budget`, where that has been enough lately. Never where this process may
-    /// use one processor only: the other side would wait for it.
+    /// Creates one that polls for up to `budget`, if that has been enough lately. It never polls if
+    /// this process may use only one processor: the other side would wait for it.
     pub fn adaptive(budget: Duration) -> Spin {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let budget = if processors > 1 { budget } else { Duration::ZERO };
         Spin { budget, gap: 0.0, waits: 0 }
     }
 
-    /// Sleeps at once.
+    /// Creates one that sleeps at once.
     pub fn never() -> Spin {
         Spin { budget: Duration::ZERO, gap: 0.0, waits: 0 }
     }
 
-    /// Looks until `is_done`, or no longer than is worth it; whether it was done.
+    /// Polls until `is_done`, or as long as is worth it. Returns whether it was done.
     pub(crate) fn look<E>(
         &mut self,
         mut is_done: impl FnMut() -> Result<bool, E>,
@@ -151,7 +152,7 @@ impl Spin {
 }
 
 impl<M: Memory> Producer<M> {
-    /// Publishes what was written and wakes the consumer if it sleeps.
+    /// Publishes the written bytes and wakes the consumer if it sleeps.
     pub fn flush(&mut self, bell: &Bell) {
         let how = self.publish();
         bell.ring(&self.memory().header().reader.0, how);
@@ -163,10 +164,11 @@ impl<M: Memory> Producer<M> {
         bell.ring(&self.memory().header().reader.0, how);
     }
 
-    /// Publishes what was written and waits until `wanted` bytes fit, or `until`; whether they do.
+    /// Publishes the written bytes and waits until `wanted` bytes fit, or until the time `until`.
+    /// Returns whether they do.
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
     pub fn wait_for_room(
         &mut self,
         wanted: usize,
@@ -190,7 +192,7 @@ impl<M: Memory> Producer<M> {
 }
 
 impl<M: Memory, D: Deref<Target = Doorbell>> Lane<M, D> {
-    /// Publishes what was written and wakes the reader if it sleeps.
+    /// Publishes the written records and wakes the reader if it sleeps.
     pub fn flush(&mut self, bell: &Bell) {
         let how = self.publish();
         bell.ring(&self.doorbell().reader.0, how);
@@ -202,25 +204,25 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Lane<M, D> {
         bell.ring(&self.doorbell().reader.0, how);
     }
 
-    /// As [`Producer::wait_for_room`].
+    /// Waits for room like [`Producer::wait_for_room`].
     ///
     /// # Errors
-    /// As [`Producer::free`].
+    /// Returns errors as [`Producer::free`] does.
     pub fn wait_for_room(
         &mut self,
         wanted: usize,
         (spin, bell): (&mut Spin, &Bell),
         until: Option<Instant>,
     ) -> Result<bool, Ended> {
-        // The reader is told at the doorbell, so that nothing is left to be published below.
+        // The reader is told at the doorbell, so nothing is left to be published below.
         self.flush(bell);
         self.records().end().wait_for_room(wanted, (spin, bell), until)
     }
 }
 
 impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
-    /// After [`Inbox::next`] has found nothing: waits until there may be something, or `until`;
-    /// whether it was not the time that ended it.
+    /// Waits, after [`Inbox::next`] has found nothing, until there may be something, or until the
+    /// time `until`. Returns whether anything but the time has ended it.
     pub fn wait(&mut self, spin: &mut Spin, until: Option<Instant>) -> bool {
         let look = || Ok::<_, Infallible>(self.is_told());
         if matches!(spin.look(look), Ok(true)) {
@@ -238,28 +240,28 @@ impl<M: Memory, D: Deref<Target = Doorbell>> Inbox<M, D> {
 }
 
 impl<M: Memory> Consumer<M> {
-    /// Gives the room of what was read back and wakes the producer if it waits for that.
+    /// Gives the room of read bytes back and wakes the producer if it waits for that.
     pub fn give_back(&mut self, bell: &Bell) {
         let how = self.release();
         bell.ring(&self.memory().header().writer.0, how);
     }
 
-    /// Sleeps until it is woken, behind an announcement to sleep on the futex, or for so long.
+    /// Sleeps until it is woken, after an announcement to sleep on the futex, at most for `most`.
     pub(crate) fn nap(&self, sequence: u32, most: Duration) {
         sleep(&self.memory().header().reader.0, sequence, Some(Instant::now() + most));
     }
 
-    /// Says that nothing more will be read, and wakes the producer if it sleeps.
+    /// Tells that nothing more will be read, and wakes the producer if it sleeps.
     pub fn finish(&mut self, bell: &Bell) {
         let how = self.close();
         bell.ring(&self.memory().header().writer.0, how);
     }
 
-    /// Gives the room of what was read back and waits until there is something to be read, or
-    /// `until`; whether there is.
+    /// Gives the room of read bytes back and waits until there is something to read, or until the
+    /// time `until`. Returns whether there is.
     ///
     /// # Errors
-    /// As [`Consumer::available`].
+    /// Returns errors as [`Consumer::available`] does.
     pub fn wait(
         &mut self,
         (spin, bell): (&mut Spin, &Bell),

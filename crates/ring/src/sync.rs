@@ -1,4 +1,4 @@
-//! The atomics, which loom and shuttle replace by their own to try the orders of them.
+//! The atomics. loom and shuttle replace them by their own to test the orders of operations.
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Writers in processes of their own, which are killed or stopped at any moment: what they have
-//! published arrives, once, in order and unchanged, and what they have not is not there.
+//! Writers in processes of their own are killed or stopped at any moment. Records that they have
+//! published arrive once, in order and unchanged; others do not arrive.
 
 #![allow(clippy::disallowed_methods, reason = "bounds of waits")]
 
@@ -14,10 +14,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tells a process started by these tests that it is a writer: its descriptor and its seed.
+/// The variable that tells a process started by these tests that it is a writer: its descriptor and
+/// its seed.
 const WRITER: &str = "KEYWAY_RING_TEST_WRITER";
 
-/// How often writers are killed, and stopped; more in a soak (`KEYWAY_RING_FAULTS`).
+/// Returns how often writers are killed, and stopped. It is more in a soak (`KEYWAY_RING_FAULTS`).
 fn faults() -> usize {
     std::env::var("KEYWAY_RING_FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
@@ -29,7 +30,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// What record number `nth` of a writer holds.
+/// Makes the content of record number `nth` of a writer.
 fn payload(seed: u64, nth: u64, into: &mut Vec<u8>) {
     let mut state = (seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
     let len = random(&mut state) as usize % 2000;
@@ -38,13 +39,13 @@ fn payload(seed: u64, nth: u64, into: &mut Vec<u8>) {
     into.resize(8 + len, (state >> 16) as u8);
 }
 
-/// The writer: no test of its own, but what the others start.
+/// The writer, which is not a test of its own but is started by the others.
 #[test]
 fn writer() {
     let Ok(told) = std::env::var(WRITER) else { return };
     let (descriptor, seed) = told.split_once(' ').unwrap();
     let (descriptor, seed): (RawFd, u64) = (descriptor.parse().unwrap(), seed.parse().unwrap());
-    // SAFETY: inherited from the test, for this process alone.
+    // SAFETY: the descriptor is inherited from the test, for this process alone.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let ring = Segment::open(descriptor, &[CAPACITY_MIN]).unwrap().ring(0).unwrap();
     let mut records = Records::new(Producer::new(ring));
@@ -90,7 +91,7 @@ impl Writer {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Reads for a while and checks every record; how many there were.
+    /// Reads for a while and checks every record. Returns their number.
     fn read(&mut self, length: Duration, bell: &Bell) -> u64 {
         let until = Instant::now() + length;
         let (mut got, mut expected, before) = (Vec::new(), Vec::new(), self.next);
@@ -116,7 +117,7 @@ fn of_a_writer_that_is_killed_everything_published_arrives_and_nothing_else() {
     let (mut state, mut records, bell) = (11, 0, Bell::default());
     for kill in 0..faults() {
         let mut writer = Writer::start(random(&mut state));
-        // The first record tells that it runs.
+        // The first record shows that it runs.
         let started = Instant::now();
         while writer.next == 0 {
             writer.read(Duration::from_micros(200), &bell);
@@ -150,7 +151,7 @@ fn a_writer_that_is_stopped_delays_its_own_ring_alone() {
     assert!(one.next > 0 && other.next > 0);
     for mut writer in [one, other] {
         writer.reader.end().finish(&bell);
-        // It hears that nobody reads any more, and ends by itself.
+        // It learns that nothing is read any more, and ends by itself.
         assert!(writer.child.wait().unwrap().success());
     }
 }
@@ -168,7 +169,7 @@ fn whatever_is_scribbled_over_a_ring_is_refused_and_no_more() {
         let vandal = std::thread::spawn(move || {
             let mut state = seed | 1;
             for _ in 0..200 {
-                // The words of the header's first lines, and the first records.
+                // These are the words of the header's first lines, and the first records.
                 let at = random(&mut state) % if seed.is_multiple_of(2) { 900 } else { 8000 };
                 let word = match random(&mut state) % 4 {
                     0 => random(&mut state),

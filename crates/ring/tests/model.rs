@@ -1,5 +1,5 @@
-//! A ring is a queue of bytes, or of records, of bounded length: whatever is done to it, it does
-//! what such a queue does.
+//! A ring is a bounded queue of bytes, or of records. Whatever is done to it, it behaves like such
+//! a queue.
 
 use keyway_ring::{
     CAPACITY_MIN, Consumer, Ended, Mapping, Producer, RECORD_HEAD_LEN, RecordReader, Records,

@@ -21,7 +21,7 @@ fn read_hello(socket: &mut UnixStream) -> Hello {
     Hello::decode(&bytes).unwrap()
 }
 
-/// Both ends of a connection.
+/// Returns both ends of a connection.
 fn pipes(up: usize, down: usize) -> (Pipe, Pipe) {
     let (client, mut server) = UnixStream::pair().unwrap();
     let serving = thread::spawn(move || {
@@ -49,7 +49,7 @@ fn bytes_go_both_ways_and_more_of_them_than_fit() {
         assert!(got == expected);
         server.write_all(&reply).unwrap();
         server.flush().unwrap();
-        // It has ended when the client has.
+        // It has ended once the client has.
         assert_eq!(server.read(&mut [0]).unwrap(), 0);
     });
     client.write_all(&asked).unwrap();
@@ -66,7 +66,7 @@ fn bytes_go_both_ways_and_more_of_them_than_fit() {
 #[test]
 fn who_writes_and_reads_at_once_is_not_stopped_by_one_who_does_the_same() {
     let (mut client, mut server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
-    // The server answers as it reads, and reads no more while nobody takes its answers.
+    // The server answers as it reads, and reads no more while its answers are not read.
     let serving = thread::spawn(move || {
         let mut some = vec![0; 40_000];
         loop {
@@ -109,7 +109,7 @@ fn without_any_time_nothing_is_waited_for() {
     assert_eq!(client.read(&mut [0; 8]).unwrap(), 5);
 }
 
-/// Who rings for nothing makes no wait longer.
+/// A peer that sends needless wake-ups makes no wait longer.
 #[test]
 fn a_wait_ends_in_its_time_whoever_rings() {
     let (mut client, server) = pipes(CAPACITY_MIN, CAPACITY_MIN);
@@ -198,7 +198,7 @@ fn what_is_no_answer_is_refused() {
         assert!(ask(&client, &Hello::new(0, 0)).is_err(), "{}", wrong.escape_ascii());
         serving.join().unwrap();
     }
-    // Right, but without what is to come along.
+    // The answer is right, but its descriptor is missing.
     let (client, mut server) = UnixStream::pair().unwrap();
     let serving = thread::spawn(move || {
         let mut bytes = read_hello(&mut server).encode();
@@ -211,14 +211,15 @@ fn what_is_no_answer_is_refused() {
     serving.join().unwrap();
 }
 
-/// Tells a process started by these tests that it is a client, and on which descriptor.
+/// The variable that tells a process started by these tests that it is a client, and on which
+/// descriptor.
 const CLIENT: &str = "KEYWAY_RING_TEST_CLIENT";
 
-/// The client: no test of its own.
+/// The client, which is not a test of its own.
 #[test]
 fn client() {
     let Ok(told) = std::env::var(CLIENT) else { return };
-    // SAFETY: inherited from the test, for this process alone.
+    // SAFETY: the descriptor is inherited from the test, for this process alone.
     let socket = unsafe { OwnedFd::from_raw_fd(told.parse().unwrap()) };
     let socket = UnixStream::from(socket);
     let shared = ask(&socket, &Hello::new(CAPACITY_MIN, CAPACITY_MIN)).unwrap().unwrap();
@@ -259,7 +260,7 @@ fn a_process_that_is_killed_is_gone_at_once_and_leaves_nothing() {
         assert_eq!(pipe.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
         killer.join().unwrap();
     }
-    // Other tests of this process open and close some of theirs meanwhile.
+    // Other tests of this process open and close descriptors meanwhile.
     assert!(open() < before + 40, "{before} descriptors have become {}", open());
 }
 
@@ -294,7 +295,7 @@ fn an_answer_is_heard_without_waiting_for_it() {
     assert!(hear(&client, &hello).unwrap().is_ok());
 }
 
-/// Pages of the memory that the system has given.
+/// Returns the blocks of the memory that the system has provided.
 fn blocks(segment: &Segment) -> u64 {
     let file = std::fs::File::from(segment.descriptor().try_clone_to_owned().unwrap());
     std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap())

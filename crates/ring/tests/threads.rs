@@ -1,5 +1,5 @@
-//! Two threads, at full speed and with pauses: nothing is lost, twice there, out of order or
-//! changed, and nobody sleeps for ever.
+//! Two threads, at full speed and with pauses: nothing is lost, doubled, out of order or changed,
+//! and neither thread sleeps for ever.
 
 #![allow(clippy::disallowed_methods, reason = "bounds of waits")]
 
@@ -23,7 +23,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// What record number `nth` holds.
+/// Makes the content of record number `nth`.
 fn payload(nth: u64, into: &mut Vec<u8>) {
     let mut state = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let len = random(&mut state) as usize % 600;

@@ -1,7 +1,7 @@
-//! Where a request goes: pure functions from a request, a pool and the servers
-//! in use to a [`Route`].
+//! Decides where a request goes: pure functions from a request, a pool and the servers in use to a
+//! [`Route`].
 //!
-//! Never does I/O, keeps nothing. Read first: [`Route`] and [`route`].
+//! The crate does no I/O and keeps no state. Read first: [`Route`] and [`route`].
 #![forbid(unsafe_code)]
 
 mod scan_cursor;
@@ -13,33 +13,33 @@ pub use scan_parts::{ScanParts, Walk};
 use keyway_command::{Across, Handling, Join, KeysFault, Request, Split};
 use keyway_topology::{Ring, ServerSet};
 
-/// What is to be done with a request to a sharded pool.
+/// What must be done with a request to a sharded pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Send it whole to the server at this position.
+    /// Send it whole to the server at this index.
     One(u16),
-    /// Cut it into one fragment per server; [`place`] tells each key's.
+    /// Split it into one fragment for each server. [`place`] returns the server of each key.
     Split(Split),
-    /// Send it whole to every server in use, and join the replies.
+    /// Send it whole to every server in use, and merge the replies.
     Everywhere(Join),
-    /// It concerns the servers together, in a way of its own; [`route_script`]
-    /// tells where [`Across::Run`] goes.
+    /// It concerns the servers together, in its own way. [`route_script`] decides where
+    /// [`Across::Run`] goes.
     Across(Across),
-    /// It is about channels, which live where a key of their name would.
+    /// It is about channels. A channel belongs to the server of a key of its name.
     PubSub,
-    /// Send it whole to the server at this position, where it may wait.
+    /// Send it whole to the server at this index, where it may wait.
     Block(u16),
     /// It begins, ends or guards a transaction.
     Transaction,
-    /// It is about which keys' changes the client is told of.
+    /// It is about the keys of whose changes the client is told.
     Tracking,
-    /// Answer it here.
+    /// Keyway itself answers it.
     Local,
-    /// Answer with an error that ends in this reason.
+    /// Refuse it with an error that ends in this reason.
     Refused(&'static str),
-    /// Its keys live on this many servers and it cannot be split.
+    /// Its keys are on several servers and it cannot be split.
     CrossSlot {
-        /// How many.
+        /// Number of servers.
         servers: usize,
     },
     /// Its arguments do not say which keys it has.
@@ -48,17 +48,17 @@ pub enum Route {
     Unrouted,
 }
 
-/// Why a request without keys is refused by [`route_whole`].
+/// Why [`route_whole`] refuses a request without keys.
 pub const NO_KEY: &str = "the request names no key, which would tell its server in the pool";
 
-/// The server of a key, or `None` when none is in use. `random` matters to
-/// pools that distribute by chance only.
+/// Returns the server of a key, or `None` if none is in use. `random` matters only in pools that
+/// distribute randomly.
 #[inline]
 pub fn place(pool: &ServerSet, ring: &Ring, key: &[u8], random: u32) -> Option<u16> {
     ring.pick(pool.hash_key(key), random)
 }
 
-/// Decides where a request goes. `keys` is room for the positions of its keys.
+/// Decides where a request goes. `keys` is scratch space for the indices of its keys.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "once per request, called from one place")]
 pub fn route(
@@ -88,8 +88,8 @@ pub fn route(
     }
 }
 
-/// Where a script or function runs: on the server of its keys, or, without
-/// any, on the first one in use. `keys` is room for the positions of its keys.
+/// Decides where a script or function runs: on the server of its keys, or, without keys, on the
+/// first one in use. `keys` is scratch space for the indices of its keys.
 pub fn route_script(
     request: &Request,
     pool: &ServerSet,
@@ -103,8 +103,8 @@ pub fn route_script(
     route_whole(request, pool, ring, 0, keys)
 }
 
-/// Decides where a request goes that is not to be cut: the one server that
-/// holds all its keys, whatever its command's handling.
+/// Decides where a request goes that must not be split: to the one server that has all its keys,
+/// whatever its command's handling.
 #[inline]
 pub fn route_whole(
     request: &Request,
@@ -135,14 +135,14 @@ pub fn route_whole(
     }
 }
 
-/// Where the key at this argument leads.
+/// Returns the route for the key in this argument.
 #[inline]
 fn route_by(request: &Request, key: u8, pool: &ServerSet, ring: &Ring, random: u32) -> Route {
     let key = &request.args[usize::from(key)];
     place(pool, ring, key, random).map_or(Route::Unrouted, Route::One)
 }
 
-/// On how many servers the keys live; only for the error text.
+/// Returns the number of servers that have the keys. It is used only for the error text.
 #[cold]
 fn count_servers(
     request: &Request,

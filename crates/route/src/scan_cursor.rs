@@ -1,26 +1,25 @@
-//! The cursor of a SCAN over a pool: a server's own cursor, with the server
-//! and the servers in use in its low bits.
+//! The cursor of a SCAN over a pool: a server's own cursor, with the server and a tag of the
+//! servers in use in its low bits.
 //!
 //! ```text
 //!   63                        16 + bits          16            0
 //!   | the server's own cursor | which server     | tag         |
 //! ```
-//! The tag is of the servers in use: one that leaves or comes back while a scan
-//! is under way takes keys along, so what follows would be incomplete without
-//! telling. It depends on nothing else, so that any process with the same
-//! servers continues what another began.
+//! The tag represents the servers in use. A server that leaves or returns during a scan moves keys,
+//! so the rest of the scan would silently be incomplete. The tag depends on nothing else, so that
+//! any process with the same servers can continue a scan that another began.
 
 use keyway_topology::Server;
 
 /// Bits of the tag.
 const TAG_BITS: u32 = 16;
 
-/// Why a cursor leads nowhere.
+/// Why a cursor is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CursorFault {
     /// It is no number.
     NoNumber,
-    /// No scan over the servers now in use gave it out.
+    /// It does not belong to a scan over the servers that are in use now.
     Stale,
 }
 
@@ -29,24 +28,24 @@ pub enum CursorFault {
 pub struct ServersInUse {
     is_used: Vec<bool>,
     tag: u64,
-    /// Bits that name a server.
+    /// Number of bits that identify a server.
     bits: u32,
 }
 
-/// Where a scan stands.
+/// The state of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanCursor {
-    /// Position of the server to ask.
+    /// Index of the server to ask.
     pub server: u16,
     /// That server's own cursor.
     pub inner: u64,
 }
 
 impl ServersInUse {
-    /// Those of `servers` for which `is_used` holds.
+    /// Returns those of `servers` for which `is_used` is true.
     pub fn new(servers: &[Server], is_used: impl Fn(usize) -> bool) -> Self {
         let is_used: Vec<bool> = (0..servers.len()).map(is_used).collect();
-        // FNV-1a, over what tells servers apart.
+        // FNV-1a, over what distinguishes servers.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for (server, &used) in servers.iter().zip(&is_used) {
             for byte in server.ring_name().bytes().chain([b'\n', u8::from(used)]) {
@@ -54,27 +53,26 @@ impl ServersInUse {
             }
         }
         let folded = (hash >> 48) ^ (hash >> 32) ^ (hash >> 16) ^ hash;
-        // Never zero, or the cursor could be, which ends a scan.
+        // It is never zero. Otherwise the cursor could be zero, which ends a scan.
         let tag = (folded & ((1 << TAG_BITS) - 1)).max(1);
         let bits = servers.len().next_power_of_two().trailing_zeros();
         Self { is_used, tag, bits }
     }
 
-    /// The first one at or behind position `from`.
+    /// Returns the first server at or after index `from`.
     pub fn first_from(&self, from: usize) -> Option<u16> {
         (from..self.is_used.len()).find(|&index| self.is_used[index]).map(|index| index as u16)
     }
 
-    /// How many there are.
+    /// Returns the number of servers.
     pub fn count(&self) -> usize {
         self.is_used.iter().filter(|used| **used).count()
     }
 
-    /// What a client's cursor means; `None` when no server is in use.
+    /// Returns the meaning of a client's cursor, or `None` if no server is in use.
     ///
     /// # Errors
-    /// [`CursorFault`] when it is none that [`ServersInUse::encode`] gave out
-    /// for these servers.
+    /// Returns [`CursorFault`] if [`ServersInUse::encode`] did not return it for these servers.
     pub fn decode(&self, text: &[u8]) -> Result<Option<ScanCursor>, CursorFault> {
         let cursor = parse(text).ok_or(CursorFault::NoNumber)?;
         if cursor == 0 {
@@ -89,8 +87,8 @@ impl ServersInUse {
         Ok(Some(ScanCursor { server, inner: rest >> self.bits }))
     }
 
-    /// The client's cursor after `server` answered with its own: 0 behind the
-    /// last server; `None` when a server's cursor is too large to carry.
+    /// Returns the client's cursor after `server` answered with its own. It is 0 after the last
+    /// server, and `None` if a server's cursor is too large.
     pub fn encode(&self, server: u16, inner: u64) -> Option<u64> {
         let (server, inner) = match inner {
             0 => match self.first_from(usize::from(server) + 1) {
@@ -105,7 +103,7 @@ impl ServersInUse {
     }
 }
 
-/// A cursor in the forms that C's `strtoul` reads, as Redis does.
+/// Parses a cursor in the forms that C's `strtoul` accepts, like Redis.
 pub(crate) fn parse(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text {
         [] => return Some(0),

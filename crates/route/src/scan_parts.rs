@@ -1,42 +1,42 @@
-//! The cursor of a SCAN over servers that are found out: a server's own cursor, with
-//! what part of the keys it has and who it is in its low bits.
+//! The cursor of a SCAN over discovered servers: a server's own cursor, with the part of the keys
+//! and a tag of the server in its low bits.
 //!
 //! ```text
 //!   63                        30            16              0
 //!   | the server's own cursor | which part  | whose it is   |
 //! ```
-//! A part is what comes to another server whole when that takes over: the slots of one
-//! primary, by the first of them, or a primary that has a name, by its number. The walk
-//! goes over the parts in their order. A cursor of a server that has its part no more
-//! means nothing to the next, which is walked from its beginning: keys may come twice,
-//! and none that was there all the time is left out. (Slots that move between parts
-//! take their keys along, as they do from whoever walks the servers one by one.)
+//! A part is the keys that move together when another server takes over: the slots of one primary,
+//! numbered by the first of them, or a primary with a name, by its number. The scan visits the
+//! parts in their order. If a part moves to another server, a cursor of the old one means nothing
+//! to the new one, which is scanned from its beginning. Keys may then be returned twice, and no key
+//! that existed all the time is left out. (Slots that move between parts take their keys along, as
+//! they do for a client that scans the servers one by one.)
 
 use crate::scan_cursor::parse;
 use crate::{CursorFault, ScanCursor, ServersInUse};
 use keyway_topology::SlotOwners;
 use std::sync::Arc;
 
-/// Bits of whose a cursor is.
+/// Number of bits of the tag.
 const TAG_BITS: u32 = 16;
-/// Bits of a slot, or of a primary's number.
+/// Number of bits of a slot, or of a primary's number.
 const PART_BITS: u32 = 14;
 
 /// The servers that a scan visits.
 #[derive(Clone, Debug)]
 pub enum Walk {
-    /// Those of a list that are in use.
+    /// The servers of a list that are in use.
     Listed(ServersInUse),
-    /// Those that are found out.
+    /// The servers that were discovered.
     Found(Arc<ScanParts>),
 }
 
-/// Who has which part of the keys.
+/// The server of each part of the keys.
 #[derive(Debug)]
 pub struct ScanParts {
-    /// In their order.
+    /// The parts in their order.
     parts: Vec<Part>,
-    /// Who has which slot, of a cluster.
+    /// The owners of the slots, for a cluster.
     owners: Option<Arc<SlotOwners>>,
 }
 
@@ -48,10 +48,10 @@ struct Part {
 }
 
 impl Walk {
-    /// What a client's cursor means; `None` when no server is in use.
+    /// Returns the meaning of a client's cursor, or `None` if no server is in use.
     ///
     /// # Errors
-    /// [`CursorFault`] when it leads nowhere.
+    /// Returns [`CursorFault`] if it is invalid.
     pub fn decode(&self, text: &[u8]) -> Result<Option<ScanCursor>, CursorFault> {
         match self {
             Walk::Listed(servers) => servers.decode(text),
@@ -59,8 +59,8 @@ impl Walk {
         }
     }
 
-    /// The client's cursor after `server` answered with its own: 0 behind the
-    /// last server; `None` when it cannot be told.
+    /// Returns the client's cursor after `server` answered with its own. It is 0 after the last
+    /// server, and `None` if it cannot be represented.
     pub fn encode(&self, server: u16, inner: u64) -> Option<u64> {
         match self {
             Walk::Listed(servers) => servers.encode(server, inner),
@@ -70,7 +70,7 @@ impl Walk {
 }
 
 impl ScanParts {
-    /// Of a cluster, whose servers have these names by their places.
+    /// Creates the parts of a cluster. `name` returns a server's name by its index.
     pub fn of_slots(owners: &Arc<SlotOwners>, name: impl Fn(u16) -> String) -> ScanParts {
         let mut parts: Vec<Part> = Vec::new();
         for (number, _, server) in owners.ranges() {
@@ -81,7 +81,7 @@ impl ScanParts {
         ScanParts { parts, owners: Some(Arc::clone(owners)) }
     }
 
-    /// Of primaries that are at these places, or nowhere.
+    /// Creates the parts of primaries. `places` are their server indices, or `SlotOwners::NONE`.
     pub fn of_primaries(places: &[u16], name: impl Fn(u16) -> String) -> ScanParts {
         let known = (0..).zip(places).filter(|(_, place)| **place != SlotOwners::NONE);
         let part =
@@ -103,8 +103,9 @@ impl ScanParts {
         Ok(Some(ScanCursor { server: part.server, inner }))
     }
 
-    /// The part of that number. Its first slots may be another's by now: then it is what
-    /// that server still has, or has who has its first slot.
+    /// Returns the part of that number. Its first slots may belong to another server by now. Then
+    /// it is the part that the old server still has, or else the part of the owner of its first
+    /// slot.
     fn part_of(&self, number: u16, whose: u64) -> Option<&Part> {
         let of_number = self.parts.iter().find(|part| part.number == number);
         let of_server = || self.parts.iter().find(|part| part.tag == whose);
@@ -130,7 +131,7 @@ impl ScanParts {
     }
 }
 
-/// FNV-1a, folded. Never zero, or a cursor could be, which ends a scan.
+/// FNV-1a, folded. It is never zero. Otherwise a cursor could be zero, which ends a scan.
 fn tag(name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in name.bytes() {
@@ -186,7 +187,7 @@ mod tests {
             assert_eq!(at(&after, before.encode(old, 77).unwrap()), Some((new, 0)));
         }
         assert_eq!(at(&after, before.encode(2, 0).unwrap()), Some((6, 0)));
-        // And goes on if it is that again.
+        // The scan continues if the server is the same again.
         assert_eq!(at(&before, before.encode(0, 77).unwrap()), Some((0, 77)));
     }
 

@@ -1,38 +1,38 @@
-//! What a script returns, as the reply to its client.
+//! Writes what a script returns as the reply to its client.
 
 use crate::number::{general, truncate};
 use keyway_resp::{Protocol, reply};
 use mlua::{Table, Value};
 
-/// How deep what a script returns may be nested.
+/// Largest depth of nesting of a script's result.
 const DEPTH_MAX: usize = 512;
 
-/// Why a value makes no reply.
+/// Why a value cannot be a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
-    /// Too long.
+    /// It is too long.
     Long,
-    /// Nested too deep.
+    /// It is nested too deeply.
     Deep,
-    /// It takes too long: tables may name one another many times over.
+    /// It takes too long: tables may contain each other many times.
     Late,
 }
 
 /// Writes replies.
 pub(crate) struct Answer<'a> {
-    /// What the client speaks.
+    /// The client's protocol.
     pub(crate) client: Protocol,
-    /// What the script has asked for with `redis.setresp`.
+    /// The protocol that the script has set with `redis.setresp`.
     pub(crate) script: Protocol,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) len_max: usize,
     /// Whether the script's time is up.
     pub(crate) is_late: &'a dyn Fn() -> bool,
-    /// Values written.
+    /// Number of values written.
     pub(crate) count: u32,
 }
 
-/// Values between two looks at the clock.
+/// Number of values between two checks of the time.
 const VALUES_PER_LOOK: u32 = 4096;
 
 impl Answer<'_> {
@@ -154,7 +154,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// The elements up to the first that is not there.
+    /// Writes the elements up to the first missing one.
     fn array(&mut self, table: &Table, depth: usize) -> Result<(), Unanswerable> {
         let value = |index: usize| table.raw_get::<Value>(index).unwrap_or(Value::Nil);
         let len = (0..).find(|len| value(len + 1).is_nil()).unwrap_or(0);

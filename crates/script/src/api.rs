@@ -1,4 +1,4 @@
-//! The library `redis` but for its commands.
+//! The library `redis`, except for its commands.
 
 use crate::raised::{Failure, Raised};
 use crate::registry::digest_of;
@@ -13,10 +13,10 @@ use std::rc::Rc;
 const REDIS_VERSION: &str = "7.0.15";
 const REDIS_VERSION_NUM: i64 = 0x0007_000F;
 
-/// Bytes of one line of `redis.log`.
+/// Largest number of bytes of one line of `redis.log`.
 const LOG_LEN_MAX: usize = 1024;
 
-/// A message of Redis for a wrong call.
+/// Returns an error of Redis for a wrong call.
 fn wrong(text: &str) -> mlua::Error {
     Raised::table(Failure::of_script(text))
 }
@@ -27,7 +27,7 @@ fn one_field(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// `redis.error_reply` and `redis.status_reply` of the wrong arguments.
+/// Returns the result of `redis.error_reply` and `redis.status_reply` for wrong arguments.
 fn no_text(lua: &Lua) -> mlua::Result<Value> {
     one_field(lua, "err", b"ERR wrong number or type of arguments")
 }
@@ -62,7 +62,7 @@ fn set_replies(redis: &Table, lua: &Lua) -> mlua::Result<()> {
             match text.strip_prefix(b"-") {
                 Some(text) if text.contains(&b' ') => one_field(lua, "err", text),
                 Some(text) => one_field(lua, "err", &[b"ERR ", text].concat()),
-                // What has several words has its code already.
+                // A text of several words already has its code.
                 None if text.contains(&b' ') => one_field(lua, "err", &text),
                 None => one_field(lua, "err", &[b"ERR ", &text[..]].concat()),
             }

@@ -1,4 +1,4 @@
-//! `redis.call`: what a script asks becomes a request, and its reply a value.
+//! `redis.call`: converts the script's command to a request, and its reply to a value.
 
 use crate::ends::End;
 use crate::number::general;
@@ -8,10 +8,10 @@ use crate::state::State;
 use keyway_command::{Args, Flags, Refusal, Request, Verb};
 use mlua::{Lua, Value, Variadic};
 
-/// How deep replies may be nested; no command's is deeper.
+/// Largest depth of nesting of replies. No command's reply is deeper.
 const DEPTH_MAX: usize = 32;
 
-/// Runs a command; its reply, or its error.
+/// Runs a command. Returns its reply or its error.
 pub(crate) fn call(
     state: &State,
     lua: &Lua,
@@ -28,7 +28,7 @@ fn refused(text: &str) -> mlua::Result<Result<Value, Failure>> {
     Ok(Err(Failure::of_script(text)))
 }
 
-/// Refuses a command, which counts as one that was answered with an error.
+/// Refuses a command. It counts as one that was answered with an error.
 fn refused_counted(state: &State, text: &str) -> mlua::Result<Result<Value, Failure>> {
     let mut failure = Failure::of_script(text);
     if let Some(host) = state.host() {
@@ -88,8 +88,8 @@ fn call_with(
     let Some(host) = state.host() else {
         return refused("redis.call/pcall can only be called inside a script invocation");
     };
-    // From here on it cannot be killed; what is refused below has written
-    // nothing, and that it can be killed no more is no harm.
+    // From here on it cannot be killed. A command that is refused below has written nothing, and it
+    // does no harm that the script cannot be killed any more.
     if writes && !run.note_write() {
         return Err(state.end_now(lua, End::Killed));
     }
@@ -107,13 +107,13 @@ fn call_with(
     }
 }
 
-/// Whether a script may send a command at all.
+/// Returns whether a script may send a command at all.
 fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     let command = request.command;
     if command.flags.contains(Flags::NOSCRIPT) {
         return Err("This Redis command is not allowed from script".to_owned());
     }
-    // What a server might have to tell its replicas counts as a write.
+    // A command that a server may have to replicate counts as a write.
     let tells = matches!(command.verb, Verb::Publish | Verb::Spublish | Verb::Pfcount);
     if state.is_read_only.get() && (tells || command.flags.contains(Flags::WRITE)) {
         return Err("Write commands are not allowed from read-only scripts.".to_owned());
@@ -125,7 +125,7 @@ fn admit(state: &State, request: &Request<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `redis.call`.
+/// Runs `redis.call`.
 pub(crate) fn call_or_raise(
     state: &State,
     lua: &Lua,
@@ -137,7 +137,7 @@ pub(crate) fn call_or_raise(
     }
 }
 
-/// `redis.pcall`.
+/// Runs `redis.pcall`.
 pub(crate) fn call_or_tell(
     state: &State,
     lua: &Lua,
@@ -149,7 +149,7 @@ pub(crate) fn call_or_tell(
     }
 }
 
-/// The value that a reply becomes.
+/// Returns the value of a reply.
 fn value_of(lua: &Lua, reply: &[u8]) -> mlua::Result<Value> {
     let mut reader = Reader { lua, rest: reply };
     Ok(reader.value(DEPTH_MAX)?.unwrap_or(Value::Boolean(false)))
@@ -179,14 +179,14 @@ impl<'a> Reader<'a> {
         Ok(Value::String(self.lua.create_string(bytes)?))
     }
 
-    /// A table with one field.
+    /// Returns a table with one field.
     fn tagged(&self, name: &str, value: Value) -> mlua::Result<Option<Value>> {
         let table = self.lua.create_table()?;
         table.raw_set(name, value)?;
         Ok(Some(Value::Table(table)))
     }
 
-    /// The next value; none where the reply ends early.
+    /// Returns the next value, or `None` if the reply ends early.
     fn value(&mut self, depth: usize) -> mlua::Result<Option<Value>> {
         let Some((kind, text)) = self.line() else { return Ok(None) };
         if depth == 0 {

@@ -1,4 +1,4 @@
-//! A run of a script, as other threads see it, and how it comes to its end.
+//! A run of a script, as other threads see it, and how it ends.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,38 +6,37 @@ const CLEAN: u8 = 0;
 const WRITTEN: u8 = 1;
 const KILLED: u8 = 2;
 
-/// A script that runs now. One word says whether it has written or is to end:
-/// both at once cannot be.
+/// A script that runs now. One word says whether it has written or must end: both at once are
+/// impossible.
 #[derive(Debug)]
 pub struct Run {
     state: AtomicU8,
     is_function: bool,
-    /// Whose it is.
+    /// The client that runs it.
     client: Option<u64>,
-    /// What it is called.
+    /// The name of the script or function.
     pub name: String,
-    /// The words of the request, of a function.
+    /// The words of the request, for a function.
     pub command: Vec<Vec<u8>>,
     /// When it began.
     pub began: keyway_base::Time,
 }
 
-/// What became of the wish to end a script.
+/// The result of a request to kill a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kill {
-    /// None runs.
+    /// No script runs.
     NotBusy,
-    /// What runs is of the other kind: a function for SCRIPT KILL, a script for
-    /// FUNCTION KILL.
+    /// What runs is of the other kind: a function for SCRIPT KILL, or a script for FUNCTION KILL.
     OtherKind,
-    /// It has written.
+    /// The script has written.
     Unkillable,
-    /// It ends.
+    /// The script will end.
     Killed,
 }
 
 impl Run {
-    /// A run that has written nothing.
+    /// Creates a run that has written nothing.
     pub fn new(
         is_function: bool,
         name: String,
@@ -47,7 +46,7 @@ impl Run {
         Self { state: AtomicU8::new(CLEAN), is_function, client: None, name, command, began }
     }
 
-    /// The same on behalf of a client, by its id: it may end with that.
+    /// Returns the run with the id of its client, with which it may be ended.
     #[must_use]
     pub fn for_client(self, client: u64) -> Self {
         Self { client: Some(client), ..self }
@@ -57,12 +56,12 @@ impl Run {
         self.client
     }
 
-    /// Whether it is a function's.
+    /// Returns whether it is the run of a function.
     pub fn is_function(&self) -> bool {
         self.is_function
     }
 
-    /// Notes a command that writes; `false` when the script is to end instead.
+    /// Notes a command that writes. Returns `false` if the script must end instead.
     pub(crate) fn note_write(&self) -> bool {
         let state = &self.state;
         let relaxed = Ordering::Relaxed;
@@ -72,7 +71,7 @@ impl Run {
         }
     }
 
-    /// Whether it has sent a command that writes.
+    /// Returns whether it has sent a command that writes.
     pub fn has_written(&self) -> bool {
         self.state.load(Ordering::Relaxed) == WRITTEN
     }
@@ -98,11 +97,11 @@ impl Run {
 pub(crate) enum End {
     /// It has run for too long.
     Time,
-    /// It needs more memory than it may have.
+    /// It needs more memory than allowed.
     Memory,
-    /// The host keeps too much until its end.
+    /// The host keeps too much until the end of the script.
     Kept,
-    /// SCRIPT KILL or FUNCTION KILL.
+    /// It was killed by SCRIPT KILL or FUNCTION KILL.
     Killed,
 }
 

@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Compiled scripts that an engine keeps: with more, which are compiled anew
-/// when they are called again, their memory would be missing to those that run.
+/// Largest number of compiled scripts that an engine keeps. Others are compiled again when they are
+/// called. More would take memory from running scripts.
 const COMPILED_MAX: usize = 1_000;
 
-/// Part of the memory from which on garbage is collected before a script runs.
+/// Garbage is collected before a script runs if the memory exceeds the limit divided by this.
 const GARBAGE_PART: usize = 2;
 
 /// The name of every script's chunk, as in Redis.
@@ -29,13 +29,13 @@ const CHUNK: &str = "@user_script";
 /// A script to run.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// What it said of itself.
+    /// Its declared flags.
     pub flags: ScriptFlags,
-    /// Its text: it may be forgotten before its turn to run comes.
+    /// Its text. The registry may forget the text before the script runs.
     body: Arc<[u8]>,
-    /// Where its text begins, behind the line of its flags.
+    /// Index at which its text begins, after the line of its flags.
     start: usize,
 }
 
@@ -45,7 +45,7 @@ impl Script {
     }
 }
 
-/// Keys and arguments, from which index of a request on, and how many keys.
+/// The keys and arguments of a call.
 pub struct Words<'a> {
     /// The keys.
     pub keys: &'a [&'a [u8]],
@@ -53,7 +53,7 @@ pub struct Words<'a> {
     pub args: &'a [&'a [u8]],
 }
 
-/// What Lua needs, made at first use.
+/// What Lua needs. It is created at first use.
 struct Machine {
     lua: Lua,
     prelude: Prelude,
@@ -71,7 +71,7 @@ struct Machine {
 pub struct Engine {
     registry: Arc<Registry>,
     machine: Option<Machine>,
-    /// What the registry was told of the memory.
+    /// The memory that was last reported to the registry.
     memory_told: usize,
     /// Called every few milliseconds while a script runs.
     on_long: Rc<dyn Fn()>,
@@ -84,25 +84,25 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// An engine that has run nothing yet.
+    /// Creates an engine that has run nothing yet.
     pub fn new(registry: Arc<Registry>) -> Self {
         Self { registry, machine: None, memory_told: 0, on_long: Rc::new(|| ()) }
     }
 
-    /// Sets the call that is made every few milliseconds while a script runs or a library is
-    /// loaded: its worker serves nobody else meanwhile.
+    /// Sets the function that is called every few milliseconds while a script runs or a library is
+    /// loaded. The worker serves no other clients meanwhile.
     #[must_use]
     pub fn with_long(mut self, on_long: Rc<dyn Fn()>) -> Self {
         self.on_long = on_long;
         self
     }
 
-    /// What the pool's clients have loaded.
+    /// Returns what the pool's clients have loaded.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// Bytes of Lua's memory.
+    /// Returns the bytes of Lua's memory.
     pub fn memory_used(&self) -> usize {
         self.machine.as_ref().map_or(0, |machine| machine.lua.used_memory())
     }
@@ -110,7 +110,7 @@ impl Engine {
     /// Compiles a script and keeps it.
     ///
     /// # Errors
-    /// The text of the error for the client.
+    /// Returns the text of the error for the client.
     pub fn load(&mut self, body: &[u8], is_loaded: bool) -> Result<Script, String> {
         let name = digest_of(body);
         if let Some(kept) = self.registry.script(&name).filter(|_| !is_loaded) {
@@ -124,7 +124,7 @@ impl Engine {
         Ok(Script { name, flags, body, start })
     }
 
-    /// The script of this name, in digits of any case.
+    /// Returns the script of this name. Its hexadecimal digits may have any case.
     pub fn find(&self, name: &[u8]) -> Option<Script> {
         let name: Name = name.to_ascii_lowercase().try_into().ok()?;
         let kept = self.registry.script(&name)?;
@@ -183,8 +183,8 @@ impl Engine {
         }
     }
 
-    /// Runs a script and appends its reply to `out`. `is_read_only` of EVAL_RO
-    /// and the like.
+    /// Runs a script and appends its reply to `out`. `is_read_only` is set for EVAL_RO and similar
+    /// commands.
     pub fn run(
         &mut self,
         script: &Script,
@@ -212,7 +212,7 @@ impl Engine {
         self.note_run(deadline, out.get(start) == Some(&b'-'));
     }
 
-    /// Notes a run that was to be over at `deadline`, and is.
+    /// Notes a finished run that had to end at `deadline`.
     fn note_run(&mut self, deadline: Time, is_error: bool) {
         let (registry, memory) = (&self.registry, self.memory_used());
         let left = deadline.since((registry.clock())());
@@ -221,11 +221,11 @@ impl Engine {
         self.memory_told = memory;
     }
 
-    /// Tries a library's text and tells what it offers; nothing is kept. `run`
-    /// can be killed meanwhile.
+    /// Runs a library's text and returns what it offers. Nothing is kept. `run` can be killed
+    /// meanwhile.
     ///
     /// # Errors
-    /// The text of the error for the client.
+    /// Returns the text of the error for the client.
     pub fn load_library(
         &mut self,
         code: &[u8],
@@ -238,11 +238,11 @@ impl Engine {
         libraries.pop().ok_or_else(|| NOTHING_REGISTERED.to_owned())
     }
 
-    /// The same of many, all or none, in the time of one script. Whether their
-    /// names are free is not looked at.
+    /// Does the same for many libraries, all or none, within the time of one script. It does not
+    /// check whether their names are free.
     ///
     /// # Errors
-    /// The text of the error for the client.
+    /// Returns the text of the error for the client.
     pub fn load_libraries(
         &mut self,
         codes: &[&[u8]],
@@ -265,7 +265,7 @@ impl Engine {
         loaded
     }
 
-    /// Runs a library's text; the functions that it registers.
+    /// Runs a library's text. Returns the functions that it registers.
     fn register(
         &mut self,
         text: &[u8],
@@ -286,7 +286,7 @@ impl Engine {
             Err(error) => return Err(broken(error)),
         };
         machine.state.begin_loading((run, deadline));
-        // Short ones may be over before Lua looks.
+        // A short one may be over before Lua checks.
         let is_time = machine.state.check_end(&machine.lua);
         let Prelude { run, show_loading, .. } = &machine.prelude;
         let shown = is_time.and_then(|()| show_loading.call::<()>(true));
@@ -322,7 +322,7 @@ impl Engine {
         }
     }
 
-    /// What is known of a function.
+    /// Returns the information about a function.
     pub fn find_function(&self, name: &[u8]) -> Option<FunctionInfo> {
         self.registry.libraries.find(name).map(|(_, info)| info)
     }
@@ -352,11 +352,11 @@ impl Engine {
         self.note_run(deadline, out.get(start) == Some(&b'-'));
     }
 
-    /// A function of this name in this worker's Lua.
+    /// Returns the function of this name in this worker's Lua.
     fn function(&mut self, name: &[u8], run: (&Arc<Run>, Time)) -> Result<Function, String> {
         let not_found = || "ERR Function not found".to_owned();
-        // Before the library is looked for: it may not be the newest once it is
-        // compiled.
+        // The epoch is read before the library is looked up: the library may not be the newest once
+        // it is compiled.
         let epoch = self.machine()?.libraries_epoch;
         let (library, _) = self.registry.libraries.find(name).ok_or_else(not_found)?;
         let functions = self.machine.as_ref().map(|machine| &machine.functions);
@@ -370,7 +370,7 @@ impl Engine {
         let is_newest = machine.libraries_epoch == epoch;
         let mut found = None;
         for one in registered {
-            // Of those that differ in case only, the first.
+            // Of functions that differ only in case, the first one is used.
             if found.is_none() && is_same(&one.info.name, name) {
                 found = Some(one.callback.clone());
             }
@@ -382,7 +382,7 @@ impl Engine {
         found.ok_or_else(not_found)
     }
 
-    /// Writes what came of a run.
+    /// Writes the reply of a run.
     fn answer(
         &mut self,
         ran: mlua::Result<(bool, Value)>,
@@ -414,7 +414,7 @@ impl Engine {
                 let len_max = start + len_max;
                 let (is_late, count) = (&is_late, 0);
                 let mut answer = Answer { client, script, out, len_max, is_late, count };
-                // It makes the names of fields that it looks for.
+                // This creates the names of the fields that it looks up.
                 let written = state.make(&lua, 0, || Ok(answer.write(&value)));
                 if let Err(fault) = written.unwrap_or(Err(Unanswerable::Long)) {
                     out.truncate(start);
@@ -443,7 +443,7 @@ impl Engine {
         self.registry.totals.note_end();
         let place = state.end_place();
         let text = match end {
-            // Redis says so of functions, too.
+            // Redis uses this text for functions as well.
             End::Killed => "ERR Script killed by user with SCRIPT KILL...".to_owned(),
             End::Time => {
                 let time_max = self.registry.limits().time_max;
@@ -493,7 +493,7 @@ fn wrote_text(run: &Run) -> &'static str {
     }
 }
 
-/// What a client is told, unless it is that the script's time is up.
+/// Returns the error for the client, or `None` if the script's time is up.
 fn unanswerable(fault: Unanswerable) -> Option<&'static str> {
     match fault {
         Unanswerable::Long => Some("ERR the script's reply is longer than a client may be sent"),

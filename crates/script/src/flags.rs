@@ -1,19 +1,17 @@
 //! The first line of a script, `#!lua flags=...`.
 
-/// What a script said of itself.
+/// The flags that a script declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptFlags {
-    /// Whether there is such a line: without it, what may be done is found out
-    /// command by command.
+    /// Whether there is such a line. Without it, permissions are checked command by command.
     pub is_declared: bool,
-    /// It sends no command that writes.
+    /// Whether it sends no command that writes.
     pub no_writes: bool,
-    /// It may run, and write, although memory is full.
+    /// Whether it may run, and write, although the memory is full.
     pub allow_oom: bool,
 }
 
-/// The flags of a library's function by their names; `None` for one that there
-/// is not.
+/// Sets the flag of a library's function with this name. Returns `None` if there is no such flag.
 pub(crate) fn set_flag(flags: &mut ScriptFlags, name: &[u8]) -> Option<()> {
     match name {
         b"no-writes" => flags.no_writes = true,
@@ -25,10 +23,10 @@ pub(crate) fn set_flag(flags: &mut ScriptFlags, name: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The flags of a script, and where its text begins.
+/// Returns the flags of a script, and the index at which its text begins.
 ///
 /// # Errors
-/// Redis's words for what is wrong with the line.
+/// Returns Redis's text for what is wrong with the line.
 pub(crate) fn parse(body: &[u8]) -> Result<(ScriptFlags, usize), String> {
     let mut flags = ScriptFlags::default();
     if !body.starts_with(b"#!") {
@@ -53,7 +51,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(ScriptFlags, usize), String> {
                 .ok_or_else(|| format!("Unexpected flag in script shebang: {}", text(name)))?;
         }
     }
-    // The line stays, empty, so that those behind it keep their numbers.
+    // The line stays, but empty, so that later lines keep their numbers.
     Ok((flags, end))
 }
 

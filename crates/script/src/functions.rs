@@ -7,7 +7,7 @@ use crate::state::{Registered, State};
 use mlua::{Lua, Table, Value, Variadic};
 use std::rc::Rc;
 
-/// The flags that there are.
+/// The known flags.
 const FLAGS: [&str; 5] =
     ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
@@ -15,7 +15,7 @@ fn wrong(text: &str) -> mlua::Error {
     Raised::table(Failure::of_script(text))
 }
 
-/// The function `redis.register_function`.
+/// Returns the function `redis.register_function`.
 pub(crate) fn register(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> {
     let state = Rc::clone(state);
     lua.create_function(move |lua, args: Variadic<Value>| {
@@ -56,7 +56,7 @@ fn registered(name: Vec<u8>, callback: mlua::Function) -> Registered {
     Registered { info, callback }
 }
 
-/// A string, or a number as one.
+/// Returns a string, or the text of a number.
 fn text_of(lua: &Lua, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
     Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
 }
@@ -73,7 +73,7 @@ fn from_pair(lua: &Lua, name: &Value, callback: &Value) -> mlua::Result<Register
 
 fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
     let (mut name, mut callback, mut description, mut flags) = (None, None, None, None);
-    // What is wrong with a value is told before what is missing.
+    // A wrong value is reported before a missing one.
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let Some(key) = text_of(lua, &key)? else {
@@ -119,7 +119,7 @@ fn from_table(lua: &Lua, table: &Table) -> mlua::Result<Registered> {
     Ok(all)
 }
 
-/// The flags of a function, and their names.
+/// Returns the flags of a function, and their names.
 fn flags_of(table: &Table) -> mlua::Result<(ScriptFlags, Vec<&'static str>)> {
     let mut flags = ScriptFlags { is_declared: true, ..ScriptFlags::default() };
     let mut names = Vec::new();

@@ -1,12 +1,11 @@
-//! What a script has set of `cjson`.
+//! The settings of `cjson` that a script has changed.
 
 use std::cell::Cell;
 
-/// How deep values may be nested at most, whatever a script sets: each level
-/// takes stack.
+/// Largest depth of nesting of values, whatever a script sets: each level takes stack.
 pub(crate) const DEPTH_MAX: usize = 1_000;
 
-/// What a script has set; it is forgotten at its end.
+/// The settings of a script. They are reset at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonSettings {
     pub(crate) converts_sparse: Cell<bool>,
@@ -22,7 +21,7 @@ pub(crate) struct JsonSettings {
 }
 
 impl JsonSettings {
-    /// Forgets what was set.
+    /// Resets all settings.
     pub(crate) fn reset(&self) {
         let all = Self::default();
         self.converts_sparse.set(all.converts_sparse.get());

@@ -1,5 +1,4 @@
-//! Scripts and functions in Lua 5.1 for the embedded store, as Redis 7.0 runs
-//! them.
+//! Scripts and functions in Lua 5.1 for the embedded store, as Redis 7.0 runs them.
 //!
 //! ```text
 //!  Registry (a pool's, shared) ── scripts by digest, libraries, the one that runs
@@ -8,13 +7,11 @@
 //!      │                     └── redis.call ──► Host: the worker, and its store
 //!      └── reply to the client
 //! ```
-//! Never does I/O, reads no clock and knows neither sessions nor sockets: all
-//! that comes through [`Host`]. Read first: [`Engine`], [`Registry`] and
-//! `prelude.lua`.
+//! The crate does no I/O, reads no clock and knows neither sessions nor sockets: all of this goes
+//! through [`Host`]. Read first: [`Engine`], [`Registry`] and `prelude.lua`.
 //!
-//! Architecture invariants: a script ends at its limits of time and memory, and
-//! cannot catch that; it changes no table that another sees; Lua never loads
-//! bytecode.
+//! Architecture invariants: a script ends at its limits of time and memory, and cannot catch that.
+//! It changes no table that another script sees. Lua never loads bytecode.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Libraries of functions: what FUNCTION LOAD and its like keep.
+//! Libraries of functions: what FUNCTION LOAD and similar commands keep.
 
 use crate::flags::ScriptFlags;
 use keyway_base::Limits;
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Libraries kept; one more is refused.
+/// Largest number of libraries. One more is refused.
 const LIBRARIES_MAX: usize = 1_000;
 
-/// Bytes of libraries kept; more are refused. Each worker compiles those that
-/// it is asked for.
+/// Largest number of bytes of libraries. More are refused. Each worker compiles the libraries that
+/// it needs.
 const LIBRARIES_LEN_MAX: usize = 16 << 20;
 
 const FULL: &str = "ERR Keyway keeps as many libraries of this pool as it may (1000, of 16 MiB); \
@@ -21,9 +21,9 @@ const FULL: &str = "ERR Keyway keeps as many libraries of this pool as it may (1
 /// A function of a library.
 #[derive(Clone, Debug)]
 pub struct FunctionInfo {
-    /// What it is called.
+    /// Its name.
     pub name: Vec<u8>,
-    /// What its author says of it.
+    /// The description by its author.
     pub description: Option<Vec<u8>>,
     /// What it may do.
     pub flags: ScriptFlags,
@@ -34,7 +34,7 @@ pub struct FunctionInfo {
 /// A library.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// What it is called.
+    /// Its name.
     pub name: Vec<u8>,
     /// Its whole text.
     pub code: Arc<[u8]>,
@@ -46,26 +46,26 @@ pub struct Library {
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
     by_name: Mutex<BTreeMap<Vec<u8>, Arc<Library>>>,
-    /// How often they changed: what a worker has compiled before may be of
-    /// another library now.
+    /// Counts the changes. What a worker has compiled before a change may belong to another library
+    /// now.
     epoch: AtomicU64,
 }
 
-/// What to do where there are libraries already.
+/// What to do about existing libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// None may be of the same name.
+    /// No existing library may have the same name.
     Append,
-    /// New ones take the place of those of the same name.
+    /// New libraries replace those with the same name.
     Replace,
-    /// New ones take the place of all.
+    /// New libraries replace all existing ones.
     Flush,
 }
 
-/// The name in the first line of a library, and where its text begins.
+/// Returns the name in the first line of a library, and the index at which its text begins.
 ///
 /// # Errors
-/// Redis's words for what is wrong with the line.
+/// Returns Redis's text for what is wrong with the line.
 pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
     const INVALID: &str = "ERR Invalid library metadata";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -101,8 +101,8 @@ pub(crate) fn name_of(code: &[u8]) -> Result<(Vec<u8>, usize), String> {
     Ok((name, end))
 }
 
-/// The words of a library's first line, which may be quoted as those of an inline
-/// request; none when a quote is not closed, or the line is longer than such a
+/// Returns the words of a library's first line, which may be quoted like those of an inline
+/// request. Returns `None` if a quote is not closed, or if the line is longer than an inline
 /// request may be.
 fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut ranges, mut inline) = (Vec::new(), Vec::new());
@@ -115,10 +115,10 @@ fn words_of(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Whether so many libraries, of so many bytes, may be kept.
+/// Checks that this many libraries, with this many bytes, may be kept.
 ///
 /// # Errors
-/// The text of the error for the client.
+/// Returns the text of the error for the client.
 pub(crate) fn check_room(count: usize, len: usize) -> Result<(), String> {
     match count > LIBRARIES_MAX || len > LIBRARIES_LEN_MAX {
         true => Err(FULL.to_owned()),
@@ -126,13 +126,13 @@ pub(crate) fn check_room(count: usize, len: usize) -> Result<(), String> {
     }
 }
 
-/// Whether two functions are called the same: case makes no difference between
-/// libraries, as in Redis. It does between libraries' own names.
+/// Returns whether two functions have the same name. Case makes no difference between libraries, as
+/// in Redis. It does for the names of libraries themselves.
 pub(crate) fn is_same(name: &[u8], other: &[u8]) -> bool {
     name.eq_ignore_ascii_case(other)
 }
 
-/// Whether a library or function may be called so.
+/// Returns whether a library or function may have this name.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let is_fine = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     !name.is_empty() && name.iter().all(is_fine)
@@ -143,18 +143,18 @@ impl Libraries {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Called with the libraries locked: who reads the epoch before it looks for
-    /// a library knows whether that is the newest.
+    /// Notes a change. It is called with the libraries locked. A caller that reads the epoch before
+    /// it looks up a library knows whether that is the newest.
     fn changed(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All of them, by name.
+    /// Returns all of them, by name.
     pub(crate) fn all(&self) -> Vec<Arc<Library>> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// The library of a function, and what is known of it.
+    /// Returns the library of a function, and the information about the function.
     pub(crate) fn find(&self, function: &[u8]) -> Option<(Arc<Library>, FunctionInfo)> {
         let by_name = self.by_name.lock();
         by_name.values().find_map(|library| {
@@ -163,7 +163,7 @@ impl Libraries {
         })
     }
 
-    /// Whether a library may have this name.
+    /// Checks that a library may have this name.
     pub(crate) fn check_name(&self, name: &[u8], policy: Policy) -> Result<(), String> {
         let is_taken = policy == Policy::Append && self.by_name.lock().contains_key(name);
         match is_taken {
@@ -201,21 +201,21 @@ impl Libraries {
         Ok(())
     }
 
-    /// Forgets a library; whether there was one.
+    /// Removes a library. Returns whether it existed.
     pub(crate) fn delete(&self, name: &[u8]) -> bool {
         let mut by_name = self.by_name.lock();
         self.changed();
         by_name.remove(name).is_some()
     }
 
-    /// Forgets all.
+    /// Removes all.
     pub(crate) fn flush(&self) {
         let mut by_name = self.by_name.lock();
         self.changed();
         by_name.clear();
     }
 
-    /// How many libraries and functions there are, and the bytes of their texts.
+    /// Returns the number of libraries, of functions, and of bytes of their texts.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let by_name = self.by_name.lock();
         let functions = by_name.values().map(|library| library.functions.len()).sum();

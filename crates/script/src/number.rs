@@ -1,6 +1,6 @@
-//! Numbers as C writes them.
+//! Numbers in C's formats.
 
-/// `number` as `%.<digits>g` writes it.
+/// Formats `number` like `%.<digits>g`.
 pub(crate) fn general(number: f64, digits: usize) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
@@ -24,8 +24,8 @@ pub(crate) fn general(number: f64, digits: usize) -> String {
     trimmed(&format!("{number:.decimals$}"))
 }
 
-/// `number` as a whole one, the way processors of x86 convert: the smallest for
-/// what is none.
+/// Converts `number` to an integer like x86 processors: to the smallest integer if it is out of
+/// range or no number.
 pub(crate) fn truncate(number: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }

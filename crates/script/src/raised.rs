@@ -2,29 +2,29 @@
 
 use mlua::{Lua, Table, Value};
 
-/// The name of the prelude's chunk, which no message is to show.
+/// The name of the prelude's chunk. No message must show it.
 pub(crate) const PRELUDE: &str = "=keyway";
 
-/// An error that a command was answered with.
+/// An error with which a command was answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// Without the dash.
+    /// The text without the dash.
     pub(crate) text: Vec<u8>,
-    /// The host has counted it.
+    /// Whether the host has counted it.
     pub(crate) is_counted: bool,
 }
 
 impl Failure {
-    /// One that is the script's own doing.
+    /// Creates an error that the script itself caused.
     pub(crate) fn of_script(text: &str) -> Self {
         Self { text: format!("ERR {text}").into_bytes(), is_counted: false }
     }
 }
 
-/// The field, Redis's name for it, that says that an error was counted already.
+/// The field, with Redis's name, which says that an error was counted already.
 const IS_COUNTED: &str = "ignore_error_stats_update";
 
-/// The table that an error becomes.
+/// Returns the table for an error.
 pub(crate) fn error_table(lua: &Lua, failure: &Failure) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("err", lua.create_string(&failure.text)?)?;
@@ -34,8 +34,7 @@ pub(crate) fn error_table(lua: &Lua, failure: &Failure) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// Whether what a script returned or raised is an error that was counted when a
-/// command was answered with it.
+/// Returns whether a script's result or error was counted when a command was answered with it.
 pub(crate) fn is_counted(value: &Value) -> bool {
     let Value::Table(table) = value else { return false };
     matches!(table.raw_get::<Value>(IS_COUNTED), Ok(Value::Boolean(true)))
@@ -46,9 +45,9 @@ pub(crate) fn is_counted(value: &Value) -> bool {
 pub(crate) enum Raised {
     /// A message.
     Text(String),
-    /// What `redis.call` raises.
+    /// The error of `redis.call`.
     Table(Failure),
-    /// The script is at its end.
+    /// The script must end.
     End,
 }
 
@@ -65,24 +64,24 @@ impl std::fmt::Display for Raised {
 impl std::error::Error for Raised {}
 
 impl Raised {
-    /// The error of `redis.call`.
+    /// Returns the error of `redis.call`.
     pub(crate) fn table(failure: Failure) -> mlua::Error {
         mlua::Error::external(Self::Table(failure))
     }
 
-    /// An error with the place of the function that called the host, as Lua's
-    /// own functions raise it.
+    /// Returns an error with the place of the function that called the host, like errors of Lua's
+    /// own functions.
     pub(crate) fn text(lua: &Lua, text: &str) -> mlua::Error {
         mlua::Error::external(Self::Text(format!("{}{text}", prefix_of_caller(lua))))
     }
 
-    /// One without.
+    /// Returns an error without a place.
     pub(crate) fn bare(text: impl Into<String>) -> mlua::Error {
         mlua::Error::external(Self::Text(text.into()))
     }
 }
 
-/// A place in a chunk, as Redis names it: `@user_script` and the line.
+/// Returns a place in a chunk, in Redis's form: `@user_script` and the line.
 fn place_at(lua: &Lua, level: usize) -> Option<(String, i64)> {
     lua.inspect_stack(level, |debug| {
         let source = debug.source().source.map(|source| source.into_owned()).unwrap_or_default();
@@ -90,14 +89,14 @@ fn place_at(lua: &Lua, level: usize) -> Option<(String, i64)> {
     })
 }
 
-/// Where the script is, from `level` on outwards: the prelude is no part of it.
+/// Returns where the script is, from `level` on outwards. The prelude does not count.
 pub(crate) fn place_of_script(lua: &Lua, level: usize) -> Option<(String, i64)> {
     (level..).map_while(|level| place_at(lua, level)).find(|(source, line)| {
         *line > 0 && source != PRELUDE && !source.starts_with("=[C]") && !source.is_empty()
     })
 }
 
-/// What stands before the message of an error that a script's line raises.
+/// Returns what precedes the message of an error that a line of the script raises.
 fn prefix_of(lua: &Lua, level: usize) -> String {
     let prefix = lua.inspect_stack(level, |debug| {
         let source = debug.source();
@@ -108,7 +107,7 @@ fn prefix_of(lua: &Lua, level: usize) -> String {
     prefix.flatten().unwrap_or_default()
 }
 
-/// The same of the function that called the host, or the prelude.
+/// Returns the same for the function that called the host or the prelude.
 fn prefix_of_caller(lua: &Lua) -> String {
     let is_between = |level: usize| {
         place_at(lua, level)
@@ -118,7 +117,7 @@ fn prefix_of_caller(lua: &Lua) -> String {
     prefix_of(lua, level)
 }
 
-/// The message without the place in the prelude at its beginning.
+/// Returns the message without the prelude's place at its beginning.
 pub(crate) fn without_prelude(text: &[u8]) -> Option<&[u8]> {
     let rest = text.strip_prefix(b"keyway:")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -127,7 +126,7 @@ pub(crate) fn without_prelude(text: &[u8]) -> Option<&[u8]> {
 
 pub(crate) const OUT_OF_MEMORY: &[u8] = b"not enough memory";
 
-/// Whether memory is what was wanting, in a function of the host's or elsewhere.
+/// Returns whether a lack of memory caused the error, in a function of the host or elsewhere.
 pub(crate) fn is_out_of_memory(error: &mlua::Error) -> bool {
     match error {
         mlua::Error::MemoryError(_) => true,

@@ -1,5 +1,5 @@
-//! Numbers for `math.random`: the generator of POSIX's `lrand48`. As in Redis 7, its sequence and a
-//! seed that a script has set last from script to script.
+//! Numbers for `math.random`: the generator of POSIX's `lrand48`. As in Redis 7, its sequence, and
+//! a seed that a script has set, continue from script to script.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,19 +26,19 @@ impl Random {
         Self(Cell::new(START.wrapping_add(nth.wrapping_mul(STRIDE)) & MASK))
     }
 
-    /// As `srand48` does.
+    /// Sets the seed like `srand48`.
     pub(crate) fn seed(&self, seed: i32) {
         self.0.set(u64::from(seed as u32) << 16 | 0x330E);
     }
 
-    /// The next number of 31 bits.
+    /// Returns the next number, of 31 bits.
     pub(crate) fn next(&self) -> i32 {
         let next = self.0.get().wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT) & MASK;
         self.0.set(next);
         (next >> 17) as i32
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub(crate) fn fraction(&self) -> f64 {
         f64::from(self.next() % MAX) / f64::from(MAX)
     }

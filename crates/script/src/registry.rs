@@ -10,32 +10,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes of scripts of SCRIPT LOAD kept. With less an application with many scripts would be
-/// turned away, with more a client that never stops loading takes the machine's
+/// Number of bytes of scripts of SCRIPT LOAD that are kept. With less, an application with many
+/// scripts would be refused. With more, a client that never stops loading would take the machine's
 /// memory.
 const SCRIPTS_LEN_MAX: usize = 64 << 20;
 
-/// Scripts of SCRIPT LOAD kept.
+/// Number of scripts of SCRIPT LOAD that are kept.
 const SCRIPTS_MAX: usize = 10_000;
 
-/// Scripts only seen in EVAL that there is room for however many are loaded, and
-/// their bytes: EVALSHA finds what EVAL has just sent.
+/// Number and bytes of scripts from EVAL for which there is always room, however many are loaded.
+/// So EVALSHA finds what EVAL has just sent.
 const SEEN_MAX: usize = 500;
 const SEEN_LEN_MAX: usize = 4 << 20;
 
-/// What a kept script takes besides its text.
+/// Number of bytes that a kept script takes besides its text.
 const SCRIPT_OVERHEAD: usize = 192;
 
-/// How far scripts may go.
+/// The limits of scripts.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptLimits {
-    /// How long one may run.
+    /// How long a script may run.
     pub time_max: Duration,
-    /// How long others wait for what one holds; from then on they are refused.
+    /// How long other requests wait for what a script holds. After that they are refused.
     pub busy_after: Duration,
-    /// Bytes of Lua's memory in each worker, garbage included.
+    /// Bytes of Lua's memory in each worker, including garbage.
     pub memory_max: usize,
-    /// Bytes of a reply.
+    /// Largest length of a reply in bytes.
     pub reply_len_max: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for ScriptLimits {
 /// The name of a script in EVALSHA: 40 hexadecimal digits in lower case.
 pub type Name = [u8; 40];
 
-/// The name of a script of this text.
+/// Returns the name of a script with this text.
 pub fn digest_of(body: &[u8]) -> Name {
     let mut name = [0; 40];
     for (pair, byte) in name.as_chunks_mut::<2>().0.iter_mut().zip(Sha1::digest(body)) {
@@ -68,17 +68,17 @@ pub fn digest_of(body: &[u8]) -> Name {
 pub struct CacheFull;
 
 impl CacheFull {
-    /// The error a client gets.
+    /// The error for a client.
     pub const TEXT: &'static str = "ERR Keyway keeps as many scripts of this pool as it may \
                                     (10000, of 64 MiB); SCRIPT FLUSH makes room";
 }
 
-/// A script that is kept.
+/// A kept script.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) body: Arc<[u8]>,
     pub(crate) flags: ScriptFlags,
-    /// Where its text begins, behind the line of its flags.
+    /// Index at which its text begins, after the line of its flags.
     pub(crate) start: usize,
     is_loaded: bool,
 }
@@ -86,15 +86,15 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 struct Scripts {
     by_name: BTreeMap<Name, Kept>,
-    /// Those only seen in EVAL, the oldest first.
+    /// Scripts only from EVAL, the oldest first.
     seen: VecDeque<Name>,
-    /// Bytes of all, and of those that are loaded.
+    /// Number of bytes of all scripts, and of those that are loaded.
     len: usize,
     loaded_len: usize,
 }
 
 impl Scripts {
-    /// Whether one more of `len` bytes may be loaded.
+    /// Returns whether one more script of `len` bytes may be loaded.
     fn may_load(&self, len: usize) -> bool {
         let loaded = self.by_name.len() - self.seen.len();
         loaded < SCRIPTS_MAX && self.loaded_len + len <= SCRIPTS_LEN_MAX
@@ -104,9 +104,9 @@ impl Scripts {
         self.by_name.len() > SCRIPTS_MAX + SEEN_MAX || self.len > SCRIPTS_LEN_MAX + SEEN_LEN_MAX
     }
 
-    /// Forgets those only seen, the oldest first, until the others fit: what
-    /// workers have compiled of them may stay, as of any text, for what they keep
-    /// is bounded and a name is only ever of one text.
+    /// Removes scripts that are only from EVAL, the oldest first, until the others fit. Workers may
+    /// keep what they have compiled of them: what they keep is bounded, and a name always belongs
+    /// to the same text.
     fn make_room(&mut self) {
         while self.is_full() {
             let Some(oldest) = self.seen.pop_front() else { return };
@@ -117,18 +117,17 @@ impl Scripts {
     }
 }
 
-/// What a pool's clients have loaded, and the script that runs: shared by all
-/// workers.
+/// What a pool's clients have loaded, and the script that runs. All workers share it.
 #[derive(Debug)]
 pub struct Registry {
     limits: ScriptLimits,
-    /// Tells how long a script runs.
+    /// Measures how long a script runs.
     clock: fn() -> Time,
     scripts: Mutex<Scripts>,
-    /// How often all scripts were forgotten: workers are to forget what they
-    /// have compiled before.
+    /// Counts how often all scripts were removed. Workers must then discard what they have compiled
+    /// before.
     epoch: AtomicU64,
-    /// What runs: one script, or function, and beside it what loads libraries.
+    /// What runs now: one script or function, and in addition loads of libraries.
     running: Mutex<Vec<Arc<Run>>>,
     pub(crate) libraries: crate::libraries::Libraries,
     pub(crate) totals: Totals,
@@ -141,8 +140,8 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// A registry with nothing in it. `clock` is monotonic; where it stands
-    /// still, no script runs for too long.
+    /// Creates an empty registry. `clock` is monotonic. If it stands still, no script runs for too
+    /// long.
     pub fn new(limits: ScriptLimits, clock: fn() -> Time) -> Self {
         Self {
             limits,
@@ -159,7 +158,7 @@ impl Registry {
         self.clock
     }
 
-    /// How far scripts may go.
+    /// Returns the limits of scripts.
     pub fn limits(&self) -> &ScriptLimits {
         &self.limits
     }
@@ -168,12 +167,11 @@ impl Registry {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Keeps a script: of SCRIPT LOAD until [`Registry::flush`], of EVAL as long
-    /// as there is room, and at least until some hundred others were seen unless
-    /// it is very long.
+    /// Keeps a script: one of SCRIPT LOAD until [`Registry::flush`], one of EVAL for as long as
+    /// there is room, and at least until some hundred others were seen, unless it is very long.
     ///
     /// # Errors
-    /// [`CacheFull`] when there is none for one that is loaded.
+    /// Returns [`CacheFull`] if there is no room for a script of SCRIPT LOAD.
     pub(crate) fn keep(
         &self,
         (name, body): (Name, &Arc<[u8]>),
@@ -211,25 +209,25 @@ impl Registry {
         self.scripts.lock().by_name.get(name).cloned()
     }
 
-    /// Whether there is a script of this name, in digits of any case.
+    /// Returns whether there is a script of this name, with digits of any case.
     pub fn has(&self, name: &[u8]) -> bool {
         let name: Result<Name, _> = name.to_ascii_lowercase().try_into();
         name.is_ok_and(|name| self.scripts.lock().by_name.contains_key(&name))
     }
 
-    /// Forgets every script.
+    /// Removes every script.
     pub fn flush(&self) {
         *self.scripts.lock() = Scripts::default();
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many scripts are kept, and the bytes they take.
+    /// Returns the number of kept scripts, and the bytes that they take.
     pub fn kept(&self) -> (usize, usize) {
         let scripts = self.scripts.lock();
         (scripts.by_name.len(), scripts.len)
     }
 
-    /// When what begins now is to be over.
+    /// Returns when a run that begins now must be over.
     pub(crate) fn deadline(&self) -> Time {
         (self.clock)() + self.limits.time_max
     }
@@ -243,21 +241,20 @@ impl Registry {
         self.running.lock().retain(|one| !Arc::ptr_eq(one, run));
     }
 
-    /// Ends the script, or what runs and loads functions, that runs now.
+    /// Ends the script that runs now, or the function or load of functions.
     pub fn kill(&self, is_function: bool) -> Kill {
         let running = self.running.lock();
         let killed = running.iter().map(|run| run.kill(is_function)).max();
         killed.unwrap_or(Kill::NotBusy)
     }
 
-    /// Ends what runs now, be it a script or a function.
+    /// Ends what runs now, whether it is a script or a function.
     pub fn kill_any(&self) -> Kill {
         let running = self.running.lock();
         running.iter().map(|run| run.kill(run.is_function())).max().unwrap_or(Kill::NotBusy)
     }
 
-    /// Ends what runs on behalf of these clients, unless it has written; the ids
-    /// ascend.
+    /// Ends what runs for these clients, unless it has written. The ids must be in ascending order.
     pub fn kill_of_clients(&self, ids: &[u64]) {
         for run in &*self.running.lock() {
             if run.client().is_some_and(|client| ids.binary_search(&client).is_ok()) {
@@ -266,47 +263,46 @@ impl Registry {
         }
     }
 
-    /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or
-    /// none.
+    /// Keeps libraries that [`crate::Engine::load_library`] has tried, all or none.
     ///
     /// # Errors
-    /// The text of the error for the client.
+    /// Returns the text of the error for the client.
     pub fn keep_libraries(&self, added: Vec<Library>, policy: Policy) -> Result<(), String> {
         self.libraries.keep(added, policy)
     }
 
-    /// The libraries, by name.
+    /// Returns the libraries, by name.
     pub fn libraries(&self) -> Vec<Arc<Library>> {
         self.libraries.all()
     }
 
-    /// Forgets a library; whether there was one.
+    /// Removes a library. Returns whether it existed.
     pub fn delete_library(&self, name: &[u8]) -> bool {
         self.libraries.delete(name)
     }
 
-    /// Forgets every library.
+    /// Removes every library.
     pub fn flush_libraries(&self) {
         self.libraries.flush();
     }
 
-    /// How many libraries and functions there are, and the bytes of their texts.
+    /// Returns the number of libraries, of functions, and of bytes of their texts.
     pub fn library_counts(&self) -> (usize, usize, usize) {
         self.libraries.counts()
     }
 
-    /// What has run so far, and the memory it takes.
+    /// Returns the totals of the runs so far, and the memory in use.
     pub fn totals(&self) -> ScriptTotals {
         self.totals.read()
     }
 
-    /// The function that runs now, or what loads functions.
+    /// Returns the function that runs now, or the load of functions.
     pub fn running_function(&self) -> Option<Arc<Run>> {
         self.running.lock().iter().find(|run| run.is_function()).cloned()
     }
 }
 
-/// The flags of a script's first line.
+/// Returns the flags of a script's first line.
 pub(crate) fn flags_of(body: &[u8]) -> Result<(ScriptFlags, usize), String> {
     flags::parse(body)
 }

@@ -12,12 +12,12 @@ use mlua::chunk::ChunkMode;
 use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Table, Value, Variadic, VmState};
 use std::rc::Rc;
 
-/// Instructions between two looks at the clock. More let a script pass its
-/// time by more where each takes long, such as joining long strings; fewer
-/// slow every script down.
+/// Number of instructions between two checks of the time. With more, a script could exceed its time
+/// by more if each instruction takes long, as when long strings are joined. With fewer, every
+/// script would be slower.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
-/// What an error is to a script that catches it.
+/// Returns an error as a script that catches it sees it.
 fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     if state.end().is_some() {
         return Err(mlua::Error::external(Raised::End));
@@ -29,8 +29,8 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
             Some(Raised::End) => Err(state.end_now(lua, End::Time)),
             None if is_out_of_memory(&error) => Err(state.end_now(lua, End::Memory)),
             None => {
-                // What the host's own functions say of their arguments; the
-                // rest is a trace.
+                // The first line is the message of the host's own functions about their arguments.
+                // The rest is a trace.
                 let text = error.to_string();
                 Ok(Value::String(lua.create_string(text.lines().next().unwrap_or_default())?))
             }
@@ -46,15 +46,15 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
-/// What Lua says of values that have no order, whether a script's own line
-/// compares them or `table.sort` does: in Redis, without a place for the latter.
+/// The beginning of Lua's message about values that cannot be compared, either by a line of the
+/// script or by `table.sort`. In Redis the latter has no place.
 const NO_ORDER: &[u8] = b"attempt to compare ";
 
-/// What is known of an error that a script did not catch, as a table.
+/// Returns what is known of an error that a script did not catch, as a table.
 fn uncaught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     let place = place_of_script(lua, 1);
     let with_prefix = |text: &[u8]| match (without_prelude(text), &place) {
-        // Lua's function was called by the prelude on behalf of the script.
+        // The prelude called Lua's function for the script.
         (Some(text), _) if text.starts_with(NO_ORDER) => text.to_vec(),
         (Some(text), Some((source, line))) => {
             let source = source.trim_start_matches(['@', '=']);
@@ -81,29 +81,29 @@ fn uncaught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
         }
     };
     if let Some((source, line)) = place {
-        // Of the script's own tables none is one that must not change.
+        // None of the script's own tables is read-only.
         table.raw_set("source", source)?;
         table.raw_set("line", line)?;
     }
     Ok(Value::Table(table))
 }
 
-/// The prelude's functions that the engine calls.
+/// The functions of the prelude that the engine calls.
 pub(crate) struct Prelude {
-    /// Runs a script under the handler of errors.
+    /// Runs a script with the error handler.
     pub(crate) run: mlua::Function,
     /// Calls a function with keys and arguments.
     pub(crate) call: mlua::Function,
-    /// What stands for the globals of libraries.
+    /// The stand-in for the globals of libraries.
     pub(crate) of_functions: Table,
-    /// Switches the globals of a library that is being loaded on and off.
+    /// Shows or hides the globals of a library that is being loaded.
     pub(crate) show_loading: mlua::Function,
-    /// What stands for the globals of scripts, and they themselves.
+    /// The stand-in for the globals of scripts, and the globals themselves.
     pub(crate) globals: Table,
     pub(crate) all: Table,
 }
 
-/// Makes a state with everything that scripts see.
+/// Creates a state with everything that scripts see.
 pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
@@ -132,7 +132,7 @@ pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
     Ok((lua, prelude))
 }
 
-/// The library `redis` for libraries that are being loaded, as Redis has it there.
+/// Returns the library `redis` for libraries that are being loaded, as in Redis.
 fn loading_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let (all, shown) = (redis_table(state, lua)?, lua.create_table()?);
     let levels = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"];
@@ -143,11 +143,11 @@ fn loading_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(shown)
 }
 
-/// `loadstring`: text alone, with the globals of scripts.
+/// Returns `loadstring`: it accepts only text, and uses the globals of scripts.
 fn compile_function(lua: &Lua, prelude: &Prelude) -> mlua::Result<mlua::Function> {
     let globals = prelude.globals.clone();
     lua.create_function(move |lua, (text, name): (mlua::LuaString, Option<mlua::LuaString>)| {
-        // What compiles does not keep the name from being collected meanwhile.
+        // The compiler does not keep the name from being collected meanwhile.
         let name = name.unwrap_or_else(|| text.clone());
         let shown: String = name.to_string_lossy().chars().take_while(|it| *it != '\0').collect();
         let anchor = lua.create_string(&shown)?;
@@ -169,7 +169,7 @@ fn compile_function(lua: &Lua, prelude: &Prelude) -> mlua::Result<mlua::Function
     })
 }
 
-/// What the prelude is given.
+/// Returns what the prelude gets.
 fn host_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let host = lua.create_table()?;
     let own = Rc::clone(state);
@@ -210,8 +210,8 @@ fn host_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(host)
 }
 
-/// Garbage is collected as always, whatever a script says: only the figures are
-/// told, and a whole collection may be asked for.
+/// Returns `collectgarbage`. Garbage is collected as always, whatever a script asks: it returns
+/// only the figures, and may run a full collection.
 fn collectgarbage(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> {
     let state = Rc::clone(state);
     lua.create_function(move |lua, option: Option<String>| {
@@ -230,7 +230,7 @@ fn collectgarbage(state: &Rc<State>, lua: &Lua) -> mlua::Result<mlua::Function> 
     })
 }
 
-/// Functions of `string` that Lua has not, or not bounded.
+/// Returns functions of `string` that Lua lacks, or does not limit.
 fn strings_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let strings = lua.create_table()?;
     let len_max = state.memory_max();
@@ -253,7 +253,7 @@ fn strings_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(strings)
 }
 
-/// `math.random` and `math.randomseed`.
+/// Returns `math.random` and `math.randomseed`.
 fn math_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let math = lua.create_table()?;
     let own = Rc::clone(state);
@@ -284,7 +284,7 @@ fn math_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(math)
 }
 
-/// Libraries besides Lua's own.
+/// Returns the libraries besides Lua's own.
 fn libraries_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let libraries = lua.create_table()?;
     let os = lua.create_table()?;
@@ -296,7 +296,7 @@ fn libraries_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(libraries)
 }
 
-/// The library `redis` of scripts.
+/// Returns the library `redis` of scripts.
 fn redis_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let redis = crate::api::table(state, lua)?;
     let own = Rc::clone(state);

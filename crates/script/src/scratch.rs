@@ -1,19 +1,18 @@
-//! Room for the words of a command and its reply.
+//! Buffers for the words of a command and its reply.
 
 use keyway_base::ByteRange;
 
-/// Bytes of a scratch that are kept.
+/// Number of bytes of a buffer that are kept.
 const KEPT_MAX: usize = 64 << 10;
 
-/// Bytes of one command, the longest string's. Its arguments may name one
-/// string many times over.
+/// Largest number of bytes of one command, as of the longest string. Its arguments may contain one
+/// string many times.
 const REQUEST_LEN_MAX: usize = 512 << 20;
 
-/// What a script is told of a longer one.
+/// The error of a script for a longer command.
 pub(crate) const TOO_LONG: &str = "the command is longer than 512 MiB";
 
-/// Appends a word of a command, unless the command would be too long; whether
-/// it fits.
+/// Appends a word of a command, unless the command would be too long. Returns whether it fits.
 #[must_use]
 pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u8]) -> bool {
     let start = buf.len();
@@ -25,7 +24,7 @@ pub(crate) fn add_word(buf: &mut Vec<u8>, ranges: &mut Vec<ByteRange>, word: &[u
     fits
 }
 
-/// Room for one request and its reply, used again.
+/// Buffers for one request and its reply, which are used again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) buf: Vec<u8>,
@@ -34,7 +33,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Gives back room that only a long command or reply needs.
+    /// Frees memory that only a long command or reply needs.
     pub(crate) fn shrink(&mut self) {
         if self.buf.capacity() > KEPT_MAX {
             self.buf = Vec::new();

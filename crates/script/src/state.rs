@@ -1,4 +1,4 @@
-//! What a script runs with: its host, its limits, and what it has set so far.
+//! The state of a running script: its host, its limits, and what it has set so far.
 
 use crate::ends::{End, Run};
 use crate::host::Host;
@@ -16,14 +16,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two calls that tell that a script goes on. With a longer time, new clients wait
-/// longer for another worker. A shorter one wakes other workers more often.
+/// Time between two calls of the function for long scripts. If it were longer, new clients would
+/// wait longer for another worker. If it were shorter, other workers would wake more often.
 const LONG: Duration = Duration::from_millis(5);
 
-/// Most bytes that strings and tables are made of without the bound on memory.
+/// Largest number of bytes of strings and tables that are created without the memory limit.
 const MADE_FREELY_MAX: usize = 4 << 10;
 
-/// Bytes that what is made of one takes at most: a table for a reply of five.
+/// Largest number of bytes created for one byte: a table for a reply of five bytes.
 const MADE_PER_BYTE: usize = 64;
 
 /// A function that a library has registered.
@@ -32,29 +32,29 @@ pub(crate) struct Registered {
     pub(crate) callback: mlua::Function,
 }
 
-/// What a script runs with, and how it stands.
+/// The state of a running script.
 pub(crate) struct State {
     host: RefCell<Option<Rc<dyn Host>>>,
     run: RefCell<Option<Arc<Run>>>,
     pub(crate) is_read_only: Cell<bool>,
-    /// What `redis.setresp` has set.
+    /// The protocol that `redis.setresp` has set.
     pub(crate) protocol: Cell<Protocol>,
     deadline: Cell<Time>,
     end: Cell<Option<End>>,
-    /// Where the script was when it came to its end.
+    /// Where the script was when it ended.
     end_place: RefCell<Option<(String, i64)>>,
     pub(crate) scratch: RefCell<Scratch>,
     random: Random,
     json: JsonSettings,
-    /// What the library that is being loaded has registered.
+    /// The functions that the library that is being loaded has registered.
     registering: RefCell<Option<Vec<Registered>>>,
     memory_max: usize,
-    /// When others are to be told that it runs for long, unless they were.
+    /// When others are told that the script runs for long, unless they were told.
     busy_at: Cell<Time>,
     /// Time of the next such call.
     long_at: Cell<Time>,
     on_long: Rc<dyn Fn()>,
-    /// How long after that it is over.
+    /// Time from then to its deadline.
     busy_for: Duration,
     clock: fn() -> Time,
 }
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Begins a run that is to be over at `deadline`.
+    /// Begins a run that must be over at `deadline`.
     pub(crate) fn begin(
         &self,
         host: Rc<dyn Host>,
@@ -102,7 +102,7 @@ impl State {
         self.json.reset();
     }
 
-    /// Begins to load a library, which reaches nothing.
+    /// Begins to load a library, which has no access to the host.
     pub(crate) fn begin_loading(&self, (run, deadline): (&Arc<Run>, Time)) {
         self.deadline.set(deadline);
         self.busy_at.set(Time(u64::MAX));
@@ -126,7 +126,7 @@ impl State {
         &self.random
     }
 
-    /// The time now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Time {
         (self.clock)()
     }
@@ -135,10 +135,10 @@ impl State {
         self.memory_max
     }
 
-    /// Has `work` make strings and tables, and nothing else, out of `len` bytes. While
-    /// there is a bound on memory, Lua is guarded each time by a function made for it,
-    /// which takes longer than the string: for what is short the bound is lifted, and
-    /// whatever Lua takes next meets it again.
+    /// Calls `work`, which creates strings and tables, and nothing else, from `len` bytes. While
+    /// there is a memory limit, Lua is guarded each time by a new function, which takes longer than
+    /// the string. So for short ones the limit is lifted. It applies again to everything that Lua
+    /// allocates next.
     pub(crate) fn make<R>(
         &self,
         lua: &Lua,
@@ -177,7 +177,7 @@ impl State {
         self.end_place.borrow_mut().take()
     }
 
-    /// Ends the script: the error is raised again wherever it is caught.
+    /// Ends the script. The error is raised again wherever it is caught.
     pub(crate) fn end_now(&self, lua: &Lua, end: End) -> mlua::Error {
         if self.end.get().is_none() {
             self.end.set(Some(end));
@@ -186,12 +186,12 @@ impl State {
         mlua::Error::external(Raised::End)
     }
 
-    /// Whether the script has run for too long.
+    /// Returns whether the script has run for too long.
     pub(crate) fn is_late(&self) -> bool {
         (self.clock)() > self.deadline.get()
     }
 
-    /// Ends the script if it is time to.
+    /// Ends the script if its time is up.
     pub(crate) fn check_end(&self, lua: &Lua) -> mlua::Result<()> {
         if self.end.get().is_some() {
             return Err(mlua::Error::external(Raised::End));

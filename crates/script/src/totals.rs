@@ -1,10 +1,10 @@
-//! What the scripts of a pool have come to, for metrics.
+//! Totals of the scripts of a pool, for metrics.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Written by all workers. Scripts of a store exclude one another, so these words
-/// are no more in demand than the lock that they all take.
+/// Counters that all workers write. Scripts of a store exclude each other, so these words are not
+/// more contended than the lock that all of them take.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     runs: AtomicU64,
@@ -14,14 +14,14 @@ pub(crate) struct Totals {
     memory_len: AtomicI64,
 }
 
-/// What the scripts and functions of a pool have come to so far.
+/// The totals of the scripts and functions of a pool so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptTotals {
-    /// Scripts and functions that were run.
+    /// Number of scripts and functions that were run.
     pub runs: u64,
-    /// Of these, those whose reply was an error.
+    /// Number of runs whose reply was an error.
     pub errors: u64,
-    /// Of these, those that were ended: killed, or by a limit.
+    /// Number of runs that were ended: killed, or by a limit.
     pub ended: u64,
     /// How long all of them ran.
     pub duration: Duration,
@@ -43,7 +43,7 @@ impl Totals {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes what a worker's Lua takes, which took `before`.
+    /// Notes the memory of a worker's Lua, which was `before`.
     pub(crate) fn note_memory(&self, before: usize, now: usize) {
         self.memory_len.fetch_add(now as i64 - before as i64, Ordering::Relaxed);
     }

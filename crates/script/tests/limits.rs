@@ -1,4 +1,4 @@
-//! What scripts may and may not do, without a store.
+//! Tests what scripts may and may not do, without a store.
 
 use keyway_base::Time;
 use keyway_command::Request;
@@ -13,12 +13,11 @@ type Meanwhile = Option<(u64, Box<dyn FnOnce()>)>;
 
 thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
-    /// What happens elsewhere at which look.
+    /// What happens elsewhere, and at which reading of the clock.
     static MEANWHILE: RefCell<Meanwhile> = const { RefCell::new(None) };
 }
 
-/// A clock on which each look takes a millisecond: what never looks takes no
-/// time.
+/// A clock on which each reading takes a millisecond. Code that never reads it takes no time.
 fn clock() -> Time {
     LOOKS.set(LOOKS.get() + 1);
     let due = MEANWHILE.with_borrow_mut(|one| one.take_if(|(look, _)| *look <= LOOKS.get()));
@@ -28,12 +27,12 @@ fn clock() -> Time {
     Time(0) + Duration::from_millis(LOOKS.get())
 }
 
-/// Lets something happen elsewhere at the `nth` look from now on.
+/// Makes something happen elsewhere at the `nth` reading from now on.
 fn meanwhile(nth: u64, happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((LOOKS.get() + nth, Box::new(happens))));
 }
 
-/// A world in which every command is fine.
+/// A host for which every command succeeds.
 struct Fine;
 
 impl Host for Fine {
@@ -49,7 +48,7 @@ fn engine(time_max: Duration) -> Engine {
     Engine::new(Arc::new(Registry::new(limits, clock)))
 }
 
-/// An engine in which no script runs for too long.
+/// Returns an engine in which no script runs for too long.
 fn patient() -> Engine {
     engine(Duration::from_secs(1 << 30))
 }
@@ -70,7 +69,7 @@ fn eval(engine: &mut Engine, text: &str) -> String {
 fn no_command_is_longer_than_its_bound_whoever_is_asked_about_it() {
     let mut engine = patient();
     for ask in ["redis.call", "redis.acl_check_cmd"] {
-        // As many times one string as no machine has memory for.
+        // This is one string more times than any machine has memory for.
         let text = format!(
             "local s = string.rep('x', 2e7) local all = {{}} for i = 1, 7000 do all[i] = s end \
              return {ask}('mset', unpack(all))"
@@ -162,7 +161,7 @@ fn a_function_that_is_replaced_while_it_is_compiled_is_the_new_one_the_next_time
     };
     let old = keep(&mut engine, "function() return 'old' end");
     let new = keep(&mut engine, "function() return 'new' end");
-    // The first look is when the call is to be over, the second as it is loaded.
+    // The first reading is for the deadline of the call, the second happens while it is loaded.
     let (other, new) = (Arc::clone(&registry), new);
     registry.keep_libraries(vec![old], Policy::Replace).unwrap();
     meanwhile(2, move || other.keep_libraries(vec![new], Policy::Replace).unwrap());
@@ -200,7 +199,7 @@ fn what_loads_functions_is_killed_as_a_function_is() {
     kill();
     let endless = library(1, "while true do end");
     assert_eq!(engine.load_libraries(&[&endless], &loading()).unwrap_err(), KILLED);
-    // Where it is compiled for a call: what is loaded may take its time again.
+    // The function is compiled for a call. A library that is loaded may use its whole time again.
     let slow = library(1, "for i = 1, 1e5 do end");
     let loaded = engine.load_library(&slow, Policy::Append, &loading()).unwrap();
     engine.registry().keep_libraries(vec![loaded], Policy::Append).unwrap();
@@ -240,7 +239,7 @@ fn what_the_host_keeps_of_a_script_ends_it_at_its_memory() {
 #[test]
 fn short_replies_that_a_script_keeps_end_it_at_its_memory() {
     const LEN: usize = 3500;
-    /// Each reply is another one.
+    /// A host that gives a different reply each time.
     struct Tells(Cell<usize>);
     impl Host for Tells {
         fn execute(&self, _: &Request<'_>, _: Protocol, _: bool, out: &mut Vec<u8>) {

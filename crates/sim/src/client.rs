@@ -1,9 +1,10 @@
-//! A simulated client: a script by chance, sent in pieces, pipelined, read
-//! slowly, cut off; and a check of every reply against what it asked.
+//! A simulated client. It sends a random script in pieces, pipelines, reads slowly and cuts
+//! connections off. It checks every reply against what it asked.
 
 mod cached;
 mod channels;
 mod entries;
+mod expected;
 mod habits;
 mod hoard;
 mod mute;
@@ -20,53 +21,23 @@ use crate::random::Random;
 use crate::server::key_name;
 use crate::wire::{Value, clip, parse_value, write_request};
 use crate::{memcached, value};
-use cached::{Cache, Cached};
-use channels::{Hearing, Told};
+use cached::Cache;
+use channels::Hearing;
 use entries::Reading;
 pub use entries::id_of;
+use expected::{Ask, Expected};
 pub use habits::{Habits, Hoard, Mix, Staleness};
 pub use mute::{Mute, Wanted};
-use stateful::{Attempt, Begun};
+use stateful::Attempt;
 use std::collections::VecDeque;
 use unread::Unread;
-
-enum Ask {
-    Exactly(Value),
-    Set { key: usize, write: u64 },
-    Get { key: usize },
-    Increment { counter: usize },
-    SetMany { keys: Vec<usize>, writes: Vec<u64> },
-    GetMany { keys: Vec<usize> },
-    Delete { keys: Vec<usize> },
-    Exists { keys: Vec<usize> },
-    Refused { contains: Vec<u8> },
-    AtMost(i64),
-    Crossing { keys: Vec<usize> },
-    Begun(Begun),
-    Told(Told),
-    Cached(Cached),
-    BrokenFrame,
-}
-
-struct Expected {
-    ask: Ask,
-    asked_at: Nanos,
-    database: usize,
-    circumstances: Vec<Circumstances>,
-    /// It asked not to be answered.
-    is_silent: bool,
-    /// A replica may answer it.
-    may_be_stale: bool,
-    /// Where it ends among all bytes of its connection.
-    end: u64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// It has said that it sends no more and reads what is left.
+    /// The client has announced that it sends no more, and reads what is left.
     HalfClosed,
-    /// The proxy is to close: after QUIT or a broken frame.
+    /// The proxy is about to close the connection, after QUIT or a broken frame.
     Leaving {
         may_lose: bool,
     },
@@ -84,58 +55,58 @@ pub struct Client {
     index: usize,
     habits: Habits,
     conn: Option<ConnId>,
-    /// Counts connections, and names of keys that were never used.
+    /// Counts connections. Also makes names of keys that were never used.
     generation: u32,
     connections_left: u32,
     requests_left: u32,
     cut_at: Option<u32>,
     phase: Phase,
     output: Vec<u8>,
-    /// Bytes of the connection that the network has taken.
+    /// Number of bytes of the connection that the network has taken.
     written: u64,
     input: Vec<u8>,
     expected: VecDeque<Expected>,
     databases: Vec<Keys>,
     database: usize,
-    /// What is asked now is not to be answered.
+    /// Whether what is asked now gets no reply.
     is_silent: bool,
-    /// It has written something on this connection.
+    /// Whether the client has sent a write on this connection.
     has_written: bool,
-    /// A write of this connection was not refused.
+    /// Whether a write of this connection was accepted.
     has_write_done: bool,
-    /// What the proxy calls this connection.
+    /// The proxy's id of this connection.
     id: Option<i64>,
-    /// The shared counter it is about to raise.
+    /// The shared counter that the client is about to raise.
     attempt: Option<Attempt>,
     reading: Reading,
     hearing: Hearing,
     cache: Cache,
-    /// A command of the transaction whose replies come in was refused.
+    /// Whether a command was refused, of the transaction whose replies arrive now.
     is_refused: bool,
-    /// A request of this connection may have been executed, or still be.
+    /// Whether a request of this connection may have been executed, or may still be.
     is_unsure: bool,
-    /// Where the keys of the next requests are to live.
+    /// The server on which the keys of the next requests should be.
     home_wanted: Option<usize>,
-    /// Since when it waits for the reply it waits for now; when that was asked
-    /// for.
+    /// The time since which the client waits for its next reply, and the time at which that was
+    /// asked.
     front_since: Nanos,
     front_asked_at: Nanos,
-    /// When the request was asked that was answered last.
+    /// The time at which the request that was answered last was asked.
     answered_asked_at: Nanos,
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
     unread: Unread,
     tags: u64,
-    /// Workers are being stopped: being cut off is no violation any more.
+    /// Whether workers are being stopped. Then it is no violation if a connection is cut off.
     draining: bool,
-    /// Replies it must still get although workers are being stopped.
+    /// Number of replies that the client must still get although workers are being stopped.
     owed: usize,
     random: Random,
 }
 
 impl Client {
-    /// A client that has not connected yet.
+    /// Creates a client that has not connected yet.
     pub fn new(index: usize, habits: Habits, random: Random) -> Self {
         Self {
             index,
@@ -177,26 +148,26 @@ impl Client {
         }
     }
 
-    /// Whether it has nothing more to ask.
+    /// Returns whether the client has nothing more to ask.
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done | Phase::Resting)
     }
 
-    /// Whether it has a connection.
+    /// Returns whether the client has a connection.
     pub fn is_connected(&self) -> bool {
         self.conn.is_some()
     }
 
-    /// Since when nothing has moved although something should; `None` when
-    /// nothing is awaited.
+    /// Returns the time since which nothing has moved although something should, or `None` if the
+    /// client waits for nothing.
     pub fn waiting_since(&self) -> Option<Nanos> {
         let more = self.waits_for().unwrap_or(0);
         (self.conn.is_some() && !self.is_done()).then_some(self.last_progress + more)
     }
 
-    /// Workers are being stopped. What has reached them by now must still be
-    /// answered, if it is so little that nothing but the client's own reading
-    /// can stand in the way: at most `most` requests.
+    /// Notes that workers are being stopped. Requests that have reached them by now must still be
+    /// answered if there are at most `most` of them. Then nothing but the client's own reading can
+    /// delay the replies.
     pub fn on_drain(&mut self, network: &Network, most: usize) {
         self.draining = true;
         let Some(conn) = self.conn else { return };
@@ -209,7 +180,7 @@ impl Client {
         self.owed = loud.filter(|expected| expected.end <= arrived).count();
     }
 
-    /// What it waits for, for a report.
+    /// Describes what the client waits for, for a report.
     pub fn describe(&self) -> String {
         format!(
             "client {} on {:?}, {:?}: {} replies missing, {} bytes unsent, {} requests to go",
@@ -252,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Goes away when it has waited for elements for long enough.
+    /// Leaves if the client has waited for elements for long enough.
     fn leave_if_tired(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let Some(at) = self.leaves_at().filter(|_| self.conn.is_some()) else { return };
         if at > network.now {
@@ -262,7 +233,7 @@ impl Client {
         self.leave(network, ledger, reset);
     }
 
-    /// Goes away of its own accord.
+    /// Leaves without a reason from outside.
     fn leave(&mut self, network: &mut Network, ledger: &mut Ledger, reset: bool) {
         self.note_departure(network.now, ledger);
         self.disconnect(network, reset);
@@ -293,8 +264,8 @@ impl Client {
         self.input.clear();
         let is_unsure = std::mem::take(&mut self.is_unsure);
         if !self.expected.is_empty() || self.databases.is_empty() || is_unsure {
-            // What was cut off may still be executed, in any order with what
-            // comes now: go on with keys of new names.
+            // Requests that were cut off may still be executed, in any order with the next ones. So
+            // the client goes on with keys of new names.
             self.expected.clear();
             self.name_keys(ledger);
         }
@@ -345,7 +316,7 @@ impl Client {
         }
     }
 
-    /// Some of its keys have been in the old pool all the time.
+    /// Makes the old pool hold some of the client's keys from the beginning.
     fn inherit(&mut self, ledger: &mut Ledger) {
         let (pool, value_len) = (self.habits.pool, self.habits.value_len as u64);
         for keys in &mut self.databases {
@@ -372,9 +343,17 @@ impl Client {
             self.front_asked_at = now;
         }
         let may_be_stale = self.may_be_stale(&ask);
-        let expected =
-            Expected { ask, asked_at: now, database, circumstances, is_silent, may_be_stale, end };
-        self.expected.push_back(expected);
+        let front_asked_at = self.expected.front().map_or(now, |front| front.asked_at);
+        self.expected.push_back(Expected {
+            ask,
+            asked_at: now,
+            front_asked_at,
+            database,
+            circumstances,
+            is_silent,
+            may_be_stale,
+            end,
+        });
     }
 
     fn read(&mut self, network: &mut Network, ledger: &mut Ledger) {
@@ -403,7 +382,8 @@ impl Client {
     fn on_end(&mut self, is_reset: bool, network: &mut Network, ledger: &mut Ledger) {
         let is_missing = self.expected.iter().any(|expected| !expected.is_silent);
         let is_cut = is_part_of_large(&self.input);
-        // For want of memory, where more waits for clients than may.
+        // The worker ended the connection to free memory, because more than allowed waits for
+        // clients.
         let is_ended = self.unread.is_stalled() && self.habits.may_be_ended;
         let may_close = self.draining || self.habits.may_be_killed || is_cut || is_ended;
         let (is_due, may_lose) = match self.phase {
@@ -473,7 +453,7 @@ impl Client {
                     self.written += taken as u64;
                     self.last_progress = network.now;
                 }
-                // The end is noticed by reading.
+                // Reading will notice the end.
                 Sent::Failed => self.output.clear(),
             }
         }
@@ -488,24 +468,24 @@ impl Client {
         }
     }
 
-    /// Every request of this connection has been sent.
+    /// Ends the connection after its last request was sent.
     fn finish(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let Some(conn) = self.conn else { return };
-        // Who caches stays, to be told.
+        // A client that caches stays, to receive invalidations.
         let stays = self.connections_left == 0 && self.habits.tracks && self.random.percent(60);
         let way = self.random.below(if self.habits.local_commands { 5 } else { 4 });
         let is_memcached = self.habits.mix == Mix::Memcached;
         match if stays || (is_memcached && way == 1) { 2 } else { way } {
             0 => {
                 network.finish(conn, INITIATOR);
-                // Who waits for elements and sends no more has gone.
+                // A client that waits for elements and ends its side counts as gone.
                 self.phase = match self.waits_for_elements() {
                     true => Phase::Leaving { may_lose: true },
                     false => Phase::HalfClosed,
                 };
             }
             1 => {
-                // Long enough that the parser need not wait to be sure.
+                // Each is so long that the parser can decide at once.
                 const BROKEN: [&[u8]; 4] = [
                     b"*1\r\n$x\r\nand more\r\n",
                     b"*x\r\n",
@@ -571,7 +551,7 @@ impl Client {
         }
     }
 
-    /// Some requests that are not to be answered.
+    /// Asks some requests that get no reply.
     fn ask_in_silence(&mut self, now: Nanos, ledger: &mut Ledger) {
         let is_one = self.random.percent(50);
         let mode: &[u8] = if is_one { b"SKIP" } else { b"OFF" };
@@ -588,8 +568,8 @@ impl Client {
         }
     }
 
-    /// Whatever was asked in silence, with everything before it answered, may
-    /// have been executed.
+    /// Notes that a request that was asked in silence may have been executed, once everything
+    /// before it was answered.
     fn settle_silent(&mut self, ledger: &mut Ledger) {
         while self.expected.front().is_some_and(|expected| expected.is_silent) {
             if let Some(expected) = self.expected.pop_front() {
@@ -642,7 +622,7 @@ impl Client {
         self.random.index(self.habits.keys)
     }
 
-    /// A key, on the server wanted if that is found at once.
+    /// Picks a key, on the wanted server if one is found at once.
     fn pick_key_near(&mut self, ledger: &Ledger) -> usize {
         let wanted = self.home_wanted;
         for _ in 0..if wanted.is_some() { 8 } else { 0 } {
@@ -654,7 +634,7 @@ impl Client {
         self.pick_key()
     }
 
-    /// Some keys, each once.
+    /// Picks some keys, each once.
     fn pick_keys(&mut self) -> Vec<usize> {
         let count = self.random.between(1, self.habits.keys.min(6) as u64);
         let mut keys: Vec<_> = (0..count).map(|_| self.pick_key()).collect();

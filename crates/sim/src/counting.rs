@@ -1,5 +1,5 @@
-//! Tells an allocator that counts which allocations are the worker's own: the
-//! simulated network allocates as it likes while a worker calls it.
+//! Tells a counting allocator which allocations belong to the worker. The simulated network may
+//! allocate freely while a worker calls it.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ thread_local! {
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores what was when it is dropped.
+/// Restores the earlier state when it is dropped.
 #[must_use = "counting goes on when this is dropped"]
 pub struct Restore(bool);
 
@@ -17,17 +17,17 @@ impl Drop for Restore {
     }
 }
 
-/// Whether the code running on this thread is a worker's.
+/// Returns whether the code that runs on this thread belongs to a worker.
 pub fn is_counted() -> bool {
     COUNTED.get()
 }
 
-/// From here on this thread runs a worker's code.
+/// Marks that this thread runs a worker's code from here on.
 pub fn begin() -> Restore {
     Restore(COUNTED.replace(true))
 }
 
-/// From here on this thread runs the simulation's code.
+/// Marks that this thread runs the simulation's code from here on.
 pub fn pause() -> Restore {
     Restore(COUNTED.replace(false))
 }

@@ -14,28 +14,27 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The wall clock when virtual time is zero, in microseconds since the Unix
-/// epoch.
+/// The wall clock at virtual time zero, in microseconds since the Unix epoch.
 const EPOCH_MICROS: u64 = 1_700_000_000_000_000;
 
 /// What a worker asked of its first poll in a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct PollRequest {
-    /// How long it was willing to wait; `None` for ever.
+    /// How long it was willing to wait. `None`: without a limit.
     pub wait: Option<Duration>,
-    /// Events it was told.
+    /// Number of events that it got.
     pub events: usize,
-    /// What the clock said to it before.
+    /// The time that the clock showed it before.
     pub clock_before: Nanos,
 }
 
-/// [`Io`] over the simulated network. It never sleeps: the driver of the
-/// simulation reads what the worker asked for and lets time pass.
+/// An [`Io`] over the simulated network. It never sleeps: the driver of the simulation reads what
+/// the worker asked for and lets time pass.
 pub struct SimIo {
     world: Rc<RefCell<World>>,
     worker: usize,
     read_buf: Vec<u8>,
-    /// What was read last, of which parts may be held.
+    /// The block that was read last. The worker may hold parts of it.
     block: Option<Block>,
     found: Vec<Event>,
     mail: File,
@@ -46,10 +45,10 @@ pub struct SimIo {
 }
 
 impl SimIo {
-    /// The driver of one worker.
+    /// Creates the driver of one worker.
     ///
     /// # Errors
-    /// When the process has no file descriptor left for the mailbox.
+    /// Returns an error if the process has no file descriptor left for the mailbox.
     pub fn new(
         world: Rc<RefCell<World>>,
         worker: usize,
@@ -71,8 +70,8 @@ impl SimIo {
         })
     }
 
-    /// Notes whether mail was posted. The descriptor is read only when the box holds mail: a
-    /// system call for each turn was a sixth of a seed's time.
+    /// Notes whether mail was posted. It reads the descriptor only if the box holds mail: a system
+    /// call for each turn took a sixth of a seed's time.
     pub fn check_mail(&mut self) {
         if self.mailer.is_empty() {
             return;
@@ -144,7 +143,7 @@ impl Io for SimIo {
         network.connect_worker(self.worker, token, &address.to_string());
     }
 
-    /// The network may know the outcome already, and tells it all the same:
+    /// Does nothing. The network may know the outcome already and reports it all the same, which is
     /// the harder case for the worker.
     fn cancel_connect(&mut self, _token: Token) {}
 
@@ -165,7 +164,7 @@ impl Io for SimIo {
             }
             Received::Data(len) => {
                 if by_ring {
-                    // As large as ever, with whatever was in it behind.
+                    // The buffer keeps its length, with old content after what was read.
                     self.read_buf.extend_from_slice(b"*1\r\n$4\r\nrest\r\n");
                 }
                 let block = self.block.insert(self.read_buf.as_slice().into());

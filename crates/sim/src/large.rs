@@ -1,19 +1,20 @@
-//! What a client of the simulation has when a large value was cut off.
+//! What is left at a client of the simulation when a large value was cut off.
 
-/// Whether what is left to read is a part of a reply that passes through the proxy as it
-/// comes: no error can follow that, so its client is closed when the server is lost.
+/// Returns whether the unread rest is a part of a reply that the proxy passes on while it arrives.
+/// No error can follow that, so the proxy closes the client when the server is lost.
 pub fn is_part_of_large(input: &[u8]) -> bool {
-    /// What the least bound of the scenarios makes large, without what goes before a value.
+    /// The smallest limit of the scenarios from which a value is large, without what precedes the
+    /// value.
     const LARGE_LEN: usize = 400;
-    /// That bound itself. The proxy measures a reply and not each of its items, as what it keeps of a
-    /// reply takes the same memory either way. A list passes from the item on that brings the reply
-    /// to this length.
+    /// That limit itself. The proxy measures a reply and not each of its items, because what it
+    /// keeps of a reply takes the same memory either way. A list is passed on from the item that
+    /// brings the reply to this length.
     const LARGE_LIST_LEN: usize = 512;
     let mut rest = input;
     while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
         let line = String::from_utf8_lossy(&rest[..end]);
         let words: Vec<&str> = line.split(' ').collect();
-        // Of a list of items any may be the large one.
+        // In a list, any item may be the large one.
         let (len, is_listed) = match words[..] {
             [word] => (word.strip_prefix('$'), false),
             ["VALUE", _, _, len, ..] => (Some(len), true),
@@ -55,7 +56,7 @@ mod tests {
         let list = |lens: [usize; 2]| lens.map(item).concat();
         assert!(is_part_of_large(list([316, 287]).as_bytes()));
         assert!(!is_part_of_large(list([316, 116]).as_bytes()));
-        // The last one says how long the reply is before it is here.
+        // The last item announces the length of the reply before it has arrived.
         let cut = list([316, 287]);
         assert!(is_part_of_large(&cut.as_bytes()[..cut.len() - 200]));
     }

@@ -1,5 +1,5 @@
-//! What really happened, as only the simulation can know it: which writes a
-//! server executed, where a key belongs, when a fault may excuse an error.
+//! Records what really happened, which only the simulation can know: which writes a server
+//! executed, where a key belongs, and when a fault may excuse an error.
 
 mod bounds;
 mod channels;
@@ -27,22 +27,22 @@ pub use routes::Reach;
 pub struct KnownPool {
     /// Its servers, as configured.
     pub pool: ServerSet,
-    /// Its servers speak memcached.
+    /// Whether its servers use memcached's protocol.
     is_memcached: bool,
-    /// Its servers are sentinels.
+    /// Whether its servers are sentinels.
     pub is_of_sentinels: bool,
     /// The ring over all its servers.
     ring: Ring,
-    /// The first of its servers, counted over all pools.
+    /// The index of its first server among those of all pools.
     pub first_server: usize,
-    /// Whether every key stays on its server: nothing is ejected.
+    /// Whether every key stays on its server, because no server is ejected.
     pub is_static: bool,
-    /// Times a server lost what it held.
+    /// How often a server lost its data.
     pub losses: u64,
 }
 
-/// What could make a read differ from the last acknowledged write; while it
-/// stays the same, nothing may.
+/// Everything that could make a read differ from the last acknowledged write. While it stays the
+/// same, nothing may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circumstances {
     epoch: u64,
@@ -54,108 +54,104 @@ pub struct Circumstances {
 #[derive(Default)]
 struct Group {
     writes: Vec<u64>,
-    /// `EXEC` was asked for.
+    /// Whether `EXEC` was asked.
     is_closed: bool,
 }
 
-/// An element of a list, and what became of it.
+/// An element of a list, and its fate.
 struct Element {
     list: Vec<u8>,
     is_pushed: bool,
     /// Which server popped it, and when.
     popped: Option<(usize, Nanos)>,
-    /// It reached its client, or cannot have.
+    /// Whether it has reached its client, or can not have.
     is_settled: bool,
-    /// A client was told that it is in a list of this embedded store, and had
-    /// asked for that at this time.
+    /// Set when a client was told that it is in a list of an embedded store: the pool, and when the
+    /// client had asked.
     told: Option<(usize, Nanos)>,
 }
 
-/// The book in which servers enter what they did and from which clients read
-/// what they may be told.
+/// The record into which servers enter what they did. From it clients read what they may be told.
 pub struct Ledger {
-    /// By pool; `None` for the embedded store.
+    /// The pools. `None` for the embedded store.
     pub pools: Vec<Option<KnownPool>>,
     health: Arc<HealthBoard>,
     /// By the number of the write: a bit for each pool that has executed it.
     executed: Vec<u8>,
-    /// By the number of the write: whether a client was told that it was not
-    /// executed.
+    /// By the number of the write: whether a client was told that it was not executed.
     denied: Vec<bool>,
-    /// Writes executed from connections that the worker had given up, by key.
+    /// Number of writes that were executed on connections that the worker had given up, by key.
     stragglers: BTreeMap<Vec<u8>, u64>,
-    /// By server: how often it was emptied on a worker's word.
+    /// By server: how often a worker had it flushed.
     flushes: Vec<u64>,
-    /// By server: when it last became empty where that counts.
+    /// By server: when it last became empty where that matters.
     emptied: Vec<Nanos>,
-    /// By server: how often it was ejected, and when that was last seen to be so.
+    /// By server: how often it was ejected, and when that was last seen.
     ejected: Vec<(u64, Nanos)>,
-    /// By server: returns that were looked at.
+    /// By server: number of returns that were checked.
     returns: Vec<u64>,
-    /// By server: when a fault may excuse an error.
+    /// By server: the times in which a fault may excuse an error.
     troubles: Vec<Vec<(Nanos, Nanos)>>,
-    /// By the number of the write: the transaction it belongs to.
+    /// By the number of the write: its transaction.
     group_of: BTreeMap<u64, usize>,
     groups: Vec<Group>,
-    /// Writes executed by the request under way.
+    /// Writes that the current request has executed.
     recent: Vec<u64>,
     elements: Vec<Element>,
-    /// Shared counters of embedded stores, and what they were raised to.
+    /// Shared counters of embedded stores, and the values to which they were raised.
     raised: BTreeSet<(Vec<u8>, i64)>,
-    /// Clients that went away while they waited for elements: of which lists,
-    /// from when on, and until when an element may have been meant for them.
+    /// Clients that left while they waited for elements: their lists, the time since which they
+    /// waited, and the time until which an element may have been meant for them.
     departures: Vec<(Vec<Vec<u8>>, Nanos, Nanos)>,
-    /// By client: requests to unblock it that are under way, and when the last
-    /// one was over.
+    /// By client: number of requests in flight to unblock it, and when the last one was over.
     unblocks: BTreeMap<i64, (u32, Nanos)>,
-    /// By client: from when on it was blocked for sure and to be unblocked,
-    /// and when that was known.
+    /// By client: the time from which it was certainly blocked and had to be unblocked, and when
+    /// that was known.
     must_end: BTreeMap<i64, (Nanos, Nanos)>,
     streams: entries::Streams,
     messages: channels::Messages,
     copies: copies::Copies,
     copies_executed: u64,
-    /// What happens now happens at this time.
+    /// The current time.
     pub now: Nanos,
-    /// Transactions that were executed, with the keys they watched unchanged.
+    /// Number of transactions that were executed while the keys that they watched were unchanged.
     pub commits: u64,
-    /// Values that clients cached and were told to forget.
+    /// Number of cached values that clients were told to drop.
     pub invalidations: u64,
-    /// Elements that reached their clients.
+    /// Number of elements that reached their clients.
     pub deliveries: u64,
-    /// Entries of streams that reached clients that may have waited for them.
+    /// Number of entries of streams that reached clients which may have waited for them.
     pub entries: u64,
     /// The first violation.
     pub violation: Option<String>,
-    /// Replies checked.
+    /// Number of replies checked.
     pub replies: u64,
-    /// Error replies that a fault excused.
+    /// Number of error replies that a fault excused.
     pub excused: u64,
-    /// Items that were brought from one server to another.
+    /// Number of items that were copied from one server to another.
     pub moves: u64,
-    /// By the number of the write: when it was asked for.
+    /// By the number of the write: when it was asked.
     asked_at: Vec<Nanos>,
     /// What is known of the cluster, if the pool is one.
     cluster: Option<clusters::ClusterBook>,
-    /// By pool: where it leads.
+    /// By pool: the pools to which it leads.
     reaches: Vec<Option<Reach>>,
-    /// Counts what nothing can be said of.
+    /// Counts differences that cannot be judged.
     uncertain: Cell<u64>,
-    /// By pool: where its missing items come from.
+    /// By pool: the old pool from which it gets its missing items.
     old_pools: Vec<Option<usize>>,
-    /// What servers have had since before time began and nobody has looked at, by
-    /// pool and key.
+    /// What servers have had from the beginning and no client has read yet, by pool and key.
     heirlooms: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
     bounded: Option<bounds::BoundedStore>,
     held: holds::Held,
-    /// Writes that a store refused for want of room.
+    /// Number of writes that a store refused because it had no room.
     pub refused_for_room: u64,
-    /// Reads that missed what had gone to make room.
+    /// Number of reads that missed keys which were evicted.
     pub gone: u64,
 }
 
 impl Ledger {
-    /// An empty book over these pools.
+    /// Creates an empty ledger for these pools.
     pub fn new(pools: &[Pool], servers: usize, health: Arc<HealthBoard>) -> Self {
         let mut first_server = 0;
         let mut know = |pool: &Pool| {
@@ -217,12 +213,12 @@ impl Ledger {
         }
     }
 
-    /// Notes a violation; the first one counts.
+    /// Notes a violation. The first one counts.
     pub fn fail(&mut self, text: impl FnOnce() -> String) {
         self.violation.get_or_insert_with(text);
     }
 
-    /// A number for a write about to be asked for.
+    /// Returns a number for a write that is about to be asked.
     pub fn new_write(&mut self) -> u64 {
         self.executed.push(0);
         self.denied.push(false);
@@ -230,7 +226,7 @@ impl Ledger {
         self.executed.len() as u64 - 1
     }
 
-    /// A server of a pool executed a write.
+    /// Notes that a server of a pool executed a write.
     pub fn on_executed(&mut self, pool: usize, write: u64, key: &[u8], is_straggler: bool) {
         let (index, own) = (write as usize, 1u8 << pool);
         let Some(executed) = self.executed.get_mut(index) else {
@@ -256,12 +252,12 @@ impl Ledger {
         self.check_order(pool, write, key, is_straggler);
     }
 
-    /// A server changed a key for a connection that the worker had given up.
+    /// Notes that a server changed a key for a connection that the worker had given up.
     pub fn on_straggler(&mut self, key: &[u8]) {
         *self.stragglers.entry(key.to_vec()).or_default() += 1;
     }
 
-    /// Which pool each gets its missing items from.
+    /// Sets the old pool from which each pool gets its missing items.
     pub fn know_old_pools(&mut self, old_pools: Vec<Option<usize>>) {
         self.old_pools = old_pools;
     }
@@ -270,7 +266,7 @@ impl Ledger {
         self.old_pools.get(pool).copied().flatten()
     }
 
-    /// The old pool of this one, if it has one, is to have this; whether it has.
+    /// Makes the old pool of this one, if it has one, hold this value. Returns whether it has one.
     pub fn bequeath(&mut self, pool: usize, key: &[u8], value: Vec<u8>, write: u64) -> bool {
         let Some(old) = self.old_pool(pool) else { return false };
         self.on_executed(old, write, key, false);
@@ -278,28 +274,28 @@ impl Ledger {
         true
     }
 
-    /// What a server of `pool` has had of this key all the time, when it is first
-    /// asked for it.
+    /// Returns the value of this key that a server of `pool` has had from the beginning, when the
+    /// key is first asked.
     pub fn take_heirloom(&mut self, pool: usize, key: &[u8]) -> Option<Vec<u8>> {
         self.heirlooms.remove(&(pool, key.to_vec()))
     }
 
-    /// Whether items that a pool misses come from another.
+    /// Returns whether a pool gets its missing items from another.
     pub fn is_warmed_up(&self, pool: usize) -> bool {
         self.old_pool(pool).is_some()
     }
 
-    /// A server of a pool lost what it held.
+    /// Notes that a server of a pool lost its data.
     pub fn on_loss(&mut self, pool: usize) {
-        // Where one has lost something, nothing is known of the others' either.
+        // If one server has lost something, nothing is known of the others' data either.
         self.heirlooms.retain(|(owner, _), _| *owner != pool);
         if let Some(known) = &mut self.pools[pool] {
             known.losses += 1;
         }
     }
 
-    /// A server was emptied on the worker's word: allowed only while it is out
-    /// of use, and only where that is the policy.
+    /// Notes that a worker had a server flushed. That is allowed only while the server is out of
+    /// use, and only if that is the policy.
     pub fn on_flush(&mut self, pool: usize, server: usize, is_straggler: bool) {
         self.on_loss(pool);
         self.flushes[server] += 1;
@@ -314,13 +310,12 @@ impl Ledger {
         self.health.backends().nth(server).expect("a server of the scenario")
     }
 
-    /// A server of memcached that was empty got its marker.
+    /// Notes that an empty server of memcached got its marker.
     pub fn on_found_empty(&mut self, server: usize) {
         self.emptied[server] = self.now;
     }
 
-    /// A server of memcached that comes back was empty at some time since its
-    /// ejection.
+    /// Checks that a server of memcached that comes back was empty at some time since its ejection.
     fn check_emptied(&mut self, server: usize) {
         let backend = self.id_of(server);
         let ejections = self.health.ejections(backend);
@@ -336,8 +331,7 @@ impl Ledger {
         }
     }
 
-    /// Where the policy is to empty a server before it comes back, it was
-    /// emptied each time.
+    /// Checks that servers whose policy demands it were flushed before each return.
     pub fn check_rejoins(&mut self) {
         let of_memcached = self.pools.iter().flatten().filter(|known| is_flushed(known));
         let of_memcached = of_memcached.filter(|known| known.is_memcached);
@@ -359,7 +353,7 @@ impl Ledger {
         }
     }
 
-    /// A client was told that a write was not executed.
+    /// Notes that a client was told that a write was not executed.
     pub fn on_denied(&mut self, write: u64) {
         self.denied[write as usize] = true;
         if self.executed[write as usize] & !self.shadows() != 0 {
@@ -367,16 +361,16 @@ impl Ledger {
         }
     }
 
-    /// A client was told that a write was executed.
+    /// Notes that a client was told that a write was executed.
     pub fn on_acknowledged(&mut self, pool: usize, write: u64) {
-        // What the embedded store does is seen only by reading it.
+        // The changes of the embedded store can be seen only by reading it.
         let is_seen = self.pools[pool].is_some() || self.is_routed(pool);
         if is_seen && self.executed[write as usize] == 0 {
             self.fail(|| format!("write {write} was acknowledged and never executed"));
         }
     }
 
-    /// What could excuse a difference, as of now.
+    /// Returns everything that could excuse a difference, as of now.
     pub fn circumstances(&self, pool: usize, key: &[u8]) -> Circumstances {
         let led = self.routed_circumstances(pool, key);
         if let Some(all) = led.or_else(|| self.cluster_circumstances(key)) {
@@ -395,8 +389,8 @@ impl Ledger {
         }
     }
 
-    /// The server a key belongs to, while none is ejected; counted over all
-    /// pools. Its slot in a cluster, and `None` for the embedded store.
+    /// Returns the index among all pools of the server to which a key belongs while none is
+    /// ejected. In a cluster this is the key's slot, and for the embedded store `None`.
     pub fn home(&self, pool: usize, key: &[u8]) -> Option<usize> {
         if let Some(home) = self.cluster_home(key) {
             return Some(home);
@@ -406,8 +400,8 @@ impl Ledger {
         Some(known.first_server + usize::from(place))
     }
 
-    /// Where requests for a key may go wrong: its home, or any server of a
-    /// pool in which keys move.
+    /// Returns the servers where requests for a key may fail: its home, or every server of a pool
+    /// in which keys move.
     pub fn possible_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {
         let mut homes = self.own_homes(pool, key);
         if let Some(old) = self.old_pool(pool) {
@@ -416,10 +410,10 @@ impl Ledger {
         homes
     }
 
-    /// Whether a read asked for at `since` may miss what is there: the old pool's
-    /// troubles fail no read. A circuit of the new pool that finds out whether its server answers
-    /// lets only a few requests through: it may let the read through and refuse the item that is
-    /// brought over. It does so after a fault however long ago, as it waits for requests.
+    /// Returns whether a read asked at `since` may miss what is there. Failures of the old pool
+    /// fail no read. A circuit of the new pool that probes its server admits only a few requests:
+    /// it may admit the read and refuse the item that is copied over. It does so after a fault of
+    /// any age, because it waits for requests.
     pub fn may_miss(&self, pool: usize, key: &[u8], since: Nanos) -> bool {
         let Some(old) = self.old_pool(pool) else { return false };
         let has_circuit = |known: &KnownPool| known.pool.options.circuit.is_some();
@@ -428,9 +422,9 @@ impl Ledger {
                 && self.is_excused(&self.own_homes(pool, key), 0, self.now))
     }
 
-    /// Returns whether a read asked for at `since` may find that an item was taken back: the new pool's server
-    /// lost a connection while the item was brought over. Nobody knows then whether a client has
-    /// deleted the item in the old pool, and a copy of a deleted item must not stay.
+    /// Returns whether a read asked at `since` may find that an item was removed again: the new
+    /// pool's server lost a connection while the item was copied over. Then it is unknown whether a
+    /// client has deleted the item in the old pool, and a copy of a deleted item must not stay.
     pub fn may_be_taken_back(&self, pool: usize, key: &[u8], since: Nanos) -> bool {
         self.old_pool(pool).is_some()
             && self.is_excused(&self.own_homes(pool, key), since, self.now)
@@ -447,7 +441,7 @@ impl Ledger {
         }
     }
 
-    /// Every server of a pool.
+    /// Returns every server of a pool.
     pub fn servers_of(&self, pool: usize) -> Vec<usize> {
         if self.is_cluster() {
             return (0..self.troubles.len()).collect();
@@ -457,25 +451,25 @@ impl Ledger {
         })
     }
 
-    /// From `from` to `until` a server's misbehaviour may cause errors.
+    /// Notes that a server's misbehaviour may cause errors from `from` to `until`.
     pub fn on_trouble(&mut self, server: usize, from: Nanos, until: Nanos) {
         self.troubles[server].push((from, until));
     }
 
-    /// Whether one of these servers may have failed between two moments.
+    /// Returns whether one of these servers may have failed between two times.
     pub fn is_excused(&self, servers: &[usize], from: Nanos, until: Nanos) -> bool {
         servers.iter().any(|&server| {
             self.troubles[server].iter().any(|&(start, end)| start <= until && from <= end)
         })
     }
 
-    /// When the last fault stops to excuse anything.
+    /// Returns when the last fault stops to excuse errors.
     pub fn calm_from(&self) -> Nanos {
         self.troubles.iter().flatten().map(|&(_, end)| end).max().unwrap_or(0)
     }
 }
 
-/// Whether servers of a pool are emptied before they come back into use.
+/// Returns whether servers of a pool are flushed before they return.
 fn is_flushed(known: &KnownPool) -> bool {
     known.pool.options.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
 }

@@ -1,16 +1,16 @@
-//! Whole workers on virtual time: a seed in, a verdict out.
+//! Runs whole workers on virtual time: a seed goes in, a verdict comes out.
 //!
 //! ```text
 //!   seed ─► Scenario ─► clients ◄─► network ◄─► SimIo ◄─► Worker (under test)
 //!                       servers ◄─►    │ clock, pieces, edges, resets
 //!                          └────► Ledger: what really happened ─► verdict
 //! ```
-//! Workers, sessions, links, routes and the embedded store are the ones that
-//! ship; sockets, clock, clients and servers are simulated, and everything
-//! that could be otherwise is drawn from one seed. Never reads a real clock,
-//! never sleeps, keeps no state between runs: the same seed gives the same
-//! run to the byte ([`run_seed`] names an exception). Half of the seeds have workers whose sockets are driven as by
-//! epoll, half as by io_uring ([`Driver`]). Read first: [`run_seed`], [`Scenario`] (what a seed
+//! The workers, sessions, links, routes and the embedded store are the ones that ship. Sockets,
+//! clock, clients and servers are simulated, and everything that could vary is drawn from one seed.
+//! The simulation never reads a real clock, never sleeps, and keeps no state between runs: the same
+//! seed gives the same run to the byte ([`run_seed`] names an exception). For half of the seeds,
+//! sockets behave as with epoll; for the other half, as with io_uring ([`Driver`]). Read first:
+//! [`run_seed`], [`Scenario`] (what a seed decides) and [`SimIo`] (what a worker sees of it).
 //! decides) and [`SimIo`] (what a worker sees of it).
 #![forbid(unsafe_code)]
 

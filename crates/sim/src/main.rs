@@ -1,4 +1,4 @@
-//! The simulator from the command line: `keyway-sim --seeds 500 --from 0`.
+//! Runs the simulator from the command line: `keyway-sim --seeds 500 --from 0`.
 #![forbid(unsafe_code)]
 
 use keyway_sim::{Options, run_many_of, run_seed};

@@ -4,20 +4,20 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What many runs amounted to.
+/// The result of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Seeds run.
+    /// Number of seeds run.
     pub seeds: u64,
     /// Sums over all runs without a violation.
     pub total: Report,
-    /// What was found, by seed; only the first few are kept.
+    /// The violations by seed. Only the first few are kept.
     pub violations: Vec<Violation>,
-    /// How many were found.
+    /// Number of violations.
     pub violation_count: usize,
 }
 
-/// Violations kept for the report.
+/// Number of violations that are kept for the report.
 const KEPT_MAX: usize = 12;
 
 impl fmt::Display for Summary {
@@ -55,12 +55,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Runs `seeds` seeds from `from` on, on every core.
+/// Runs `seeds` seeds starting at `from`, on every core.
 pub fn run_many(from: u64, seeds: u64) -> Summary {
     run_many_of(from, seeds, &Options::default())
 }
 
-/// The same for other scenarios.
+/// Like [`run_many`], with options.
 pub fn run_many_of(from: u64, seeds: u64, options: &Options) -> Summary {
     let next = AtomicU64::new(from);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -87,7 +87,7 @@ pub fn run_many_of(from: u64, seeds: u64, options: &Options) -> Summary {
     summary
 }
 
-/// Runs a seed; a panic of the code under test is a violation too.
+/// Runs a seed. A panic of the code under test is a violation as well.
 fn run_caught(seed: u64, options: &Options) -> Result<Report, Violation> {
     let outcome = catch_unwind(AssertUnwindSafe(|| run_seed(seed, options)));
     outcome.unwrap_or_else(|panic| {

@@ -1,10 +1,10 @@
-//! memcached's text protocol as clients and servers of the simulation speak it: plain code of its
-//! own. Requests are read as the words of a command, and replies as the values that the
-//! commands of Redis with the same meaning have, so that both kinds share clients and oracles.
+//! memcached's text protocol for the clients and servers of the simulation, in separate code. A
+//! request is read as the words of a command. A reply is read as the value that the Redis command
+//! with the same meaning returns, so that both kinds share clients and oracles.
 
 use crate::wire::{Parsed, Value, clip};
 
-/// What the keys of Keyway's own items begin with, which are no client's.
+/// The prefix of the keys of Keyway's own items. No client uses it.
 pub const RESERVED: &[u8] = b"keyway:";
 
 fn line(buf: &[u8], at: usize) -> Option<(&[u8], usize)> {
@@ -17,7 +17,7 @@ fn length(word: Option<&&[u8]>) -> Result<usize, String> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| "no length".to_owned())
 }
 
-/// A block of `len` bytes at `at` with its line end, and where the next thing starts.
+/// Returns a block of `len` bytes at `at` with its line end, and the offset of what follows.
 fn block(buf: &[u8], at: usize, len: usize) -> Parsed<Vec<u8>> {
     let Some(bytes) = buf.get(at..at + len + 2) else { return Ok(None) };
     match bytes.strip_suffix(b"\r\n") {
@@ -26,11 +26,11 @@ fn block(buf: &[u8], at: usize, len: usize) -> Parsed<Vec<u8>> {
     }
 }
 
-/// Reads one request: its words, with the value as the last. Returns its length; `None` while it
-/// is not whole.
+/// Reads one request. Returns its words, with the value as the last one, and its length, or `None`
+/// while it is incomplete.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with it.
 pub fn parse_request(buf: &[u8]) -> Parsed<Vec<Vec<u8>>> {
     let Some((text, next)) = line(buf, 0) else { return Ok(None) };
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
@@ -71,7 +71,7 @@ pub fn write_delete(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends an item as `get` tells it, or as `gets` with its number.
+/// Appends an item as in the reply to `get`, or with its number as in the reply to `gets`.
 pub fn write_item(out: &mut Vec<u8>, key: &[u8], value: &[u8], number: Option<u64>) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
@@ -82,10 +82,10 @@ pub fn write_item(out: &mut Vec<u8>, key: &[u8], value: &[u8], number: Option<u6
 }
 
 /// Reads the reply at `at` to a request for `keys`: one value, or with `is_many` an array of
-/// them. Returns where the next one starts; `None` while it is not whole.
+/// values. Returns it with the offset of the next reply, or `None` while it is incomplete.
 ///
 /// # Errors
-/// What is not memcached about it, or about other keys.
+/// Returns an error if it does not follow the protocol, or is about other keys.
 pub fn parse_reply(buf: &[u8], mut at: usize, keys: &[Vec<u8>], is_many: bool) -> Parsed<Value> {
     let mut items: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {
@@ -112,7 +112,7 @@ pub fn parse_reply(buf: &[u8], mut at: usize, keys: &[Vec<u8>], is_many: bool) -
     }
 }
 
-/// Items in the order of their keys.
+/// Returns the items in the order of their keys.
 fn values(
     items: Vec<(Vec<u8>, Vec<u8>)>,
     keys: &[Vec<u8>],

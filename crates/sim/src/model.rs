@@ -4,7 +4,7 @@ use crate::ledger::{Circumstances, Ledger};
 use crate::value;
 use crate::wire::clip;
 
-/// What may be known of a write's fate.
+/// What is known of a write's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Acknowledged.
@@ -15,7 +15,7 @@ pub enum Fate {
     NotDone,
 }
 
-/// A state a key may be in: absent, or holding a write.
+/// A state of a key: absent, or the number of the write that it holds.
 pub type Content = Option<u64>;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,58 +24,58 @@ struct Candidate {
     is_certain: bool,
 }
 
-/// A string key.
+/// The model of a string key.
 pub struct KeyModel {
     /// Its name.
     pub name: Vec<u8>,
-    /// The states it may be in, given the replies so far; all requests before
-    /// the one whose reply is looked at have been answered.
+    /// The states that the key may have, given the replies so far. All requests before the one
+    /// whose reply is checked have been answered.
     candidates: Vec<Candidate>,
-    /// Whether what may have been executed may still be, after what was asked
-    /// later: the client may have moved to another worker, with other links.
+    /// Whether a request that may have been executed may still be executed after later ones: the
+    /// client may have moved to another worker, with other links.
     is_loose: bool,
-    /// When the first candidate was established.
+    /// The circumstances when the first candidate was established.
     since: Circumstances,
-    /// Every write asked for; what is read under changed circumstances must
-    /// be one of these.
+    /// Every write asked. What is read under changed circumstances must be one of these.
     writes: Vec<u64>,
 }
 
 impl KeyModel {
-    /// A key that was never written.
+    /// Creates the model of a key that was never written.
     pub fn new(name: Vec<u8>, is_loose: bool, since: Circumstances) -> Self {
         let candidates = vec![Candidate { content: None, is_certain: true }];
         Self { name, candidates, is_loose, since, writes: Vec::new() }
     }
 
-    /// It holds this write from the beginning.
+    /// Notes that the key holds this write from the beginning.
     pub fn inherit(&mut self, write: u64) {
         self.candidates = vec![Candidate { content: Some(write), is_certain: true }];
         self.writes.push(write);
     }
 
-    /// A write is asked for.
+    /// Notes that a write is asked.
     pub fn on_write(&mut self, write: u64) {
         self.writes.push(write);
     }
 
-    /// Returns whether it was there for all that is known.
+    /// Returns whether the key existed, as far as is known.
     pub fn was_there(&self) -> bool {
         self.candidates.iter().all(|candidate| candidate.content.is_some())
     }
 
-    /// It was found missing and may have gone: it stays so until it is written.
+    /// Notes that the key was missing and may have been evicted. It stays missing until it is
+    /// written.
     pub fn on_gone(&mut self) {
         let since = self.since;
         self.on_fate(None, Fate::Done, since);
     }
 
-    /// It was found missing, and may have gone.
+    /// Notes that the key was missing, and may have been evicted.
     pub fn on_maybe_gone(&mut self) {
         self.candidates.push(Candidate { content: None, is_certain: false });
     }
 
-    /// The fate of a change to `content`, asked for under `asked`, is known.
+    /// Notes the fate of a change to `content` that was asked under `asked`.
     pub fn on_fate(&mut self, content: Content, fate: Fate, asked: Circumstances) {
         match fate {
             Fate::Done => {
@@ -89,7 +89,7 @@ impl KeyModel {
         }
     }
 
-    /// Whether what the candidates say can still be relied upon.
+    /// Returns whether the candidates are still reliable.
     pub fn is_reliable(&self, ledger: &Ledger, pool: usize) -> bool {
         ledger.circumstances(pool, &self.name) == self.since
     }
@@ -97,7 +97,7 @@ impl KeyModel {
     /// Checks what was read from a copy, which may be behind.
     ///
     /// # Errors
-    /// How it contradicts what is known.
+    /// Returns how it contradicts what is known.
     pub fn check_copy(&self, read: Option<&[u8]>) -> Result<(), String> {
         let Some(bytes) = read else { return Ok(()) };
         let write = value::check(&self.name, bytes)?;
@@ -110,7 +110,7 @@ impl KeyModel {
     /// Checks what was read.
     ///
     /// # Errors
-    /// How it contradicts what is known.
+    /// Returns how it contradicts what is known.
     pub fn check(&self, ledger: &Ledger, pool: usize, read: Option<&[u8]>) -> Result<(), String> {
         let content = match read {
             None => None,
@@ -132,7 +132,7 @@ impl KeyModel {
         Ok(())
     }
 
-    /// Fewest and most of this key that may exist: 0 or 1.
+    /// Returns the smallest and largest number of this key that may exist: 0 or 1.
     pub fn existence(&self, ledger: &Ledger, pool: usize) -> (i64, i64) {
         if !self.is_reliable(ledger, pool) {
             return (0, 1);
@@ -144,31 +144,31 @@ impl KeyModel {
     }
 }
 
-/// A counter key.
+/// The model of a counter key.
 pub struct CounterModel {
     /// Its name.
     pub name: Vec<u8>,
     low: i64,
     high: i64,
     asked: i64,
-    /// Increments that may be executed at any time, as for string keys.
+    /// Number of increments that may be executed at any time, as for string keys.
     loose: i64,
     is_loose: bool,
     since: Circumstances,
 }
 
 impl CounterModel {
-    /// A counter that was never raised.
+    /// Creates the model of a counter that was never raised.
     pub fn new(name: Vec<u8>, is_loose: bool, since: Circumstances) -> Self {
         Self { name, low: 0, high: 0, asked: 0, loose: 0, is_loose, since }
     }
 
-    /// An increment is asked for.
+    /// Notes that an increment is asked.
     pub fn on_ask(&mut self) {
         self.asked += 1;
     }
 
-    /// An increment got no answer from its server.
+    /// Notes that an increment got no answer from its server.
     pub fn on_fault(&mut self, fate: Fate) {
         if fate == Fate::Maybe {
             self.high += 1;
@@ -176,10 +176,10 @@ impl CounterModel {
         }
     }
 
-    /// Checks what an increment asked for under `asked` returned.
+    /// Checks the reply to an increment that was asked under `asked`.
     ///
     /// # Errors
-    /// How it contradicts what is known.
+    /// Returns how it contradicts what is known.
     pub fn check(
         &mut self,
         ledger: &Ledger,

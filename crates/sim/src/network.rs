@@ -2,12 +2,11 @@
 //!   client ──pipe──► worker ──pipe──► server        time: one heap of events
 //!          ◄──pipe──        ◄──pipe──               pieces arrive late and split
 //! ```
-//! A connection is two pipes of bounded capacity. What is written leaves in
-//! pieces that arrive after a latency, in order; what has arrived is read by
-//! the other side. Readiness is told to workers as edge-triggered epoll tells
-//! it: an edge puts the socket into the ready list once, and what is reported
-//! is its state when the list is read. Or workers have a driver by io_uring
-//! (`ring.rs`): the list is then of what the system has to do for sockets.
+//! A connection is two pipes of bounded capacity. Written bytes leave in pieces that arrive in
+//! order after a latency. Bytes that have arrived are read by the other side. Readiness is reported
+//! to workers as with edge-triggered epoll: an edge puts the socket into the ready list once, and
+//! the report contains the state when the list is read. Workers may have a driver by io_uring
+//! instead (`ring.rs`). Then the list holds what the system has to do for sockets.
 
 mod ring;
 mod station;
@@ -32,15 +31,15 @@ pub const MILLI: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// Position of a connection.
+/// Index of a connection.
 pub type ConnId = usize;
 
-/// Side of the one who connected.
+/// The side that connected.
 pub const INITIATOR: usize = 0;
-/// Side of the one who accepted.
+/// The side that accepted.
 pub const ACCEPTOR: usize = 1;
 
-/// Who holds a side of a connection.
+/// The party that holds a side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// A simulated client.
@@ -54,29 +53,28 @@ pub enum Party {
 /// How the network behaves.
 #[derive(Clone, Debug)]
 pub struct NetworkOptions {
-    /// Shortest and longest time a piece is on its way.
+    /// Shortest and longest time that a piece is in flight.
     pub latency: (Nanos, Nanos),
-    /// Bytes a pipe holds, under way and unread together.
+    /// Number of bytes that a pipe holds, in flight and unread together.
     pub capacity: usize,
-    /// Most bytes one read of a worker brings.
+    /// Largest number of bytes that one read of a worker returns.
     pub read_len: usize,
-    /// Most readiness events one poll brings.
+    /// Largest number of readiness events that one poll returns.
     pub events_max: usize,
-    /// How often, in percent, a write is taken in part though there is room.
+    /// How often a write is taken in part although there is room, in percent.
     pub short_writes: u64,
-    /// How often, in percent, a write is split into pieces.
+    /// How often a write is split into pieces, in percent.
     pub splits: u64,
-    /// Whether a reset makes the receiver lose what it had not read.
+    /// Whether a reset discards what the receiver had not read.
     pub reset_discards: bool,
-    /// The readiness event, by its number, that is never told: a defect for
-    /// the oracles to find.
+    /// The number of the readiness event that is never reported: a defect for the oracles to find.
     pub dropped_edge: Option<u64>,
-    /// How workers' drivers by io_uring behave; by epoll without.
+    /// How workers' drivers by io_uring behave. `None`: the driver is epoll.
     pub ring: Option<RingOptions>,
 }
 
 impl NetworkOptions {
-    /// Most bytes that one read brings.
+    /// Returns the largest number of bytes that one read returns.
     pub fn given_max(&self) -> usize {
         let ring = self.ring.as_ref().map_or(0, |ring| ring.given_max(self.capacity));
         self.read_len.max(ring)
@@ -86,33 +84,33 @@ impl NetworkOptions {
 /// How a server answers a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectMode {
-    /// It accepts.
+    /// The server accepts.
     Accept,
-    /// It refuses.
+    /// The server refuses.
     Refuse,
-    /// It does not answer at all.
+    /// The server does not answer at all.
     Silent,
-    /// Its host name does not resolve.
+    /// The server's host name does not resolve.
     Unresolved,
-    /// It accepts and closes at once.
+    /// The server accepts and closes at once.
     AcceptAndClose,
-    /// It accepts after a while, which may be too late.
+    /// The server accepts after a while, which may be too late.
     Hesitate,
 }
 
-/// Outcome of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// This many bytes were taken.
+    /// Number of bytes that were taken.
     Taken(usize),
     /// The connection is broken.
     Failed,
 }
 
-/// Outcome of a read.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// This many bytes were appended.
+    /// Number of bytes that were appended.
     Data(usize),
     /// Nothing has arrived.
     Empty,
@@ -133,11 +131,11 @@ struct Pipe {
     under_way: VecDeque<Piece>,
     ready: VecDeque<u8>,
     held: usize,
-    /// The end has arrived.
+    /// Whether the end has arrived.
     ended: bool,
-    /// The writer has said that it sends no more.
+    /// Whether the writer has ended its side.
     finished: bool,
-    /// The writer is to be told when there is room again.
+    /// Whether the writer waits for room.
     wants_room: bool,
     last_arrival: Nanos,
 }
@@ -171,7 +169,7 @@ struct Conn {
     sides: [Side; 2],
 }
 
-/// What happens at a moment.
+/// What happens at a scheduled time.
 #[derive(Clone, Copy, Debug)]
 pub enum Occurrence {
     /// The next piece from this side arrives.
@@ -219,27 +217,27 @@ impl Ord for Scheduled {
 
 /// The network and its clock.
 pub struct Network {
-    /// Virtual time.
+    /// The virtual time.
     pub now: Nanos,
-    /// Per worker.
+    /// The stations, one for each worker.
     pub stations: Vec<Station>,
-    /// Per server.
+    /// How each server answers connection attempts.
     pub modes: Vec<ConnectMode>,
-    /// Attempts to connect that may reach a server within a second.
+    /// By server: largest number of connection attempts within a second.
     pub attempts_max: Vec<usize>,
-    /// Connections a server has yet to take.
+    /// By server: connections that it has not taken yet.
     pub arrivals: Vec<VecDeque<ConnId>>,
     /// Servers by address.
     pub names: BTreeMap<String, usize>,
-    /// Readiness events so far that told of bytes.
+    /// Number of readiness events so far that reported bytes.
     pub edges: u64,
-    /// Sockets the workers hold.
+    /// Number of sockets that the workers hold.
     pub worker_sockets: usize,
     /// A misuse of the interface by a worker.
     pub misuse: Option<String>,
-    /// The last lines of the story, if it is being told.
+    /// The last lines of the story, if one is recorded.
     pub story: Option<VecDeque<String>>,
-    /// Digest of everything that happened, to compare two runs.
+    /// A digest of everything that happened, to compare two runs.
     pub digest: u64,
     options: NetworkOptions,
     conns: Vec<Conn>,
@@ -252,11 +250,11 @@ pub struct Network {
     rings: Option<Rings>,
 }
 
-/// Lines of the story kept for a report.
+/// Number of lines of the story that are kept for a report.
 const STORY_LEN: usize = 4000;
 
 impl Network {
-    /// An empty network for this many parties.
+    /// Creates an empty network for this many parties.
     pub fn new(
         options: NetworkOptions,
         (workers, listeners): (usize, usize),
@@ -294,7 +292,7 @@ impl Network {
         }
     }
 
-    /// Adds a server at an address; returns its number.
+    /// Adds a server at an address. Returns its index.
     pub fn add_server(&mut self, address: String) -> usize {
         let index = self.modes.len();
         self.modes.push(ConnectMode::Accept);
@@ -306,12 +304,12 @@ impl Network {
         index
     }
 
-    /// How it behaves.
+    /// Returns how the network behaves.
     pub fn options(&self) -> &NetworkOptions {
         &self.options
     }
 
-    /// Adds a line to the story, if it is being told.
+    /// Adds a line to the story, if one is recorded.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {
             if story.len() == STORY_LEN {
@@ -327,18 +325,18 @@ impl Network {
         self.digest = (self.digest ^ word ^ self.now).wrapping_mul(0x0100_0000_01b3);
     }
 
-    /// Puts an occurrence on the heap.
+    /// Schedules an occurrence.
     pub fn schedule(&mut self, at: Nanos, what: Occurrence) {
         self.order += 1;
         self.heap.push(Scheduled { at, order: self.order, what });
     }
 
-    /// When something happens next.
+    /// Returns the time of the next occurrence.
     pub fn next_at(&self) -> Option<Nanos> {
         self.heap.peek().map(|scheduled| scheduled.at)
     }
 
-    /// Has a client look at the world at `at`, or earlier if that is planned.
+    /// Schedules a step of a client at `at`, unless an earlier one is planned.
     pub fn wake_client(&mut self, client: usize, at: Nanos) {
         if at < self.client_wakes[client] {
             self.client_wakes[client] = at;
@@ -346,7 +344,7 @@ impl Network {
         }
     }
 
-    /// Has a server look at the world at `at`, or earlier if that is planned.
+    /// Schedules a step of a server at `at`, unless an earlier one is planned.
     pub fn wake_server(&mut self, server: usize, at: Nanos) {
         if at < self.server_wakes[server] {
             self.server_wakes[server] = at;
@@ -354,8 +352,8 @@ impl Network {
         }
     }
 
-    /// Takes what is due by now. Network matters are settled here; what
-    /// concerns clients, servers or faults is returned.
+    /// Takes the next occurrence that is due. Those of the network itself are handled here. Those
+    /// of clients, servers or faults are returned.
     pub fn take_due(&mut self) -> Option<Occurrence> {
         while self.heap.peek().is_some_and(|scheduled| scheduled.at <= self.now) {
             let Scheduled { at, what, .. } = self.heap.pop()?;
@@ -373,7 +371,7 @@ impl Network {
                     self.server_wakes[server] = Nanos::MAX;
                     return Some(what);
                 }
-                // Overtaken by an earlier wake.
+                // An earlier step has replaced it.
                 Occurrence::Client(_) | Occurrence::Server(_) => {}
                 Occurrence::Fault(_) | Occurrence::Cluster(_) => return Some(what),
             }
@@ -425,7 +423,7 @@ impl Network {
         }
     }
 
-    /// Something changed for this side: an edge.
+    /// Reports a change to this side, as an edge.
     fn trigger(&mut self, conn: ConnId, side: usize) {
         let now = self.now;
         let entry = &mut self.conns[conn].sides[side];
@@ -509,7 +507,7 @@ impl Network {
         self.conns.len() - 1
     }
 
-    /// A client connects to a worker's listener; `None` when it is refused.
+    /// Connects a client to a worker's listener. Returns `None` if it is refused.
     pub fn connect_client(
         &mut self,
         client: usize,
@@ -521,13 +519,13 @@ impl Network {
         }
         let conn = self.add_conn(Party::Client(client), Party::Worker(worker));
         let at = self.now + self.latency();
-        // Nothing a client sends may overtake its own connection.
+        // Bytes that a client sends must not arrive before its connection.
         self.conns[conn].pipes[INITIATOR].last_arrival = at;
         self.schedule(at, Occurrence::Incoming(conn, listener));
         Some(conn)
     }
 
-    /// A worker connects to a server.
+    /// Connects a worker to a server.
     pub fn connect_worker(&mut self, worker: usize, token: Token, address: &str) {
         self.digest(token.0);
         match self.names.get(address) {
@@ -542,7 +540,7 @@ impl Network {
         }
     }
 
-    /// Writes.
+    /// Writes bytes to a side.
     pub fn send(&mut self, conn: ConnId, side: usize, bytes: &[u8]) -> Sent {
         let entry = &self.conns[conn].sides[side];
         if entry.closed || self.conns[conn].pipes[side].finished {
@@ -577,7 +575,7 @@ impl Network {
         Sent::Taken(taken)
     }
 
-    /// Reads up to `len_max` bytes, appending to `into`.
+    /// Reads up to `len_max` bytes and appends them to `into`.
     pub fn recv(
         &mut self,
         conn: ConnId,
@@ -603,7 +601,7 @@ impl Network {
         if sides[side].reset || pipe.ended { Received::End } else { Received::Empty }
     }
 
-    /// Moves `len_max` bytes that have arrived, or as many as there are.
+    /// Moves up to `len_max` bytes that have arrived.
     fn take(&mut self, conn: ConnId, side: usize, len_max: usize, into: &mut Vec<u8>) {
         let from = 1 - side;
         let pipe = &mut self.conns[conn].pipes[from];
@@ -618,7 +616,7 @@ impl Network {
         self.digest((conn * 2 + side) as u64 ^ (len as u64) << 40);
     }
 
-    /// Says that this side sends no more; it may still read.
+    /// Ends this side's direction. It may still read.
     pub fn finish(&mut self, conn: ConnId, side: usize) {
         if !self.conns[conn].pipes[side].finished {
             self.conns[conn].pipes[side].finished = true;
@@ -626,8 +624,8 @@ impl Network {
         }
     }
 
-    /// Closes a side. The other is told of the end, or of a reset if that is
-    /// asked for or if bytes were left unread, as the system does.
+    /// Closes a side. The other side gets an end, or a reset if that is asked for or if bytes were
+    /// left unread, as in a real system.
     pub fn close(&mut self, conn: ConnId, side: usize, reset: bool) {
         let Conn { pipes, sides } = &mut self.conns[conn];
         if sides[side].closed {
@@ -650,12 +648,12 @@ impl Network {
         }
     }
 
-    /// Whether the other side has closed for good.
+    /// Returns whether the other side has closed for good.
     pub fn peer_closed(&self, conn: ConnId, side: usize) -> bool {
         self.conns[conn].sides[1 - side].closed
     }
 
-    /// A connection whose end has arrived at a worker that has not closed it.
+    /// Returns a connection whose end has arrived at a worker that has not closed it.
     pub fn unnoticed_end(&self) -> Option<ConnId> {
         let is_unnoticed = |conn: &Conn| {
             [INITIATOR, ACCEPTOR].into_iter().any(|side| {
@@ -667,8 +665,8 @@ impl Network {
         self.conns.iter().position(is_unnoticed)
     }
 
-    /// Bytes this side has written that have not reached the other, and whether
-    /// the other side is a worker that has taken the connection.
+    /// Returns the number of bytes that this side has written and that have not reached the other,
+    /// and whether the other side is a worker that has taken the connection.
     pub fn under_way(&self, conn: ConnId, side: usize) -> (usize, bool) {
         let Conn { pipes, sides } = &self.conns[conn];
         let pieces = pipes[side].under_way.iter().map(|piece| match piece {
@@ -679,7 +677,7 @@ impl Network {
     }
 }
 
-/// A socket counts as writable when a third of its buffer is free.
+/// Returns whether a socket counts as writable: a third of its buffer is free.
 fn has_room(pipe: &Pipe, capacity: usize) -> bool {
     capacity.saturating_sub(pipe.held) * 3 >= capacity
 }

@@ -1,15 +1,14 @@
-/// Chance, all of it from one seed: SplitMix64, which has no bad seeds and
-/// forks cheaply.
+/// A source of chance from one seed. It is SplitMix64, which has no bad seeds and is cheap to fork.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence that belongs to `seed`.
+    /// Creates the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -18,40 +17,40 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A position in something of `len` places.
+    /// Returns an index into something of length `len`.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// The same, with small numbers as likely as large ones: uniform in the
-    /// order of magnitude. `low` is not 0.
+    /// Like [`Random::between`], but uniform in the order of magnitude, so that small numbers are
+    /// as likely as large ones. `low` must not be 0.
     pub fn scaled(&mut self, low: u64, high: u64) -> u64 {
         let span = (high as f64 / low as f64).ln();
         let unit = (self.bits() >> 11) as f64 / (1u64 << 53) as f64;
         ((low as f64 * (span * unit).exp()) as u64).clamp(low, high)
     }
 
-    /// True `percent` times in a hundred.
+    /// Returns true `percent` times in a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 
-    /// A sequence of its own, so that one part's draws do not shift another's.
+    /// Creates another sequence, so that one part's draws do not shift another's.
     pub fn fork(&mut self) -> Random {
         Random(self.bits())
     }

@@ -31,114 +31,112 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a run without a violation amounted to.
+/// The result of a run without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Replies that were checked.
+    /// Number of replies that were checked.
     pub replies: u64,
-    /// Error replies that a fault excused.
+    /// Number of error replies that a fault excused.
     pub excused: u64,
-    /// Faults that occurred.
+    /// Number of faults that occurred.
     pub faults: usize,
-    /// Turns of all workers.
+    /// Number of turns of all workers.
     pub turns: u64,
-    /// Virtual time that passed.
+    /// The virtual time that passed.
     pub virtual_time: Duration,
-    /// Transactions that were executed.
+    /// Number of transactions that were executed.
     pub commits: u64,
-    /// Elements of lists that reached a client.
+    /// Number of elements of lists that reached a client.
     pub deliveries: u64,
-    /// Entries of streams that clients read.
+    /// Number of entries of streams that clients read.
     pub entries: u64,
-    /// Messages that clients were told.
+    /// Number of messages that clients received.
     pub messages: u64,
-    /// Values that clients cached and were told to forget.
+    /// Number of cached values that clients were told to drop.
     pub invalidations: u64,
-    /// Items that were brought from one server to another.
+    /// Number of items that were copied from one server to another.
     pub moves: u64,
-    /// Items that were found the same in all children of a mirror.
+    /// Number of items that were the same in all children of a mirror.
     pub mirrored: u64,
-    /// Requests that went on to another pool because one had failed or missed.
+    /// Number of requests that went to another pool because one had failed or missed.
     pub led_on: u64,
-    /// Requests that servers of a cluster sent elsewhere.
+    /// Number of requests that servers of a cluster redirected.
     pub redirected: u64,
-    /// Reads that a second server was sent.
+    /// Number of reads that were also sent to a second server.
     pub hedged: u64,
-    /// Reads that went to another server as their connection was lost, and requests
-    /// that were sent again later.
+    /// Number of reads that went to another server because their connection was lost, and of
+    /// requests that were retried later.
     pub retried: u64,
-    /// Requests that none of them could take.
+    /// Number of requests that no server of a cluster could take.
     pub refused: u64,
-    /// Versions of the settings that workers changed over to.
+    /// Number of new versions of the settings that workers adopted.
     pub reloads: u64,
-    /// Servers that were ejected by hand, and how often.
+    /// How often servers were ejected by hand.
     pub holds: u64,
-    /// Stores with a bound on their memory.
+    /// Number of stores with a memory bound.
     pub bounded: u64,
-    /// Those of them that were full at some time.
+    /// Number of those that were full at some time.
     pub filled: u64,
-    /// Writes that such a store refused for want of room.
+    /// Number of writes that such a store refused because it had no room.
     pub refused_for_room: u64,
-    /// Reads that missed what had gone to make room.
+    /// Number of reads that missed keys which were evicted.
     pub gone: u64,
-    /// What has happened that is special about drivers by io_uring.
+    /// How often the special cases of drivers by io_uring have happened.
     pub ring: RingFigures,
-    /// Digest of all that happened: the same seed gives the same.
+    /// A digest of everything that happened: the same seed gives the same.
     pub digest: u64,
 }
 
 /// A run that broke a law.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The seed that shows it.
+    /// The seed of the run.
     pub seed: u64,
     /// How the workers' sockets were driven.
     pub io: Driver,
     /// The kind of the seed: [`Options::kind_words`].
     pub kind: String,
-    /// What was found.
+    /// The violation.
     pub text: String,
-    /// The last lines of the story, if it was told.
+    /// The last lines of the story, if one was recorded.
     pub story: Vec<String>,
 }
 
-/// Turns in a row in which a worker may find nothing to do although it asked
-/// not to wait.
+/// Number of turns in a row in which a worker may find nothing to do although it asked not to wait.
 const SPINS_MAX: u32 = 100;
-/// Of so many turns one is followed by a count of all that a worker holds, as a mean.
+/// On average, one of this many turns is followed by a count of all that a worker holds.
 const FIGURES_EVERY: u64 = 3;
-/// Turns a run may take at all.
+/// Largest number of turns of a run.
 const TURNS_MAX: u64 = 5_000_000;
-/// Virtual time a client may wait, after the last fault, without a byte
-/// moving.
+/// Virtual time that a client may wait after the last fault without any byte moving.
 const PATIENCE: Nanos = 5 * SECOND;
 /// How late a timeout may be noticed: some turns.
 const LATENESS_MAX: Duration = Duration::from_millis(20);
-/// Virtual time the workers are left alone, to see that they rest.
+/// Virtual time for which the workers are left alone, to check that they rest.
 const REST: Nanos = 3 * SECOND;
-/// Turns a worker may take in a second of rest: upkeep is due ten times, each wait costs two
-/// turns here, and the other worker's mail and answers of servers come between.
+/// Number of turns that a worker may take in a second of rest. Upkeep is due ten times, each wait
+/// takes two turns here, and the other worker's mail and answers of servers come in between.
 const RESTING_TURNS_PER_SECOND: u64 = 40;
-/// A little longer than a claim to empty a server of memcached lasts.
+/// A little longer than the claim to empty a server of memcached lasts.
 const CLAIM_LASTS: Nanos = 11 * SECOND;
 /// How long workers may take to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One worker with what the driver knows of it.
+/// One worker, with what the driver knows of it.
 struct Seat {
     worker: Option<Worker<SimIo>>,
     mailer: Mailer<Mail>,
-    /// It sleeps until then unless something happens.
+    /// The time until which it sleeps unless something happens.
     asleep_until: Option<Nanos>,
     spins: u32,
     turns: u64,
-    /// Turns in which it read bytes and did nothing else.
+    /// Number of turns in which it read bytes and did nothing else.
     fed: u64,
-    /// A request was overdue at the last count of what the worker holds.
+    /// Whether a request was overdue at the last count of what the worker holds.
     is_late: bool,
 }
 
-/// A simulation under way.
+/// A running simulation.
 pub struct Sim {
     scenario: Scenario,
     world: Rc<RefCell<World>>,
@@ -146,10 +144,10 @@ pub struct Sim {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
     random: Random,
-    /// After which turns it is counted what a worker holds.
+    /// Decides after which turns the worker's holdings are counted.
     counted: Random,
     turns: u64,
-    /// When a fault may explain that nothing moves.
+    /// The time until which a fault may explain that nothing moves.
     calm_from: Nanos,
     next_audit: Nanos,
     mirrored: u64,
@@ -157,12 +155,12 @@ pub struct Sim {
     reloads: Option<Box<reloads::Reloads>>,
 }
 
-/// Runs one seed: the same run each time, but where a store has a bound. Stores of a process share
-/// the pages of collections, which count towards the bound. So such a run in a process that has had
-/// others may evict at other times than in one of its own.
+/// Runs one seed. The run is the same each time, except with a memory bound. Stores of a process
+/// share the pages of collections, which count towards the bound. So such a run in a process that
+/// has had other runs may evict at other times than in a process of its own.
 ///
 /// # Errors
-/// The first violation of a law.
+/// Returns the first violation of a law.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
     let mut sim = Sim::new(seed, options);
     match sim.run() {
@@ -177,15 +175,15 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
 }
 
 impl Sim {
-    /// What `seed` decides, before anything has happened.
+    /// Creates the simulation of `seed`, before anything has happened.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut sim = Self::of(Scenario::new(seed, options), seed, options);
         sim.begin_reloads(seed, options);
         sim
     }
 
-    /// A scenario before anything has happened; `seed` is for what is drawn
-    /// on the way.
+    /// Creates the simulation of a scenario, before anything has happened. `seed` is for what is
+    /// drawn later.
     pub fn of(scenario: Scenario, seed: u64, options: &Options) -> Self {
         let mut random = Random::new(!seed);
         let plan = plan(&scenario, seed);
@@ -234,7 +232,7 @@ impl Sim {
     /// Runs to the end.
     ///
     /// # Errors
-    /// The first violation.
+    /// Returns the first violation.
     pub fn run(&mut self) -> Result<Report, String> {
         if let Some(at) = self.scenario.drain_at {
             self.run_until(|sim, now| now >= at || sim.is_quiet(now))?;
@@ -258,10 +256,10 @@ impl Sim {
         Ok(self.report())
     }
 
-    /// Goes on until this many replies were checked.
+    /// Continues until this many replies were checked.
     ///
     /// # Errors
-    /// The first violation.
+    /// Returns the first violation.
     pub fn run_replies(&mut self, replies: u64) -> Result<(), String> {
         self.run_until(|sim, _| sim.world.borrow().ledger.replies >= replies)
     }
@@ -297,7 +295,7 @@ impl Sim {
         }
     }
 
-    /// Every client has asked all it wanted, and no fault has an effect any
+    /// Returns whether every client has asked all that it wanted, and no fault has an effect any
     /// more.
     fn is_quiet(&self, now: Nanos) -> bool {
         let world = self.world.borrow();
@@ -310,7 +308,7 @@ impl Sim {
         self.world.borrow().network.now
     }
 
-    /// Lets workers and time go on until `done`.
+    /// Lets workers and time continue until `done`.
     fn run_until(&mut self, done: impl Fn(&Sim, Nanos) -> bool) -> Result<(), String> {
         loop {
             self.world.borrow_mut().settle();
@@ -332,7 +330,7 @@ impl Sim {
         }
     }
 
-    /// What the process around the workers does to them.
+    /// Does to the workers what the process around them does.
     fn interfere(&mut self, now: Nanos) {
         self.interfere_by_reloads(now);
         for &(from, until) in &self.scenario.exhaustions {
@@ -347,7 +345,7 @@ impl Sim {
             let from = self.random.index(self.seats.len());
             let to = self.seats[(from + 1) % self.seats.len()].mailer.clone();
             let count = self.random.between(1, 6) as usize;
-            // A full mailbox only means that nothing is handed over.
+            // If the mailbox is full, nothing is handed over.
             let _ = self.seats[from].mailer.post(Mail::GiveAway { count, to });
         }
     }
@@ -376,7 +374,7 @@ impl Sim {
         self.turns += 1;
         seat.turns += 1;
         if let Some(bound) = &self.scenario.bound {
-            // A store keeps its position over reloads.
+            // A store keeps its index over reloads.
             let ledger = &mut self.world.borrow_mut().ledger;
             stores::check_memory(&self.plan, (bound, bound.pool), ledger);
         }
@@ -420,8 +418,8 @@ impl Sim {
         if self.turns > TURNS_MAX {
             return Err("the run does not end".to_owned());
         }
-        // Counting all that a worker holds is a third of a seed's time. So that no rhythm of turns
-        // hides anything, it is done after turns by chance.
+        // It takes a third of a seed's time to count all that a worker holds. So it is done after
+        // random turns. Then no rhythm of turns can hide anything.
         let is_late = self.seats[index].is_late;
         if is_late || self.counted.below(FIGURES_EVERY) == 0 {
             self.check_figures(index)
@@ -430,7 +428,7 @@ impl Sim {
         }
     }
 
-    /// Nobody has anything to do now: on to the next moment.
+    /// Moves to the next time, because nothing is due now.
     fn pass_time(&mut self) -> Result<(), String> {
         let mut world = self.world.borrow_mut();
         let sleeps = self.seats.iter().filter(|seat| seat.worker.is_some());
@@ -447,11 +445,11 @@ impl Sim {
 
     fn figures(&self, index: usize) -> Option<keyway_worker::Figures> {
         let worker = self.seats[index].worker.as_ref()?;
-        // As of what the worker knows of the time.
+        // The worker's own time is used.
         Some(worker.core().figures(worker.core().clock().now))
     }
 
-    /// Holds a worker to its limits.
+    /// Checks that a worker keeps its limits.
     fn check_figures(&mut self, index: usize) -> Result<(), String> {
         let Some(figures) = self.figures(index) else { return Ok(()) };
         let limits = &self.scenario.limits;
@@ -461,11 +459,12 @@ impl Sim {
         // A request of several values, and its reply.
         let request = value * 6 + 1024;
         let in_flight = limits.session_in_flight_max as usize;
-        // Those of who does not read may all be large.
+        // The values of a client that does not read may all be large.
         let large = if self.scenario.has_mutes { 3 * 64 } else { 8 };
         let read = self.scenario.network.given_max();
         let output = limits.session_output_len_soft as usize;
-        // Each message by each way to subscribe to it, and a value told of each.
+        // Each message counts for each subscription to it, and so does each change of a cached
+        // value.
         let (messages, changes) = self.world.borrow().ledger.tellable();
         let told_max = messages * 4 * 320 + changes * 100 + self.scenario.unread_max;
         let bounds = [
@@ -490,7 +489,7 @@ impl Sim {
             (
                 "unsent bytes on a link",
                 figures.link_output_max,
-                // A transaction may have half of it.
+                // A transaction may take half of it.
                 (limits.link_output_len_max as usize * 3 / 2 + request)
                     * (1 + self.scenario.redirected_max()),
             ),
@@ -498,7 +497,8 @@ impl Sim {
             (
                 "bytes of large replies that clients do not take",
                 figures.stalled_output,
-                // And what came for each with one read, or the reply to one request at once.
+                // Also what arrived for each client with one read, or the reply to one request at
+                // once.
                 limits.released_len_max() as usize + self.scenario.clients.len() * read + request,
             ),
         ];
@@ -507,9 +507,9 @@ impl Sim {
                 return Err(format!("worker {index}: {found} {what}, at most {bound} allowed"));
             }
         }
-        // A turn may end with a time that is over by what it has just learnt, as when a server is no
-        // primary any more for which requests wait longer: the next turn has to see to it, and the
-        // worker must not sleep before it.
+        // A turn may end with a request that is overdue because of what the turn has just learned,
+        // for example that a server is no longer a primary for which requests wait longer. The next
+        // turn has to handle it, and the worker must not sleep before that.
         let was_late =
             std::mem::replace(&mut self.seats[index].is_late, figures.overdue > LATENESS_MAX);
         if was_late && figures.overdue > LATENESS_MAX {
@@ -518,8 +518,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Looks for violations noted by others, and for clients that wait in
-    /// vain.
+    /// Checks for violations that others have noted, and for clients that wait without result.
     fn check_world(&mut self) -> Result<(), String> {
         {
             let World { network, ledger, .. } = &mut *self.world.borrow_mut();
@@ -555,7 +554,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Servers that were ejected are back in use.
+    /// Checks that ejected servers are back in use.
     fn check_health(&self) -> Result<(), String> {
         let Plan { topology, health, .. } = &*self.plan;
         for position in self.own_positions() {
@@ -575,7 +574,7 @@ impl Sim {
         Ok(())
     }
 
-    /// With every fault over, everything works, without an error.
+    /// Checks that everything works without an error once every fault is over.
     fn run_last_clients(&mut self) -> Result<(), String> {
         let first = self.scenario.clients.len();
         {
@@ -588,12 +587,13 @@ impl Sim {
         self.run_until(|sim, _| sim.world.borrow().clients.iter().all(Client::is_done))
     }
 
-    /// With nothing to do, nothing is done and nothing is held.
+    /// Checks that without work nothing is done and nothing is held.
     fn check_rest(&mut self) -> Result<(), String> {
-        // What clients closed is noticed first, and links' last words.
+        // The worker first notices what clients closed, and the last words of links.
         let settled = self.now() + SECOND;
         self.run_until(|_, now| now >= settled)?;
-        // A long answer comes in many small pieces: each is a turn, and often one that finds no more.
+        // A long answer arrives in many small pieces. Each takes a turn, and often there is one
+        // more turn that finds nothing.
         let idle = |seat: &Seat| seat.turns.saturating_sub(2 * seat.fed);
         let before: Vec<_> = self.seats.iter().map(idle).collect();
         let until = self.now() + REST;
@@ -607,7 +607,7 @@ impl Sim {
                 return Err(format!("worker {index} took {turns} turns while at rest"));
             }
             let Some(figures) = self.figures(index) else { continue };
-            // The connections of a tracked client are probed, too.
+            // The connections of a tracked client are probed as well.
             let probed = if figures.tracked > 0 { figures.leases } else { 0 };
             let is_looking = figures.in_flight <= looked_at as usize + probed;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
@@ -662,7 +662,7 @@ impl Sim {
                 )
             });
         let blocked = self.plan.clients.blocked_len();
-        // Who is tracked has a link to each server.
+        // A tracked client has a link to each server.
         let own_max = tracked * self.scenario.topology.backend_count();
         if leases > own_max || blocked > 0 {
             return Err(format!("{leases} leases and {blocked} clients blocked at rest"));
@@ -697,7 +697,7 @@ impl Sim {
     /// Stops the workers.
     fn drain(&mut self) -> Result<(), String> {
         self.end_reloads();
-        // So long those may be sending who have their last reply.
+        // For this long, clients that have their last reply may still be sending.
         let slack = 2 * SECOND + SECOND / 2;
         {
             let mut world = self.world.borrow_mut();

@@ -1,4 +1,4 @@
-//! From a seed to everything that is decided by chance before time starts.
+//! Turns a seed into everything that is decided by chance before time starts.
 
 mod bounds;
 mod clusters;
@@ -24,42 +24,41 @@ use keyway_topology::{
 };
 use std::time::Duration;
 
-/// Deliberate defects and other wishes of a test.
+/// Deliberate defects and other options of a test.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Tell the story of the run, to be shown with a violation.
+    /// Whether the story of the run is recorded, to be shown with a violation.
     pub story: bool,
     /// What the first server does wrong.
     pub defect: Option<Defect>,
-    /// Every pool is of servers of memcached, and clients speak its protocol.
+    /// Whether every pool has servers of memcached and clients use its protocol.
     pub memcached: bool,
-    /// The same with one pool that gets what it misses from another.
+    /// Whether, in addition, one pool gets its missing items from another.
     pub warm_up: bool,
-    /// Pools of memcached, behind one that leads to them.
+    /// Whether the pools are of memcached, behind one that leads to them.
     pub routes: bool,
-    /// The pool is a cluster.
+    /// Whether the pool is a cluster.
     pub clusters: bool,
-    /// It is primaries with replicas.
+    /// Whether the pool has primaries with replicas.
     pub replicated: bool,
-    /// Most clients do not read what they ask for.
+    /// Whether most clients do not read what they ask for.
     pub mutes: bool,
-    /// The readiness event that is never told.
+    /// The number of the readiness event that is never reported.
     pub dropped_edge: Option<u64>,
-    /// How workers' sockets are driven, if the seed is not to decide it.
+    /// How workers' sockets are driven. `None`: the seed decides.
     pub io: Option<Driver>,
-    /// Whether the settings are reloaded, if the seed is not to decide it.
+    /// Whether the settings are reloaded. `None`: the seed decides.
     pub reloads: Option<bool>,
-    /// Whether servers are ejected by hand between reloads, if the seed is not to decide it.
+    /// Whether servers are ejected by hand between reloads. `None`: the seed decides.
     pub holds: Option<bool>,
-    /// Whether clients that do not read ask for other things than values, if the seed is not to
-    /// decide it.
+    /// Whether clients that do not read ask for other things than values. `None`: the seed decides.
     pub wide_mutes: Option<bool>,
-    /// Whether the memory of a store is bounded, if the seed is not to decide it.
+    /// Whether the memory of a store is bounded. `None`: the seed decides.
     pub bounds: Option<bool>,
 }
 
 impl Options {
-    /// The words of the command line for the kind of seeds, each with a space before it.
+    /// Returns the command-line words for the kind of seeds, each with a space before it.
     pub fn kind_words(&self) -> String {
         let words = [
             (self.warm_up, " --warm-up"),
@@ -72,7 +71,7 @@ impl Options {
         words.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| *word).collect()
     }
 
-    /// Whether something is to be found wrong.
+    /// Returns whether a defect must be found.
     pub fn is_defective(&self) -> bool {
         self.defect.is_some() || self.dropped_edge.is_some()
     }
@@ -81,14 +80,14 @@ impl Options {
 /// How workers' sockets are driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Readiness is told, and the worker reads.
+    /// The driver reports readiness, and the worker reads.
     Epoll,
-    /// Bytes are received before they are asked for.
+    /// The driver receives bytes before they are asked for.
     Ring,
 }
 
 impl Driver {
-    /// What `options` ask for, or else what `seed` decides: either half the time.
+    /// Returns what `options` ask for, or else what `seed` decides, with equal chances.
     pub fn of(seed: u64, options: &Options) -> Self {
         let drawn = if driver_chance(seed).percent(50) { Driver::Ring } else { Driver::Epoll };
         options.io.unwrap_or(drawn)
@@ -116,57 +115,57 @@ impl std::fmt::Display for Driver {
     }
 }
 
-/// A sequence of its own: all else that a seed decides is the same by either driver.
+/// Returns a sequence of its own: everything else that a seed decides is the same with either
+/// driver.
 fn driver_chance(seed: u64) -> Random {
     Random::new(seed ^ 0x696f_5f75_7269_6e67)
 }
 
 /// All that a seed decides.
 pub struct Scenario {
-    /// Every bound.
+    /// The limits of the workers.
     pub limits: Limits,
-    /// The network.
+    /// How the network behaves.
     pub network: NetworkOptions,
     /// Pools and servers.
     pub topology: Topology,
-    /// Whether the servers of each pool know `HELLO`.
+    /// By pool: whether its servers know `HELLO`.
     pub knows_hello: Vec<bool>,
-    /// Password of each pool's clients.
+    /// By pool: the password of its clients.
     pub passwords: Vec<Option<String>>,
     /// Number of workers.
     pub workers: usize,
-    /// Clients of the run proper.
+    /// The main clients of the run.
     pub clients: Vec<Habits>,
-    /// Clients that leave in the middle of what they ask for.
+    /// Number of clients that leave in the middle of a request.
     pub visitors: usize,
     /// Clients that check at the end that everything works again.
     pub last_clients: Vec<Habits>,
     /// When each client starts.
     pub starts: Vec<Nanos>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
     /// Longest service time of a server's request.
     pub service: Nanos,
     /// When the workers are told to stop, if that is before the end.
     pub drain_at: Option<Nanos>,
-    /// When clients are handed from one worker to another, the last first.
+    /// When clients are handed over from one worker to another, the last first.
     pub handovers: Vec<Nanos>,
-    /// When workers have no descriptor left for a while: from, until.
+    /// The times from and until which workers have no descriptor left.
     pub exhaustions: Vec<(Nanos, Nanos)>,
-    /// Longest value that clients write.
+    /// Length of the longest value that clients write.
     pub value_len_max: usize,
     /// What happens to the cluster, if the pool is one.
     pub cluster: Option<ClusterPlan>,
-    /// Most clients do not read what they ask for.
+    /// Whether most clients do not read what they ask for.
     pub has_mutes: bool,
-    /// Bytes of messages, and of what else they are told, that clients may leave unread, where some
-    /// do.
+    /// Number of bytes of messages and other pushes that clients may leave unread, if some do.
     pub unread_max: usize,
-    /// A store whose memory is bounded.
+    /// A store with a memory bound.
     pub bound: Option<Bound>,
 }
 
-/// The likelier ones more than once.
+/// Faults to pick from. The more likely ones are listed more than once.
 const FAULTS: [FaultKind; 20] = [
     FaultKind::Hesitate,
     FaultKind::AcceptAndClose,
@@ -190,13 +189,13 @@ const FAULTS: [FaultKind; 20] = [
     FaultKind::Restart,
 ];
 
-/// When clients start and faults may begin: time does not start at zero.
+/// When clients start and faults may begin. Time does not start at zero.
 pub(crate) const START: Nanos = 2 * SECOND;
 /// Faults begin within this span.
 const FAULTS_WITHIN: Nanos = 3 * SECOND;
 
 impl Scenario {
-    /// What `seed` decides.
+    /// Draws what `seed` decides.
     pub fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(seed);
         let calm_percent =
@@ -266,7 +265,7 @@ impl Scenario {
         };
         scenario.add_clients(&mut random, options);
         scenario.restrain_clients();
-        // A sequence of its own: all else is the same without them.
+        // The draw has a sequence of its own: everything else is the same without visitors.
         let visitors = Random::new(seed ^ 0x766973).below(5) as usize;
         scenario.visitors = if options.is_defective() { 0 } else { visitors };
         if !calm {
@@ -299,8 +298,8 @@ impl Scenario {
         scenario
     }
 
-    /// Some clients that go on for ever in one way, on a network and servers
-    /// without surprises.
+    /// Creates a scenario of some clients that ask one kind of request without end, on a network
+    /// and servers without surprises.
     pub fn steady(mix: Mix, depth: usize, is_store: bool) -> Self {
         let servers = ["10.0.0.0:6379", "10.0.0.1:6379", "10.0.0.2:6379"];
         let servers = servers.map(|line| Server::parse(line).expect("a server line")).to_vec();
@@ -387,24 +386,25 @@ impl Scenario {
     fn add_clients(&mut self, random: &mut Random, options: &Options) {
         let large = (self.network.capacity * 20).min(300_000);
         let count = match options {
-            // Alone and one at a time, or the next edge makes up for it.
+            // The client must be alone and ask one request at a time. Otherwise the next edge makes
+            // up for the lost one.
             Options { dropped_edge: Some(_), .. } => 1,
             Options { defect: Some(_), .. } => 3,
-            // More than the private links that are kept for a server.
+            // This is more than the private links that are kept for a server.
             _ if random.percent(3) => random.between(40, 70),
             _ => random.between(1, 14),
         };
-        // So that what mirrors hold can be compared.
+        // Then the contents of mirrors can be compared.
         let is_orderly = options.routes && random.percent(50);
         let shows_stateful = options.defect.is_some_and(Defect::is_stateful);
         for _ in 0..count {
             let pool = match options.is_defective() {
                 true => 0,
-                // Most ask the one that leads to the others.
+                // Most clients use the pool that leads to the others.
                 false if options.routes && (is_orderly || random.percent(85)) => {
                     self.topology.pools().len() - 1
                 }
-                // Nobody but the workers asks sentinels.
+                // Only the workers use sentinels.
                 false if self.cluster.is_some() => 0,
                 false => random.index(self.topology.pools().len()),
             };
@@ -455,7 +455,7 @@ impl Scenario {
         let requests = random.scaled(5, 300) as u32;
         let depth = random.scaled(1, 200);
         let batch = random.scaled(1, depth);
-        // Pauses by which a connection lasts about that long.
+        // With these pauses a connection lasts about that long.
         let lasts = random.scaled(10 * MILLI, 5 * SECOND);
         let steps = u64::from(requests) * 2 / (batch + 1) + 1;
         let pause = (lasts / steps * 6).clamp(2 * MICRO, SECOND / 2);
@@ -484,7 +484,8 @@ impl Scenario {
             may_move: false,
             may_be_killed: false,
             silences: random.percent(20),
-            // Of a store no chance decides: what seeds say of servers stays.
+            // For stores this is not drawn by chance, so that seeds draw the same for servers as
+            // before.
             stateful: if is_store { requests.is_multiple_of(2) } else { random.percent(50) },
             channels: random.percent(40),
             greets,
@@ -520,18 +521,18 @@ impl Scenario {
             };
             let mut aftermath = aftermath(&pool.kind);
             if kind == FaultKind::Garble && options.routes {
-                // What is no line yet stays on a link that nobody uses, until it is silent
-                // for too long or used again.
+                // An incomplete line stays on a link that is not in use, until the link has been
+                // silent for too long or is used again.
                 aftermath += 10 * SECOND;
             }
             self.faults.push(Fault { at, lasts, server, kind, aftermath });
         }
     }
 
-    /// Most requests of one client that never have to wait for anything but
-    /// their servers; none where faults may.
+    /// Returns the largest number of requests of one client that never wait for anything but their
+    /// servers, or 0 if faults may occur.
     pub fn unhindered_max(&self, habits: &Habits) -> usize {
-        if !self.faults.is_empty() {
+        if !self.faults.is_empty() || self.large_takes(habits) > SECOND {
             return 0;
         }
         let reply_len = 6 * (habits.value_len + 100);
@@ -545,17 +546,27 @@ impl Scenario {
         output.min(input).min(shared).min(unsent).min(own)
     }
 
-    /// Most attempts to connect to a server of a pool within a second, with
-    /// all links in trouble: each waits at least half the shortest pause.
+    /// Returns how long the largest value may be in flight to a client that reads `read_len` bytes
+    /// at a time. A third of a connection's buffer must be free before more is sent.
+    fn large_takes(&self, habits: &Habits) -> Nanos {
+        let network = &self.network;
+        let round_len = (network.capacity / 3).min(habits.read_len / 2).max(1);
+        let rounds = habits.large_len.max(habits.value_len).div_ceil(round_len);
+        rounds as Nanos * 2 * network.latency.1
+    }
+
+    /// Returns the largest number of attempts to connect to a server of a pool within a second
+    /// while all links fail. Each waits at least half the shortest pause.
     pub fn attempts_max(&self, pool: &ServerSet) -> usize {
-        // Of each protocol, for large values, for subscriptions, and of those who are tracked.
+        // There are links for each protocol, for large values, for subscriptions, and for tracked
+        // clients.
         let tracked = self.clients.iter().filter(|habits| habits.tracks).count();
         let links =
             (2 * (usize::from(pool.options.server_connections) + 1) + 1) * self.workers + tracked;
         links * (2 * SECOND / nanos(pool.options.reconnect_min) + 30) as usize
     }
 
-    /// Most requests of probes that wait on a silent link: two each time one
+    /// Returns the largest number of probe requests that wait on a silent link: two each time one
     /// is due, until silence counts as death.
     pub fn probes_max(&self) -> usize {
         let pools = self.topology.pools().iter().filter_map(Pool::ejection);
@@ -563,9 +574,9 @@ impl Scenario {
         probes.max().unwrap_or(0) as usize
     }
 
-    /// Requests for items on their way from another pool that a link takes although
-    /// it is full, and those that have waited for them: 64 and 128, with what was in
-    /// flight when there were so many. The pool that the items come from has room for more of its
+    /// Returns the number of requests for items from another pool that a link accepts although it
+    /// is full, and of requests that have waited for them. These are 64 and 128, plus what was in
+    /// flight when they were reached. The pool from which the items come has room for more of its
     /// own.
     pub fn unasked_max(&self) -> usize {
         let brings = |pool: &&Pool| match &pool.kind {
@@ -581,7 +592,7 @@ impl Scenario {
         pools.iter().find(brings).map_or(0, most)
     }
 
-    /// Servers whose marker is looked at once a second.
+    /// Returns the number of servers whose marker is checked once a second.
     pub fn servers_looked_at(&self) -> u64 {
         let is_flushed = |pool: &Pool| pool.ejection().is_some_and(|it| it.rejoin == Rejoin::Flush);
         let count = |pool: &Pool| match &pool.kind {
@@ -591,7 +602,7 @@ impl Scenario {
         self.topology.pools().iter().map(count).sum()
     }
 
-    /// How long after the last fault everything must work again.
+    /// Returns how long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
         let longest =
             self.topology.pools().iter().map(|pool| aftermath(&pool.kind)).max().unwrap_or(0);
@@ -600,7 +611,7 @@ impl Scenario {
 }
 
 impl Habits {
-    /// Asks what memcached knows and nothing else.
+    /// Makes the client use only what memcached supports.
     fn speak_memcached(&mut self) {
         self.mix = Mix::Memcached;
         self.databases = 1;
@@ -608,7 +619,7 @@ impl Habits {
         (self.channels, self.greets, self.tracks) = (false, false, false);
     }
 
-    /// Does what shows a defect, and else nothing that hides it.
+    /// Makes the client do what shows a defect, and nothing that hides it.
     fn show(&mut self, defect: Option<Defect>) {
         self.channels = defect.is_some_and(Defect::is_of_channels);
         self.tracks = defect.is_some_and(Defect::is_of_caches);
@@ -620,9 +631,9 @@ fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 
-/// How long a pool may feel a fault that is over: what was queued meanwhile
-/// times out, links wait before they connect again, ejected servers wait for
-/// their probe, which may have failed just before the end.
+/// Returns how long a pool may feel a fault that is over. Requests that were queued meanwhile time
+/// out, links wait before they connect again, and ejected servers wait for their probe, which may
+/// have failed just before the end.
 fn aftermath(kind: &PoolKind) -> Nanos {
     let Some(ServerSet { options: pool, .. }) = kind.servers() else { return 0 };
     let timeout = if pool.timeout == Duration::MAX { 0 } else { nanos(pool.timeout) };
@@ -641,7 +652,7 @@ fn aftermath(kind: &PoolKind) -> Nanos {
 fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
     let low = random.scaled(MICRO, 100 * MICRO);
     let high = low + random.scaled(MICRO, 400 * MICRO);
-    // At least 5 MB/s, so that what is queued never explains a timeout.
+    // At least 5 MB/s, so that queued bytes never explain a timeout.
     let capacity_min = (2 * high * 5 / 1000).max(256);
     NetworkOptions {
         latency: (low, high),
@@ -760,13 +771,13 @@ fn speak_memcached(pool: &mut Pool, random: &mut Random) {
     pool.kind = PoolKind::Memcached(MemcachedPool { servers, dialect, user: None, warm_up: None });
 }
 
-/// The first of the pools, and another that it gets what it misses from.
+/// Returns the first of the pools, and another from which it gets its missing items.
 fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Vec<Pool> {
     let mut old = sharded(random, pools.len() as u64, options.memcached, options);
     let settings = &mut old.options;
     (settings.link_in_flight_max, settings.link_output_len_max) = (256, 256 << 10);
     settings.timeout = Duration::from_millis(random.scaled(100, 1000));
-    // A server that is given up is one whose items may be missed.
+    // With an ejection or a circuit, items of a server that is given up may be missed.
     (settings.ejection, settings.circuit) = (None, None);
     pools.truncate(1);
     pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });

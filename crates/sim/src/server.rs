@@ -1,5 +1,4 @@
-//! A simulated Redis: plain maps, one request at a time, and every way to
-//! misbehave.
+//! A simulated Redis server with plain maps, one request at a time, and every way to misbehave.
 
 mod channels;
 mod cluster;
@@ -19,55 +18,55 @@ use stateful::{Begun, Lists};
 use std::collections::BTreeMap;
 use tracking::Tracking;
 
-/// What a server does wrong on purpose, for the oracles to find.
+/// What a server does wrong deliberately, for the oracles to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// Nothing: the scenario of a defect without it.
+    /// Nothing: the scenario of a defect without the defect.
     None,
-    /// Two replies in a row change places.
+    /// Two replies in a row are swapped.
     SwappedReplies,
     /// A reply is left out.
     LostReply,
-    /// A reply comes twice.
+    /// A reply is sent twice.
     DoubledReply,
     /// A write is acknowledged and forgotten.
     ForgottenWrite,
-    /// A read answers with another key's value.
+    /// A read returns another key's value.
     WrongValue,
-    /// A read answers with an older value.
+    /// A read returns an older value.
     OldValue,
-    /// An error for no reason.
+    /// An error is sent for no reason.
     GroundlessError,
     /// A write is executed twice.
     DoubledWrite,
-    /// The last command of a transaction is acknowledged and left out.
+    /// The last command of a transaction is acknowledged and not executed.
     TornTransaction,
     /// A transaction is executed although a watched key was changed.
     BlindWatch,
-    /// An element is popped and given to nobody.
+    /// An element is popped and lost.
     LostElement,
-    /// Messages are told to nobody.
+    /// Messages are not sent.
     LostMessage,
-    /// A message is told twice.
+    /// A message is sent twice.
     DoubledMessage,
-    /// Messages overtake the ones before them.
+    /// Messages overtake earlier ones.
     SwappedMessages,
-    /// Who has cached a value is not told that it has changed.
+    /// Connections that have cached a value are not told that it has changed.
     LostInvalidation,
 }
 
 impl Defect {
-    /// Whether only transactions and lists show it.
+    /// Returns whether only transactions and lists show the defect.
     pub fn is_stateful(self) -> bool {
         matches!(self, Defect::TornTransaction | Defect::BlindWatch | Defect::LostElement)
     }
 
-    /// Whether only channels show it.
+    /// Returns whether only channels show the defect.
     pub fn is_of_channels(self) -> bool {
         matches!(self, Defect::LostMessage | Defect::DoubledMessage | Defect::SwappedMessages)
     }
 
-    /// Whether only clients that cache show it.
+    /// Returns whether only clients that cache show the defect.
     pub fn is_of_caches(self) -> bool {
         self == Defect::LostInvalidation
     }
@@ -76,62 +75,62 @@ impl Defect {
 /// How a server behaves at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct Mood {
-    /// It does nothing until then.
+    /// The server does nothing until this time.
     pub stalled_until: Nanos,
-    /// Meanwhile slots came to others, or to it.
+    /// Whether slots have moved away from the server, or to it, meanwhile.
     pub has_overslept: bool,
-    /// What comes by then may have waited in a worker while the server slept and its slots became
-    /// others'.
+    /// Requests that arrive by this time may have waited in a worker while the server slept and its
+    /// slots moved away.
     pub backlog_until: Nanos,
-    /// It answers `-LOADING` until then.
+    /// The server answers `-LOADING` until this time.
     pub loading_until: Nanos,
-    /// It answers `-OOM` to writes until then.
+    /// The server answers `-OOM` to writes until this time.
     pub full_until: Nanos,
-    /// It answers a few bytes at a time until then.
+    /// The server answers a few bytes at a time until this time.
     pub trickling_until: Nanos,
-    /// It refuses passwords and databases until then.
+    /// The server refuses passwords and databases until this time.
     pub refusing_until: Nanos,
-    /// The first reply before then is cut off in its middle, and the
-    /// connection ends.
+    /// The first reply before this time is cut off in its middle, and the connection ends.
     pub cut_until: Nanos,
-    /// The first reply before then is garbage.
+    /// The first reply before this time is garbage.
     pub garble_until: Nanos,
 }
 
-/// A worker keeps what a full connection does not take, and sends it within so long once the server
-/// reads again: no link keeps more than half a megabyte, and a network takes five a second.
+/// A worker keeps bytes that a full connection does not accept, and sends them within this time
+/// once the server reads again. A link keeps at most half a megabyte, and a network transfers five
+/// a second.
 const BACKLOG: Nanos = 100 * MILLI;
 
 struct ServerConn {
     conn: ConnId,
     input: Vec<u8>,
-    /// How much of it was sent while the server slept and its slots became others'.
+    /// Number of its bytes that were sent while the server slept and its slots moved away.
     late: usize,
     output: Vec<u8>,
     database: u32,
     authenticated: bool,
-    /// It reads and does nothing, for ever.
+    /// Whether it reads and never does anything.
     dead: bool,
-    /// It does not even read.
+    /// Whether it does not even read.
     deaf: bool,
-    /// The other side sends no more.
+    /// Whether the other side sends no more.
     ended: bool,
-    /// Close when the output has left.
+    /// Whether the connection is closed when the output has left.
     closing: bool,
     broken: bool,
     held_back: Option<Vec<u8>>,
-    /// A message that is to be overtaken.
+    /// A message that others will overtake.
     held_message: Option<Vec<u8>>,
-    /// What `CLIENT ID` answers.
+    /// The reply to `CLIENT ID`.
     id: u64,
     begun: Begun,
-    /// It was greeted with `HELLO 3`.
+    /// Whether it has sent `HELLO 3`.
     is_resp3: bool,
     heard: Heard,
     tracking: Tracking,
-    /// `ASKING` was said.
+    /// Whether it has sent `ASKING`.
     is_asking: bool,
-    /// `READONLY` was said.
+    /// Whether it has sent `READONLY`.
     reads_copies: bool,
 }
 
@@ -139,37 +138,37 @@ struct ServerConn {
 pub struct Server {
     index: usize,
     pool: usize,
-    /// Database that is the clients' database 0; they count from there.
+    /// The database that is the clients' database 0. They count from there.
     base_database: u32,
     password: Option<Vec<u8>>,
     databases: BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>>,
     older: BTreeMap<Vec<u8>, Vec<u8>>,
     lists: Lists,
-    /// Connections and waits so far.
+    /// Number of connections and waits so far.
     accepted: u64,
     blocked: u64,
     conns: Vec<ServerConn>,
     /// How it behaves.
     pub mood: Mood,
     busy_until: Nanos,
-    /// Longest time one request takes.
+    /// Longest time of one request.
     service: Nanos,
     defect: Option<Defect>,
     defect_after: u64,
     served: u64,
-    /// It is memcached.
+    /// Set if the server is memcached.
     memcached: Option<memcached::Memcached>,
     /// Whether it knows `HELLO`.
     knows_hello: bool,
     /// The connection whose request is executed.
     serving: usize,
-    /// What it is in a cluster.
+    /// Its role in a cluster.
     node: Option<Box<cluster::Node>>,
     random: Random,
 }
 
 impl Server {
-    /// A server of a pool.
+    /// Creates a server of a pool.
     pub fn new(
         (index, pool): (usize, usize),
         base_database: u32,
@@ -203,18 +202,19 @@ impl Server {
         }
     }
 
-    /// Connections that stand.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.conns.len()
     }
 
-    /// Subscriptions of connections that stand, but for what sentinels tell Keyway itself.
+    /// Returns the number of subscriptions of open connections, without those that Keyway itself
+    /// has at sentinels.
     pub fn subscriptions(&self) -> usize {
         let is_of_clients = |name: &&Vec<u8>| !matches!(name.first(), Some(b'+' | b'-'));
         self.conns.iter().flat_map(|conn| conn.heard.iter().flatten()).filter(is_of_clients).count()
     }
 
-    /// Forgets all it holds.
+    /// Discards all data.
     pub fn lose_everything(&mut self, ledger: &mut Ledger) {
         self.databases.clear();
         self.forget_reserved();
@@ -223,7 +223,7 @@ impl Server {
         ledger.on_loss(self.pool);
     }
 
-    /// Ends every connection.
+    /// Closes every connection.
     pub fn drop_connections(&mut self, network: &mut Network) {
         for conn in self.conns.drain(..) {
             let reset = self.random.percent(50);
@@ -231,7 +231,7 @@ impl Server {
         }
     }
 
-    /// Leaves every connection as it is and never touches it again.
+    /// Leaves every connection open and never uses it again.
     pub fn abandon_connections(&mut self) {
         for conn in &mut self.conns {
             conn.dead = true;
@@ -316,8 +316,7 @@ impl Server {
         }
     }
 
-    /// Answers requests, of all connections in turns, until it has worked for
-    /// a while.
+    /// Answers requests of all connections in turns, until it has worked for a while.
     fn serve(&mut self, network: &mut Network, ledger: &mut Ledger) {
         if network.now < self.busy_until {
             return network.wake_server(self.index, self.busy_until);
@@ -424,7 +423,7 @@ impl Server {
             format!("server {} on {conn}: {} -> {}", self.index, words.join(" "), clip(&reply))
         });
         if reply.is_empty() {
-            // It waits.
+            // The client waits.
             return;
         }
         if network.now < self.mood.garble_until {
@@ -526,7 +525,7 @@ impl Server {
         self.execute_data(position, &name, args, is_straggler, ledger, reply);
     }
 
-    /// Answers what is about the connection; returns whether it was.
+    /// Answers a request about the connection. Returns whether it was one.
     fn answer_connection(
         &mut self,
         position: usize,
@@ -735,14 +734,14 @@ impl Server {
         }
     }
 
-    /// Shared counters are raised by one from what their clients have read
-    /// under watch; nothing else may have come between.
+    /// Checks that a shared counter is raised by one from what its client has read while it was
+    /// watched. No other change may have come in between.
     fn raise_shared(&mut self, database: u32, key: &[u8], bytes: &[u8], ledger: &mut Ledger) {
         let data = self.databases.entry(database).or_default();
         let before = data.insert(key.to_vec(), bytes.to_vec());
         let number = |bytes: &[u8]| String::from_utf8_lossy(bytes).parse::<i64>().unwrap_or(-1);
         let (before, after) = (before.map_or(0, |bytes| number(&bytes)), number(bytes));
-        // A key that moves between servers is not guarded by watching one.
+        // A watch does not guard a key that moves between servers.
         let is_static = ledger.pools[self.pool].as_ref().is_some_and(|known| known.is_static);
         let is_known = is_static && !ledger.was_disputed(key);
         if is_known && after != before + 1 {
@@ -750,8 +749,8 @@ impl Server {
         }
     }
 
-    /// Every key says which database it is meant for, and hashing says which
-    /// server.
+    /// Checks that the key is in the right place: its name contains the database, and its hash
+    /// decides the server.
     fn check_place(&self, database: u32, key: &[u8], ledger: &mut Ledger) {
         let meant = self.base_database + key_database(key);
         if meant != database {
@@ -762,7 +761,7 @@ impl Server {
             ledger.fail(|| format!("{} was sent to server {index} of a neighbour", clip(key)));
             return;
         }
-        // Servers of a cluster look themselves whether they have the slot.
+        // Servers of a cluster check themselves whether they have the slot.
         let Some(known) = ledger.pools[self.pool].as_ref().filter(|_| self.node.is_none()) else {
             return;
         };
@@ -776,8 +775,8 @@ fn is_shared_counter(key: &[u8]) -> bool {
     key.starts_with(b"w")
 }
 
-/// The name of a key: which database it is meant for, and whose it is. With a
-/// tag, all keys of one client and database share a server.
+/// Returns the name of a key. It contains the key's database and owner. With a tag, all keys of one
+/// client and database are on the same server.
 pub fn key_name(kind: char, database: u32, owner: &str, number: usize, tagged: bool) -> Vec<u8> {
     match tagged {
         true => format!("{kind}{database}:{{{owner}}}:{number}"),
@@ -786,7 +785,7 @@ pub fn key_name(kind: char, database: u32, owner: &str, number: usize, tagged: b
     .into_bytes()
 }
 
-/// The database in a key's name.
+/// Returns the database in a key's name.
 fn key_database(key: &[u8]) -> u32 {
     let digits = key.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))

@@ -1,7 +1,7 @@
-//! Values that tell where they belong: `key#write#length#` and filling, so
-//! that a reply in the wrong place, or with a byte out of place, shows.
+//! Values that contain where they belong: `key#write#length#` and filling. So a reply in the wrong
+//! place, or with a wrong byte, is found.
 
-/// The value of a write: at least `len` bytes.
+/// Creates the value of a write, with at least `len` bytes.
 pub fn compose(key: &[u8], write: u64, len: usize) -> Vec<u8> {
     let mut value = key.to_vec();
     value.extend_from_slice(format!("#{write}#{len}#").as_bytes());
@@ -12,7 +12,10 @@ pub fn compose(key: &[u8], write: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// The number of the write a value came from, or what is wrong with it.
+/// Returns the number of the write from which a value came.
+///
+/// # Errors
+/// Returns what is wrong with the value.
 pub fn check(key: &[u8], value: &[u8]) -> Result<u64, String> {
     let fault =
         || format!("the value {} is none of {}", crate::wire::clip(value), crate::wire::clip(key));

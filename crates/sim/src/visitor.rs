@@ -1,6 +1,6 @@
-//! Visitors: clients that ask for something and leave in the middle of it, at any byte, by a
-//! close, a reset or an end of their own side alone. They check no reply, as clients do: what they
-//! leave behind is looked for at the end of the run.
+//! Visitors: clients that leave in the middle of a request, at any byte, by a close, a reset or an
+//! end of only their own side. They check no reply, unlike other clients. At the end of the run it
+//! is checked whether they left anything behind.
 
 use crate::ledger::Ledger;
 use crate::network::{ConnId, INITIATOR, MICRO, MILLI, Nanos, Network, Received, SECOND, Sent};
@@ -8,24 +8,24 @@ use crate::random::Random;
 use crate::wire::write_request;
 use crate::{memcached, value};
 
-/// The longest stay of a visitor that reads nothing and cannot send the rest. The other side
-/// need not read either.
+/// The longest stay of a visitor that reads nothing and cannot send the rest. The other side may
+/// not read either.
 const STAYS_MAX: Nanos = 4 * SECOND;
 
-/// What visitors of a pool speak.
+/// The protocol of a pool's visitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tongue {
     /// Redis's protocol, to servers or to a store.
     Redis {
-        /// It is the embedded store.
+        /// Whether the pool is the embedded store.
         is_store: bool,
-        /// Channels may be subscribed to: the servers' books of these are of pools that are no
-        /// cluster.
+        /// Whether channels may be subscribed to. The ledgers of the servers support this only for
+        /// pools that are no cluster.
         hears: bool,
-        /// Keys may be tracked.
+        /// Whether keys may be tracked.
         tracks: bool,
     },
-    /// memcached's classic commands; with `all` the meta commands and packets as well.
+    /// memcached's classic commands. With `all`, also the meta commands and packets.
     Memcached { all: bool },
 }
 
@@ -34,11 +34,11 @@ pub enum Tongue {
 pub struct Place {
     /// The listener.
     pub listener: u16,
-    /// What is spoken there.
+    /// The protocol there.
     pub tongue: Tongue,
-    /// What it says first.
+    /// The password that it sends first.
     pub password: Option<String>,
-    /// Longest value that is written there.
+    /// Length of the longest value that is written there.
     pub value_len: usize,
 }
 
@@ -46,13 +46,13 @@ pub struct Place {
 enum Ending {
     Close,
     Reset,
-    /// It says that it sends no more, and reads to the end.
+    /// Ends its own side and reads to the end.
     Finish,
 }
 
 /// One visitor.
 pub struct Visitor {
-    /// What the network calls it.
+    /// Its index in the network.
     index: usize,
     place: Place,
     visits_left: u32,
@@ -63,7 +63,7 @@ pub struct Visitor {
     reads: bool,
     write_from: Nanos,
     leave_at: Option<Nanos>,
-    /// The time at which it leaves although it could not send all.
+    /// The time at which it leaves although it could not send everything.
     gives_up_at: Nanos,
     /// Since when it waits for the other side to end.
     finished_at: Option<Nanos>,
@@ -71,7 +71,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// A visitor that has not been there yet.
+    /// Creates a visitor that has not connected yet.
     pub fn new(index: usize, place: Place, mut random: Random) -> Self {
         Self {
             index,
@@ -90,12 +90,12 @@ impl Visitor {
         }
     }
 
-    /// Whether it does not come again.
+    /// Returns whether it will not connect again.
     pub fn is_done(&self) -> bool {
         self.visits_left == 0 && self.conn.is_none()
     }
 
-    /// Since when it waits for its connection to end.
+    /// Returns the time since which it waits for its connection to end.
     pub fn waiting_since(&self) -> Option<Nanos> {
         self.finished_at
     }
@@ -166,7 +166,7 @@ impl Visitor {
         network.wake_client(self.index, network.now);
     }
 
-    /// Reads what has come; whether the other side has ended.
+    /// Reads what has arrived. Returns whether the other side has ended.
     fn has_ended(&mut self, conn: ConnId, network: &mut Network) -> bool {
         let mut thrown = Vec::new();
         loop {
@@ -217,13 +217,14 @@ impl Visitor {
         }
     }
 
-    /// A key of this visit: what an earlier one has on its way is not about it.
+    /// Returns a key of this visit. Requests of earlier visits that are still in flight do not use
+    /// it.
     fn key(&mut self) -> Vec<u8> {
         let number = self.random.below(4);
         format!("z0:visitor{}x{}:{number}", self.index, self.visit).into_bytes()
     }
 
-    /// A key, and the next value that is written to it.
+    /// Returns a key, and the next value that is written to it.
     fn item(&mut self, ledger: &mut Ledger) -> (Vec<u8>, Vec<u8>) {
         let key = self.key();
         let longest = if self.random.percent(10) { self.place.value_len } else { 100 };

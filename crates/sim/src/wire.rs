@@ -1,5 +1,5 @@
-//! RESP as clients and servers of the simulation speak it: plain code of its
-//! own, so that a mistake in `keyway-resp` cannot hide itself.
+//! RESP for the clients and servers of the simulation. This is separate simple code, so that it
+//! does not share mistakes of `keyway-resp`.
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,16 +14,16 @@ pub enum Value {
     Bulk(Option<Vec<u8>>),
     /// `*`
     Array(Option<Vec<Value>>),
-    /// `_` of RESP3.
+    /// `_` in RESP3.
     Null,
-    /// `%` of RESP3: names and values in turns.
+    /// `%` in RESP3: names and values alternate.
     Map(Vec<Value>),
-    /// `>` of RESP3.
+    /// `>` in RESP3.
     Push(Vec<Value>),
 }
 
 impl Value {
-    /// How it is shown in a report.
+    /// Formats it for a report.
     pub fn show(&self) -> String {
         match self {
             Value::Simple(text) => format!("+{}", clip(text)),
@@ -47,7 +47,7 @@ fn show_all(items: &[Value]) -> String {
     items.join(", ")
 }
 
-/// Bytes for a report: readable and short.
+/// Formats bytes for a report: readable and short.
 pub fn clip(bytes: &[u8]) -> String {
     const SHOWN: usize = 600;
     let shown =
@@ -55,13 +55,13 @@ pub fn clip(bytes: &[u8]) -> String {
     if bytes.len() > SHOWN { format!("{shown}... ({} bytes)", bytes.len()) } else { shown }
 }
 
-/// Where a line ends and what it says; `None` while it is not whole.
+/// Returns the text of a line and the offset of its end, or `None` while it is incomplete.
 fn line(buf: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let len = buf[at..].windows(2).position(|pair| pair == b"\r\n")?;
     Some((&buf[at..at + len], at + len + 2))
 }
 
-/// Something read, and where the next starts; `None` while it is not whole.
+/// A parsed value and the offset of the next one, or `None` while it is incomplete.
 pub type Parsed<T> = Result<Option<(T, usize)>, String>;
 
 fn number(text: &[u8]) -> Result<i64, String> {
@@ -71,11 +71,11 @@ fn number(text: &[u8]) -> Result<i64, String> {
         .ok_or_else(|| format!("no number: {}", clip(text)))
 }
 
-/// Reads one reply at `at`; returns where the next one starts, or `None` while
-/// it is not whole.
+/// Reads one reply at `at`. Returns it with the offset of the next one, or `None` while it is
+/// incomplete.
 ///
 /// # Errors
-/// What is not RESP about it.
+/// Returns an error if it is not RESP.
 pub fn parse_value(buf: &[u8], at: usize) -> Parsed<Value> {
     let Some(&first) = buf.get(at) else { return Ok(None) };
     let Some((text, next)) = line(buf, at + 1) else { return Ok(None) };
@@ -129,7 +129,7 @@ fn parse_items(buf: &[u8], mut at: usize, len: i64) -> Parsed<Vec<Value>> {
     Ok(Some((items, at)))
 }
 
-/// Appends a reply as it is written in RESP3, where nothing has one form only.
+/// Appends a reply in RESP3, for values that have only one form there.
 pub fn write_resp3(out: &mut Vec<u8>, value: &Value) {
     let line = |out: &mut Vec<u8>, mark: char, text: &[u8]| {
         out.extend_from_slice(mark.encode_utf8(&mut [0; 4]).as_bytes());
@@ -152,10 +152,10 @@ pub fn write_resp3(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Reads one request, an array of bulks, at `at`; like [`parse_value`].
+/// Reads one request, an array of bulks, at `at`, like [`parse_value`].
 ///
 /// # Errors
-/// What is not a request about it: a proxy must never send that.
+/// Returns an error if it is not a request. A proxy must never send that.
 pub fn parse_request(buf: &[u8], at: usize) -> Parsed<Vec<Vec<u8>>> {
     match parse_value(buf, at)? {
         None => Ok(None),

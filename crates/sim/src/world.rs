@@ -5,38 +5,38 @@ use crate::network::{ConnectMode, Nanos, Network, Occurrence};
 use crate::server::Server;
 use crate::visitor::Visitor;
 
-/// What can go wrong with a server.
+/// The kinds of faults of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// It stops working; sockets stay open.
+    /// The server stops working. Sockets stay open.
     Stall,
-    /// It closes every connection.
+    /// The server closes every connection.
     Drop,
-    /// It closes every connection and refuses new ones.
+    /// The server closes every connection and refuses new ones.
     Refuse,
-    /// It closes every connection and does not answer to new ones.
+    /// The server closes every connection and does not answer new ones.
     Vanish,
-    /// It closes every connection and its name does not resolve.
+    /// The server closes every connection, and its name does not resolve.
     Unresolve,
-    /// It closes every connection, and new ones as soon as they stand.
+    /// The server closes every connection, and new ones as soon as they are established.
     AcceptAndClose,
-    /// It closes every connection, and takes its time with new ones.
+    /// The server closes every connection, and delays new ones.
     Hesitate,
-    /// Its connections stay and are dead.
+    /// The server's connections stay open and are dead.
     Abandon,
-    /// It answers `-LOADING`.
+    /// The server answers `-LOADING`.
     Loading,
-    /// It answers `-OOM` to writes.
+    /// The server answers `-OOM` to writes.
     Full,
-    /// It answers a few bytes at a time.
+    /// The server answers a few bytes at a time.
     Trickle,
-    /// It closes every connection and refuses the handshake of new ones.
+    /// The server closes every connection and refuses the handshake of new ones.
     RefuseHandshake,
-    /// It closes a connection in the middle of a reply.
+    /// The server closes a connection in the middle of a reply.
     Cut,
-    /// It answers with garbage.
+    /// The server answers with garbage.
     Garble,
-    /// It closes every connection and forgets its data.
+    /// The server closes every connection and discards its data.
     Restart,
 }
 
@@ -47,29 +47,30 @@ pub struct Fault {
     pub at: Nanos,
     /// How long it lasts.
     pub lasts: Nanos,
-    /// Which server.
+    /// The server.
     pub server: usize,
-    /// What happens.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// How long after its end it may still cause errors.
     pub aftermath: Nanos,
 }
 
-/// Everything but the workers.
+/// Everything except the workers.
 pub struct World {
-    /// Network and clock.
+    /// The network and the clock.
     pub network: Network,
     /// Clients.
     pub clients: Vec<Client>,
-    /// Those that leave in the middle of what they ask for; their indices go on from clients'.
+    /// Clients that leave in the middle of a request. Their indices follow those of the other
+    /// clients.
     pub visitors: Vec<Visitor>,
     /// Servers.
     pub servers: Vec<Server>,
-    /// What is true.
+    /// The record of what really happened.
     pub ledger: Ledger,
-    /// What goes wrong; each entry occurs twice, at its beginning and its end.
+    /// The faults. Each entry occurs twice, at its beginning and its end.
     pub faults: Vec<Fault>,
-    /// The cluster that the servers make, if they do.
+    /// The cluster of the servers, if they form one.
     pub cluster: Option<Box<ClusterSim>>,
 }
 
@@ -106,7 +107,7 @@ impl World {
 
     fn on_fault(&mut self, index: usize) {
         let Fault { at, lasts, server, kind, aftermath } = self.faults[index];
-        // Who is not there can do nothing wrong.
+        // A server that is not alive can do nothing wrong.
         if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_alive(server)) {
             return;
         }

@@ -1,5 +1,5 @@
-//! No allocation per request in steady state: counted by the allocator, in
-//! the worker's code alone.
+//! Tests that a request allocates nothing in steady state. The allocator counts, and only the
+//! worker's code.
 
 use keyway_sim::{Mix, Options, Scenario, Sim, counting};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -53,9 +53,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Replies after which every buffer has its size: until then growing is fair.
+/// Number of replies after which every buffer has its final size. Until then buffers may grow.
 const WARM_UP: u64 = 250_000;
-/// Replies in which nothing may be allocated.
+/// Number of replies during which nothing may be allocated.
 const MEASURED: u64 = 20_000;
 
 fn allocations(mix: Mix, depth: usize, is_store: bool) -> u64 {
@@ -67,7 +67,7 @@ fn allocations(mix: Mix, depth: usize, is_store: bool) -> u64 {
     COUNT.load(Ordering::Relaxed) - before
 }
 
-/// One test, as the count is the process's.
+/// There is only one test, because the count is that of the process.
 #[test]
 fn requests_allocate_nothing_in_steady_state() {
     // The counter itself works: a fresh worker must allocate.

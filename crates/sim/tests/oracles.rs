@@ -1,8 +1,8 @@
-//! The oracles can fail: each deliberate defect is found, and named.
+//! Tests that the oracles can fail: each deliberate defect is found and named.
 
 use keyway_sim::{Defect, Options, run_seed};
 
-/// What is said of a reply that belongs to another request.
+/// What is reported of a reply that belongs to another request.
 const MISPLACED: [&str; 8] = [
     "is none of",
     "another kind",
@@ -14,8 +14,8 @@ const MISPLACED: [&str; 8] = [
     "but the keys live on",
 ];
 
-/// Runs seeds with a defect; what is reported must be one of `texts`, and it
-/// must be reported often: not every seed gives a defect the occasion to show.
+/// Runs seeds with a defect. A report must be one of `texts`, and there must be many reports: not
+/// every seed gives a defect a chance to show.
 fn assert_found(name: &str, options: impl Fn(u64) -> Options, texts: &[&str]) {
     let (mut found, seeds) = (0, 48);
     for seed in 0..seeds {

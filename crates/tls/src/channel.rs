@@ -4,37 +4,36 @@ use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, Se
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
-/// What the other side of a connection has shown of itself, checked.
+/// The certificate that the peer has shown, checked.
 #[derive(Clone, Debug)]
 pub struct PeerCertificate(CertificateDer<'static>);
 
 impl PeerCertificate {
-    /// Whether it is made out to `name`, a host's.
+    /// Returns whether it is issued to `name`, the name of a host.
     pub fn has_name(&self, name: &str) -> bool {
         crate::peers::has_name(&self.0, name)
     }
 }
 
-/// Bytes of a record that tell that it is one: its kind, version and length.
+/// Number of bytes at the start of a record that identify it as one: its kind, version and length.
 const RECORD_START_LEN: usize = 5;
 
-/// One secured connection, without its socket.
+/// One TLS connection, without its socket.
 ///
-/// What arrived goes into [`Channel::handle_input`], which appends what it says
-/// to a buffer of the caller's; what is to be said into [`Channel::encrypt`]; and
-/// [`Channel::take_output`] gives what is to be sent. All that is kept here
-/// between calls is the beginning of a record whose end has not come: at most
-/// 64 KiB during the handshake, 17 KiB later.
+/// Received bytes go into [`Channel::handle_input`], which appends the decrypted ones to a buffer
+/// of the caller. Bytes to be sent go into [`Channel::encrypt`], and [`Channel::take_output`]
+/// returns the encrypted ones. Between calls, the channel keeps only the beginning of an incomplete
+/// record: at most 64 KiB during the handshake, 17 KiB later.
 pub struct Channel {
     connection: Connection,
-    /// Bytes that came and were TLS, up to [`RECORD_START_LEN`].
+    /// Number of received bytes that were TLS, up to [`RECORD_START_LEN`].
     heard: usize,
     has_ended: bool,
 }
 
 impl Channel {
-    /// Plain bytes taken at once by [`Channel::encrypt`]. Larger makes what waits for a
-    /// socket that takes no more larger; smaller makes more calls of large values.
+    /// Number of plain bytes that [`Channel::encrypt`] accepts at once. If it were larger, more
+    /// would wait for a full socket. If it were smaller, large values would need more calls.
     pub const ENCRYPT_LEN_MAX: usize = 32 << 10;
 
     pub(crate) fn client(
@@ -50,13 +49,13 @@ impl Channel {
         Channel { connection, heard: 0, has_ended: false }
     }
 
-    /// Bytes that both sides of this connection know and nobody else, other ones for another
-    /// label (RFC 5705); `None` during the handshake.
+    /// Returns bytes that only both sides of this connection know, different ones for each label
+    /// (RFC 5705). Returns `None` during the handshake.
     pub fn export(&self, label: &[u8]) -> Option<[u8; 32]> {
         self.connection.export_keying_material([0; 32], label, None).ok()
     }
 
-    /// The certificate that the other side has shown, if it has.
+    /// Returns the certificate of the peer, if it has shown one.
     pub fn peer_certificate(&self) -> Option<PeerCertificate> {
         let certificate = self.connection.peer_certificates()?.first()?;
         Some(PeerCertificate(certificate.clone().into_owned()))
@@ -67,22 +66,22 @@ impl Channel {
         Ok(Channel::of(connection.into()))
     }
 
-    /// Whether the handshake goes on.
+    /// Returns whether the handshake is still running.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the peer has said that it says no more.
+    /// Returns whether the peer has announced that it sends no more.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Takes what arrived, all of it, and appends what it says to `plain`: never
-    /// more bytes than it is given now and has kept from before.
+    /// Takes all received bytes and appends the decrypted ones to `plain`: never more than the
+    /// bytes given now and those kept from before.
     ///
     /// # Errors
-    /// Why the connection is of no use any more. There may be something to send
-    /// all the same, which tells the peer why.
+    /// Returns why the connection can no longer be used. There may still be something to send,
+    /// which tells the peer why.
     pub fn handle_input(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFault> {
         let mut left = bytes;
         while !left.is_empty() && !self.has_ended {
@@ -105,7 +104,7 @@ impl Channel {
 
     fn read_plain(&mut self, plain: &mut Vec<u8>) {
         let mut reader = self.connection.reader();
-        // Errors say that there is no more now, or at all.
+        // An error means that there is no more now, or at all.
         while let Ok(chunk) = reader.fill_buf() {
             let len = chunk.len();
             if len == 0 {
@@ -116,7 +115,7 @@ impl Channel {
         }
     }
 
-    /// A peer whose first word is no record has never heard of TLS.
+    /// Returns the fault for an error. A peer whose first bytes are no record does not use TLS.
     #[cold]
     fn fault(&mut self, error: &Error) -> TlsFault {
         match error {
@@ -127,13 +126,13 @@ impl Channel {
         }
     }
 
-    /// Whether the beginning of a record has come, which nothing else reads like.
+    /// Returns whether the beginning of a record has arrived. No other protocol looks like that.
     fn has_spoken(&self) -> bool {
         self.heard == RECORD_START_LEN
     }
 
-    /// Encrypts the beginning of `plain`, at most [`Channel::ENCRYPT_LEN_MAX`];
-    /// returns how much. Nothing during the handshake.
+    /// Encrypts the beginning of `plain`, at most [`Channel::ENCRYPT_LEN_MAX`] bytes. Returns the
+    /// number of bytes, which is 0 during the handshake.
     pub fn encrypt(&mut self, plain: &[u8]) -> usize {
         if self.is_handshaking() {
             return 0;
@@ -142,22 +141,22 @@ impl Channel {
         self.connection.writer().write(&plain[..len]).unwrap_or(0)
     }
 
-    /// Whether there is something to send.
+    /// Returns whether there is something to send.
     pub fn wants_output(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Moves everything there is to send to the end of `out`.
+    /// Appends everything that must be sent to `out`.
     pub fn take_output(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
-            // A vector takes everything.
+            // A vector accepts everything.
             if self.connection.write_tls(out).is_err() {
                 return;
             }
         }
     }
 
-    /// Tells the peer that nothing more is said.
+    /// Announces to the peer that no more is sent.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
     }

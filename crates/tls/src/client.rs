@@ -12,9 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Everything that connections to the servers of a pool need, shared by all of
-/// them: certificates, and the sessions that may be resumed. Clones are the same
-/// thing, and all get what [`ClientTls::replace`] brings.
+/// Everything that connections to the servers of a pool share: certificates, and sessions that may
+/// be resumed. All clones share one state, and all get what [`ClientTls::replace`] brings.
 #[derive(Clone)]
 pub struct ClientTls(Arc<RwLock<State>>);
 
@@ -26,10 +25,10 @@ struct State {
     files: Arc<[Dated]>,
 }
 
-/// What [`ClientTls::load`] gives, with what is suspicious about the files.
+/// The result of [`ClientTls::load`], with warnings about the files.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What connections need.
+    /// The state for connections.
     pub tls: ClientTls,
     /// Certificates that are not valid now.
     pub warnings: Vec<FileFault>,
@@ -53,7 +52,7 @@ impl ClientTls {
     /// Reads the files that `settings` name.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Returns everything that is wrong with them.
     pub fn load(settings: &ClientSettings, read: ReadFile<'_>) -> Result<Loaded, Vec<FileFault>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut reading = Reading::new(read);
@@ -81,22 +80,22 @@ impl ClientTls {
         Ok(Loaded { tls: ClientTls(Arc::new(RwLock::new(state))), warnings })
     }
 
-    /// Has connections from now on made with what `newer` was loaded with, and no session
-    /// of before resumed. Those that stand go on.
+    /// Makes later connections use the files of `newer`, and resume no earlier session. Existing
+    /// connections continue.
     pub fn replace(&self, newer: &ClientTls) {
         let state = newer.0.read().clone();
         *self.0.write() = state;
     }
 
-    /// Until when the certificates in the files are valid.
+    /// Returns until when the certificates in the files are valid.
     pub fn files(&self) -> Arc<[Dated]> {
         Arc::clone(&self.0.read().files)
     }
 
-    /// A connection to a server whose address has this host.
+    /// Creates a connection to a server whose address has this host.
     ///
     /// # Errors
-    /// [`TlsFault::WrongName`] where no certificate could be valid for the host.
+    /// Returns [`TlsFault::WrongName`] if no certificate can be valid for the host.
     pub fn connect(&self, host: &str) -> Result<Channel, TlsFault> {
         let state = self.0.read();
         let name = match &state.server_name {
@@ -106,14 +105,14 @@ impl ClientTls {
         Channel::client(Arc::clone(&state.config), name)
     }
 
-    /// Whether a server has ever asked for the certificate that there is none of.
+    /// Returns whether a server has ever asked for a certificate although none is configured.
     pub fn lacks_identity(&self) -> bool {
         let answers = &self.0.read().answers;
         answers.identity.is_none() && answers.were_asked.load(Ordering::Relaxed)
     }
 
-    /// What a fault of a connection to a server with this host says in logs and
-    /// error replies.
+    /// Returns the text for a fault of a connection to a server with this host, for logs and error
+    /// replies.
     pub fn explain(&self, fault: TlsFault, host: &str) -> String {
         let text = fault.text();
         match fault {
@@ -160,8 +159,8 @@ impl ResolvesClientCert for Answers {
     }
 }
 
-/// Takes any certificate for the server's. That its key is the server's is
-/// checked all the same.
+/// Accepts any certificate of the server. It is still checked that the server has the key of the
+/// certificate.
 #[derive(Debug)]
 struct AcceptsAnybody(Arc<CryptoProvider>);
 

@@ -1,71 +1,70 @@
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
-/// Why a connection is not secured. Small and `Copy`: it travels the data
-/// plane, and becomes words where it is told.
+/// Why a connection is not secure. It is small and `Copy`, because it is passed through the data
+/// plane. It becomes a text where it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFault {
-    /// What came is not TLS.
+    /// The received bytes are not TLS.
     NotTls,
     /// The peer closed the connection during the handshake.
     Closed,
-    /// The peer ended it before it said anything, having asked for a certificate of
-    /// which we have none.
+    /// The peer closed the connection before it sent anything, after it asked for a certificate
+    /// which we do not have.
     NoIdentity,
-    /// Nobody we believe has issued the certificate.
+    /// No trusted authority has issued the certificate.
     UnknownIssuer,
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
     Expired,
     /// The certificate is not valid yet.
     NotYetValid,
-    /// The certificate was revoked, or nothing says that it was not.
+    /// The certificate was revoked, or no list says that it was not.
     Revoked,
-    /// The certificate is another server's.
+    /// The certificate belongs to another server.
     WrongName,
-    /// The certificate has no names or addresses but the one it is issued to,
-    /// which counts for nothing.
+    /// The certificate has no alternative names or addresses. Its subject name does not count.
     Nameless,
     /// The certificate is that of an authority.
     IsAuthority,
-    /// The certificate is for something else than servers.
+    /// The certificate is not for servers.
     WrongPurpose,
-    /// Anything else is wrong with the certificate.
+    /// Something else is wrong with the certificate.
     BadCertificate,
-    /// There is no certificate, though one is wanted.
+    /// There is no certificate, although one is required.
     NoCertificate,
-    /// Both sides know no version in common.
+    /// The two sides have no version in common.
     NoCommonVersion,
-    /// They know no cipher, or other such thing, in common.
+    /// The two sides have no cipher, or similar, in common.
     NothingInCommon,
-    /// The peer refuses our certificate, or wants one.
+    /// The peer refuses our certificate, or requires one.
     RefusedIdentity(Refusal),
-    /// The peer knows no server of the name it was told.
+    /// The peer knows no server of the name that was sent.
     UnrecognisedName,
-    /// The peer ended it with an alert of this number.
+    /// The peer ended the connection with an alert of this number.
     Alert(u8),
-    /// What came cannot be decrypted, or breaks the rules.
+    /// The received bytes cannot be decrypted, or violate the protocol.
     Broken,
 }
 
-/// What a peer says against our certificate.
+/// Why a peer refuses our certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It wants one.
+    /// The peer requires a certificate.
     Required,
-    /// It does not believe who issued it.
+    /// The peer does not trust its issuer.
     UnknownIssuer,
     /// It has expired.
     Expired,
-    /// Anything else.
+    /// Another reason.
     Bad,
 }
 
 impl TlsFault {
-    /// Whether the certificate is refused for the name in it.
+    /// Returns whether the certificate is refused because of its name.
     pub fn is_about_name(self) -> bool {
         matches!(self, TlsFault::WrongName | TlsFault::Nameless)
     }
 
-    /// What it says in logs and error replies, of a server.
+    /// Returns its text in logs and error replies, for a server.
     pub fn text(self) -> &'static str {
         match self {
             TlsFault::NotTls => "the server does not speak TLS on this port",
@@ -111,7 +110,7 @@ impl TlsFault {
         }
     }
 
-    /// What it says in logs, of a client.
+    /// Returns its text in logs, for a client.
     pub fn text_of_client(self) -> &'static str {
         match self {
             TlsFault::NotTls => "it does not speak TLS; this listener does not speak anything else",
@@ -182,12 +181,12 @@ fn certificate(error: &CertificateError) -> TlsFault {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             TlsFault::WrongName
         }
-        // A signature that does not fit is that of another authority of the same name.
+        // A wrong signature comes from another authority with the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::UnknownIssuer,
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             TlsFault::WrongPurpose
         }
-        // It has no name of its own there.
+        // rustls has no separate error for that.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             TlsFault::IsAuthority
         }

@@ -1,4 +1,4 @@
-//! PEM files, with what is wrong with them in words.
+//! Reads PEM files, and describes what is wrong with them.
 
 use crate::settings::{Identity, MinVersion, Setting};
 use crate::validity;
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How a file is read: its text, or why not.
+/// Reads a file: returns its text, or what is wrong.
 pub type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
-    /// Which setting names it.
+    /// The setting that names it.
     pub setting: Setting,
-    /// Which of the certificates it is about, counted from 0, where there may be several.
+    /// Index of the certificate, from 0, if there may be several.
     pub certificate: usize,
     /// What is wrong, beginning with its path.
     pub what: String,
@@ -39,21 +39,21 @@ impl FileFault {
     }
 }
 
-/// Until when a file can be used.
+/// The validity of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated {
     /// The file, as configured.
     pub path: PathBuf,
     /// When the first certificate in it expires, in seconds since 1970.
     pub not_after: i64,
-    /// Tells its certificates from others; no secret.
+    /// Distinguishes its certificates from others. It is no secret.
     pub fingerprint: u64,
 }
 
-/// Days before a certificate expires from which on that is warned of.
+/// Number of days before a certificate expires from which a warning is given.
 const WARNED_DAYS: i64 = 30;
 
-/// Files being read, and what was found.
+/// Files that are being read, and the findings.
 pub(crate) struct Reading<'f> {
     read: ReadFile<'f>,
     pub(crate) faults: Vec<FileFault>,
@@ -66,7 +66,7 @@ impl<'f> Reading<'f> {
         Reading { read, faults: Vec::new(), warnings: Vec::new(), dated: Vec::new() }
     }
 
-    /// Notes from when to when the certificates of a file are valid.
+    /// Notes the validity of the certificates of a file.
     fn date(&mut self, setting: Setting, path: &Path, chain: &[CertificateDer<'_>]) {
         let not_after = |one: &CertificateDer<'_>| Some(validity::of(one)?.not_after);
         let Some(not_after) = chain.iter().filter_map(not_after).min() else { return };
@@ -78,7 +78,7 @@ impl<'f> Reading<'f> {
     }
 }
 
-/// The oldest version spoken, and those after it.
+/// Returns the oldest allowed version and all later ones.
 pub(crate) fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
     match min {
@@ -87,7 +87,7 @@ pub(crate) fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolV
     }
 }
 
-/// Whose certificates are believed.
+/// Returns the trusted authorities.
 pub(crate) fn authorities(
     path: &Path,
     hint: &'static str,
@@ -107,14 +107,14 @@ pub(crate) fn authorities(
         reading.faults.push(FileFault::new(setting, path, what, hint));
         return None;
     }
-    // Of many, as in a bundle of the system's, some are always old.
+    // In a bundle with many authorities, as of the system, some are always old.
     if certificates.len() == 1 {
         reading.date(setting, path, &certificates);
     }
     Some(roots)
 }
 
-/// Lists of certificates that count no longer: at least one.
+/// Returns the certificate revocation lists, at least one.
 pub(crate) fn revoked(
     path: &Path,
     reading: &mut Reading<'_>,
@@ -139,7 +139,7 @@ pub(crate) fn revoked(
     }
 }
 
-/// A certificate of ours with its key; the one at `index` of several.
+/// Returns one of our certificates with its key: the one at `index` of several.
 pub(crate) fn own(
     identity: &Identity,
     index: usize,
@@ -206,7 +206,7 @@ pub(crate) const CRL_HINT: &str = "give a file with the lists of the authorities
 const KEY_HINT: &str =
     "give a file with one private key in PEM, without a passphrase: -----BEGIN PRIVATE KEY-----";
 
-/// Every certificate of a file: at least one.
+/// Returns every certificate of a file, at least one.
 pub(crate) fn certificates(
     setting: Setting,
     path: &Path,
@@ -222,7 +222,7 @@ pub(crate) fn certificates(
     }
 }
 
-/// The private key of a file.
+/// Returns the private key of a file.
 pub(crate) fn key(path: &Path, read: ReadFile<'_>) -> Result<PrivateKeyDer<'static>, FileFault> {
     let refuse = |what: String| FileFault::new(Setting::KeyFile, path, what, KEY_HINT);
     let text = read(path).map_err(&refuse)?;
@@ -235,7 +235,7 @@ pub(crate) fn key(path: &Path, read: ReadFile<'_>) -> Result<PrivateKeyDer<'stat
     })
 }
 
-/// What is wrong with the PEM of a file, without a byte of it: it may be a key.
+/// Returns what is wrong with the PEM of a file, without any of its bytes: it may be a key.
 fn words(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "a section has no end",
@@ -246,7 +246,7 @@ fn words(error: &Error) -> &'static str {
     }
 }
 
-/// What is suspicious about when a certificate is valid.
+/// Returns what is suspicious about the validity of a certificate.
 #[allow(clippy::disallowed_methods, reason = "files are not read by a worker")]
 pub(crate) fn time_fault(
     setting: Setting,

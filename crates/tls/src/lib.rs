@@ -1,10 +1,10 @@
-//! TLS as a value: certificates that were read and checked, and connections
-//! that take bytes and give bytes.
+//! TLS as a value: certificates that were read and checked, and connections that take bytes and
+//! return bytes.
 //!
-//! Knows neither sockets nor threads: who has a socket feeds a [`Channel`] what
-//! arrived, and sends what it has to say. The records, the handshake and the
-//! checking of certificates are rustls's. Read first: [`ClientSettings`],
-//! [`ClientTls`], [`ServerTls`] and [`Channel`].
+//! The crate knows neither sockets nor threads: the owner of a socket passes received bytes to a
+//! [`Channel`] and sends what it returns. rustls implements the records, the handshake and the
+//! checks of certificates. Read first: [`ClientSettings`], [`ClientTls`], [`ServerTls`] and
+//! [`Channel`].
 
 #![forbid(unsafe_code)]
 

@@ -17,22 +17,23 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What two that are each other's equals show to each other: a certificate each, of authorities that both know.
+/// The certificates of two equal peers: each shows one, of authorities that both know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Whose certificates are believed.
+    /// The file with the trusted authorities.
     pub ca_file: PathBuf,
-    /// What we show.
+    /// The certificate that we show.
     pub identity: Identity,
 }
 
-/// Everything that connections between such equals need. TLS 1.3 alone is spoken, and sessions are never resumed:
-/// both certificates are looked at each time.
+/// Everything that connections between such peers share. Only TLS 1.3 is used, and sessions are
+/// never resumed: both certificates are checked each time.
 ///
-/// Whose certificate it is is not looked at, for who listens does not know who will come, and who dials may
-/// not know either: [`crate::PeerCertificate`] tells it when the other side has said who it is.
+/// The name in the certificate is not checked. The accepting side does not know who will connect,
+/// and the connecting side may not know either. [`crate::PeerCertificate`] returns it when the peer
+/// has shown its certificate.
 ///
-/// Clones are the same thing, and all get what [`PeerTls::replace`] brings.
+/// All clones share one state, and all get what [`PeerTls::replace`] brings.
 #[derive(Clone)]
 pub struct PeerTls(Arc<RwLock<State>>);
 
@@ -49,10 +50,10 @@ impl fmt::Debug for PeerTls {
     }
 }
 
-/// What [`PeerTls::load`] gives, with what is suspicious about the files.
+/// The result of [`PeerTls::load`], with warnings about the files.
 #[derive(Debug)]
 pub struct LoadedPeer {
-    /// What connections need.
+    /// The state for connections.
     pub tls: PeerTls,
     /// Certificates that are not valid now.
     pub warnings: Vec<FileFault>,
@@ -64,7 +65,7 @@ impl PeerTls {
     /// Reads the files that `settings` name.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Returns everything that is wrong with them.
     pub fn load(settings: &PeerSettings, read: ReadFile<'_>) -> Result<LoadedPeer, Vec<FileFault>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut reading = Reading::new(read);
@@ -99,39 +100,39 @@ impl PeerTls {
         Ok(LoadedPeer { tls: PeerTls(Arc::new(RwLock::new(state))), warnings })
     }
 
-    /// Has connections from now on made with what `newer` was loaded with. Those that stand go on.
+    /// Makes later connections use the files of `newer`. Existing connections continue.
     pub fn replace(&self, newer: &PeerTls) {
         let state = newer.0.read().clone();
         *self.0.write() = state;
     }
 
-    /// Whether our own certificate is made out to `name`, a host's.
+    /// Returns whether our own certificate is issued to `name`, the name of a host.
     pub fn is_named(&self, name: &str) -> bool {
         has_name(&self.0.read().own, name)
     }
 
-    /// A connection that we have dialled.
+    /// Creates a connection that we have opened.
     ///
     /// # Errors
-    /// Of rustls, never seen.
+    /// Returns errors of rustls, which do not occur.
     pub fn dial(&self) -> Result<Channel, TlsFault> {
-        // It is neither sent nor compared with anything.
+        // The name is neither sent nor compared with anything.
         let name = ServerName::try_from("peer.invalid").map_err(|_| TlsFault::WrongName)?;
         let connection = ClientConnection::new(Arc::clone(&self.0.read().client), name);
         Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
     }
 
-    /// A connection that we have accepted.
+    /// Creates a connection that we have accepted.
     ///
     /// # Errors
-    /// Of rustls, never seen.
+    /// Returns errors of rustls, which do not occur.
     pub fn accept(&self) -> Result<Channel, TlsFault> {
         let connection = ServerConnection::new(Arc::clone(&self.0.read().server));
         Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
     }
 }
 
-/// Whether a certificate is made out to `name`, a host's.
+/// Returns whether a certificate is issued to `name`, the name of a host.
 pub(crate) fn has_name(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let (Ok(certificate), Ok(name)) =
         (ParsedCertificate::try_from(certificate), ServerName::try_from(name))
@@ -141,7 +142,7 @@ pub(crate) fn has_name(certificate: &CertificateDer<'_>, name: &str) -> bool {
     verify_server_name(&certificate, &name).is_ok()
 }
 
-/// Believes who was certified by our authorities, whatever its name.
+/// Accepts certificates of our authorities, with any name.
 #[derive(Debug)]
 struct KnowsAuthority {
     roots: Arc<RootCertStore>,
@@ -169,7 +170,7 @@ impl ServerCertVerifier for KnowsAuthority {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Only the version that is not spoken asks for it.
+    /// Only TLS 1.2, which is not used, calls this.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],

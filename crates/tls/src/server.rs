@@ -18,8 +18,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Everything that connections of the clients of a listener need, shared by all of
-/// them. Clones are the same thing, and all get what [`ServerTls::replace`] brings.
+/// Everything that connections of the clients of a listener share. All clones share one state, and
+/// all get what [`ServerTls::replace`] brings.
 #[derive(Clone)]
 pub struct ServerTls(Arc<RwLock<State>>);
 
@@ -29,10 +29,10 @@ struct State {
     files: Arc<[Dated]>,
 }
 
-/// What [`ServerTls::load`] gives, with what is suspicious about the files.
+/// The result of [`ServerTls::load`], with warnings about the files.
 #[derive(Debug)]
 pub struct LoadedServer {
-    /// What connections need.
+    /// The state for connections.
     pub tls: ServerTls,
     /// Certificates that are not valid now, or not for long.
     pub warnings: Vec<FileFault>,
@@ -59,7 +59,7 @@ impl ServerTls {
     /// Reads the files that `settings` name.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Returns everything that is wrong with them.
     pub fn load(
         settings: &ServerSettings,
         read: ReadFile<'_>,
@@ -90,22 +90,22 @@ impl ServerTls {
         Ok(LoadedServer { tls: ServerTls(Arc::new(RwLock::new(state))), warnings })
     }
 
-    /// Has connections from now on made with what `newer` was loaded with, and no session
-    /// of before resumed. Those that stand go on.
+    /// Makes later connections use the files of `newer`, and resume no earlier session. Existing
+    /// connections continue.
     pub fn replace(&self, newer: &ServerTls) {
         let state = newer.0.read().clone();
         *self.0.write() = state;
     }
 
-    /// Until when the certificates in the files are valid.
+    /// Returns until when the certificates in the files are valid.
     pub fn files(&self) -> Arc<[Dated]> {
         Arc::clone(&self.0.read().files)
     }
 
-    /// A connection of a client.
+    /// Creates a connection of a client.
     ///
     /// # Errors
-    /// When there is no randomness to be had.
+    /// Returns an error if no random bytes are available.
     pub fn accept(&self) -> Result<Channel, TlsFault> {
         Channel::server(Arc::clone(&self.0.read().config))
     }
@@ -127,13 +127,13 @@ fn config(
     let mut config = builder.with_cert_resolver(Arc::new(Chooser { certificates }));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if let ClientCertificates::None = settings.clients {
-        // Without randomness there are no sessions to resume, and no handshakes either.
+        // Without random bytes no session can be resumed, and there are no handshakes either.
         if let Ok(ticketer) = rustls::crypto::ring::Ticketer::new() {
             config.ticketer = ticketer;
             config.send_tls13_tickets = 1;
         }
     } else {
-        // A session that is resumed would bring a certificate that nobody looks at again.
+        // A resumed session would bring a certificate that is not checked again.
         config.send_tls13_tickets = 0;
     }
     config
@@ -150,7 +150,8 @@ fn verifier(
         ClientCertificates::Optional(_) => builder.allow_unauthenticated(),
         _ => builder,
     };
-    // Authorities between are looked after by who runs them; a list that is late still counts.
+    // Intermediate authorities are the responsibility of their operators. An outdated list still
+    // counts.
     let builder = builder.with_crls(lists).only_check_end_entity_revocation();
     builder.build().map_err(|_| {
         let path = settings.crl_file.as_deref().unwrap_or(Path::new(""));

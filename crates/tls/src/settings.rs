@@ -4,46 +4,46 @@ use std::path::{Path, PathBuf};
 /// How connections to servers are secured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Whose certificates are believed.
+    /// The certificates that are trusted.
     pub trust: Trust,
-    /// The name that every server's certificate must be valid for, and that is
-    /// sent to it; `None` for the host of its address.
+    /// The name for which every server's certificate must be valid, and which is sent to it.
+    /// `None`: the host of its address.
     pub server_name: Option<String>,
-    /// What we show to servers that ask for a certificate.
+    /// The certificate that we show to servers that ask for one.
     pub identity: Option<Identity>,
-    /// The oldest version spoken.
+    /// The oldest allowed version.
     pub min_version: MinVersion,
 }
 
 /// How connections of clients are secured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// What we show: the one for the name that a client asks for, or else the first. At
-    /// least one.
+    /// The certificates that we show: the one for the name that a client asks for, or else the
+    /// first. There is at least one.
     pub identities: Vec<Identity>,
-    /// Which certificates clients show.
+    /// The certificates that clients show.
     pub clients: ClientCertificates,
-    /// Lists of those of them that count no longer: a certificate of whose authority there is
-    /// none is refused then.
+    /// The certificate revocation lists for clients. A certificate is refused if there is no list
+    /// of its authority.
     pub crl_file: Option<PathBuf>,
-    /// The oldest version spoken.
+    /// The oldest allowed version.
     pub min_version: MinVersion,
 }
 
-/// Which certificates clients show.
+/// The certificates that clients show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked for any.
+    /// Clients are not asked for a certificate.
     None,
-    /// They are asked, and need not have one; one that is shown must be issued by the
+    /// Clients are asked, and need not have one. A certificate that is shown must be issued by the
     /// authorities in this file.
     Optional(PathBuf),
-    /// Who shows none that the authorities in this file have issued is refused.
+    /// Clients must show a certificate that the authorities in this file have issued.
     Required(PathBuf),
 }
 
 impl ClientCertificates {
-    /// The file with the authorities.
+    /// Returns the file with the authorities.
     pub fn authorities(&self) -> Option<&Path> {
         match self {
             ClientCertificates::None => None,
@@ -52,25 +52,25 @@ impl ClientCertificates {
     }
 }
 
-/// Whose certificates are believed.
+/// The certificates that are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those issued by the authorities in this file.
+    /// Certificates issued by the authorities in this file.
     Authorities(PathBuf),
-    /// Anybody's: whoever answers can read and change everything.
+    /// All certificates: an impostor can read and change everything.
     Anybody,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, and those between it and its authority.
+    /// The certificate, and the intermediate ones up to its authority.
     pub cert_file: PathBuf,
     /// Its private key.
     pub key_file: PathBuf,
 }
 
-/// The oldest version spoken.
+/// The oldest allowed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
     /// TLS 1.2.
@@ -80,20 +80,20 @@ pub enum MinVersion {
     V1_3,
 }
 
-/// Which of the settings something is about.
+/// The setting to which something belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// The authorities.
     CaFile,
     /// Our certificate.
     CertFile,
-    /// Its key.
+    /// The key of our certificate.
     KeyFile,
-    /// What was revoked.
+    /// The revocation lists.
     CrlFile,
 }
 
-/// Whether `name` can stand in a certificate: a host name or an IP address.
+/// Parses a name that a certificate can contain: a host name or an IP address.
 pub fn parse_name(name: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(name).ok().map(|name| name.to_owned())
 }

@@ -1,7 +1,7 @@
-//! From when to when a certificate is valid: the one thing of it that we read
-//! ourselves, to warn of files before a server does.
+//! The time in which a certificate is valid. It is the only part of it that we parse ourselves, to
+//! warn about files before a server does.
 
-/// Seconds since 1970.
+/// The validity of a certificate, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) not_before: i64,
@@ -13,8 +13,8 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Reads it out of the DER of a certificate (RFC 5280, 4.1); `None` if it is not
-/// where it belongs.
+/// Reads it from the DER of a certificate (RFC 5280, 4.1). Returns `None` if it is not where it
+/// should be.
 pub(crate) fn of(certificate: &[u8]) -> Option<Validity> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (to_be_signed, _) = take(certificate, SEQUENCE)?;
@@ -30,7 +30,7 @@ pub(crate) fn of(certificate: &[u8]) -> Option<Validity> {
     Some(Validity { not_before, not_after })
 }
 
-/// Tag, content and what follows.
+/// Returns the tag, the content and what follows.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -83,12 +83,12 @@ fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     Some((value, rest))
 }
 
-/// Days from 1970 to a date of the Gregorian calendar.
+/// Returns the number of days from 1970 to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Counted in years that begin with March, so that the leap day comes last.
+    // Years are counted from March, so that the leap day is the last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * month + 2) / 5 + day - 1;
@@ -116,7 +116,7 @@ mod tests {
         for (span, (from, to)) in [
             (Span::Current, ("2020-01-01", "2049-12-31")),
             (Span::Expired, ("2019-01-01", "2019-12-31")),
-            // From 2050 on times have four digits for the year.
+            // From 2050 on, times have four digits for the year.
             (Span::Future, ("2050-01-01", "2060-12-31")),
         ] {
             let issued = authority.issue_for(&["a.example"], span);

@@ -1,5 +1,5 @@
-//! A channel against a server of rustls's own, with bytes cut up anywhere, damaged, and
-//! more than anybody reads.
+//! Tests a channel with a server of rustls itself: with bytes that are cut anywhere, damaged, and
+//! more than are read.
 
 use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
 use keyway_tls::{Channel, ClientSettings, ClientTls, MinVersion, TlsFault, Trust};
@@ -16,7 +16,7 @@ struct Side {
     server: Arc<ServerConfig>,
 }
 
-/// Both sides of connections by the latest version and by 1.2.
+/// Returns both sides of connections with the latest version and with 1.2.
 fn sides() -> &'static [Side; 2] {
     static SIDES: OnceLock<[Side; 2]> = OnceLock::new();
     SIDES.get_or_init(|| {
@@ -50,7 +50,7 @@ fn trusting(certificate: &str) -> ClientTls {
     ClientTls::load(&settings, &move |_| Ok(text.clone())).expect("it is right").tls
 }
 
-/// A connection whose handshake is over.
+/// Returns a connection whose handshake is over.
 fn connected(side: &Side) -> (Channel, ServerConnection) {
     let mut channel = side.tls.connect("server.example").unwrap();
     let mut server = ServerConnection::new(Arc::clone(&side.server)).unwrap();
@@ -81,7 +81,7 @@ fn told(server: &mut ServerConnection) -> Vec<u8> {
     out
 }
 
-/// What a server says, in records, for as much as it takes.
+/// Returns the records of what a server sends, as much as it accepts.
 fn say(server: &mut ServerConnection, text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for part in text.chunks(16 << 10) {
@@ -190,7 +190,7 @@ fn a_certificate_that_is_not_right_has_its_reason() {
         give(&mut server, &out);
         let fault = channel.handle_input(&told(&mut server), &mut Vec::new());
         assert_eq!(fault, Err(expected));
-        // The server is told, too.
+        // The server is told as well.
         assert!(channel.wants_output());
         let words = tls.explain(expected, "server.example");
         assert_eq!(words.contains("server.example"), expected.is_about_name(), "{words}");
@@ -256,7 +256,7 @@ proptest! {
             }
             prop_assert!(given <= 64 << 10, "it waits for more than any record is long");
         }
-        // Nothing of it is taken for words.
+        // None of it is treated as plain text.
         prop_assert!(plain.is_empty());
     }
 
@@ -273,19 +273,19 @@ proptest! {
         let mut plain = Vec::new();
         let outcome = channel.handle_input(&bytes, &mut plain);
         if which == 0 && at < 3 && outcome.is_ok() && !plain.is_empty() {
-            // By 1.3 the kind and the version of a record say nothing, and are not signed.
+            // With 1.3, the kind and the version of a record mean nothing and are not signed.
             prop_assert_eq!(plain, b"+OK\r\n");
         } else {
             prop_assert!(plain.is_empty(), "{} {:?}", at, outcome);
-            // One whose length was changed may be waited for, and one whose kind was may be a part
-            // of something else.
+            // A record whose length was changed may be incomplete, and one whose kind was changed
+            // may be a part of something else.
             let is_head = at == 0 || at == 3 || at == 4;
             prop_assert!(outcome.is_err() || is_head, "{} {:?}", at, outcome);
         }
     }
 }
 
-/// What the client makes of a first word, cut in two, and what comes behind it.
+/// Returns the client's fault for the first received bytes, cut in two parts.
 fn fault_of(first: &[u8], next: &[u8]) -> Option<TlsFault> {
     let mut channel = sides()[0].tls.connect("server.example").unwrap();
     let mut plain = Vec::new();
@@ -295,7 +295,7 @@ fn fault_of(first: &[u8], next: &[u8]) -> Option<TlsFault> {
 
 #[test]
 fn who_has_begun_to_speak_tls_speaks_it() {
-    // A record of a handshake, and behind it what is none.
+    // A record of a handshake, followed by bytes that are no record.
     let record = [22, 3, 3, 0, 4, 2, 0, 1, 0];
     assert_eq!(fault_of(&record, b"-ERR what\r\n"), Some(TlsFault::Broken));
     assert_eq!(fault_of(b"-ERR what\r\n", b""), Some(TlsFault::NotTls));

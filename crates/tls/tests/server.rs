@@ -1,5 +1,5 @@
-//! Our side of connections of clients: which certificate they see, which of theirs are
-//! taken, and what changes when files are read anew.
+//! Tests our side of connections of clients: the certificate that they see, which of theirs are
+//! accepted, and what changes when files are read again.
 
 use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
 use keyway_tls::{
@@ -42,7 +42,7 @@ fn client(files: &CertificateFiles, name: &str, identity_of: Option<&str>) -> Cl
     ClientTls::load(&settings, &read).expect("the files are right").tls
 }
 
-/// Moves bytes to and fro until nothing more is said: what either side has against it.
+/// Moves bytes back and forth until neither side sends more. Returns the fault of each side.
 fn shake(client: &mut Channel, server: &mut Channel) -> (Option<TlsFault>, Option<TlsFault>) {
     let (mut of_client, mut of_server, mut plain) = (None, None, Vec::new());
     for _ in 0..8 {
@@ -134,7 +134,7 @@ fn a_certificate_that_was_revoked_counts_no_longer() {
         let server = with(&files.authority.revoke(&[77]), clients.clone()).unwrap().tls;
         assert_eq!(shown(&server, Some("lost")), Some(TlsFault::Revoked));
         assert_eq!(shown(&server, Some("kept")), None);
-        // Who issued them is not who made this list.
+        // The issuer is not the one of this list.
         let other = with(&Authority::new("another").revoke(&[77]), clients).unwrap().tls;
         assert_eq!(shown(&other, Some("kept")), Some(TlsFault::Revoked));
         server.replace(&other);
@@ -183,7 +183,7 @@ fn the_oldest_version_of_each_side_is_kept_to() {
     }
 }
 
-/// Others that speak one version alone.
+/// Peers that support only one version.
 mod peers {
     use super::*;
     use rustls::pki_types::pem::PemObject;
@@ -222,7 +222,7 @@ mod peers {
         rustls::ServerConnection::new(Arc::new(config)).unwrap().into()
     }
 
-    /// What our side has against the other, once both have nothing more to say.
+    /// Returns our side's fault, once neither side sends more.
     pub fn shake(ours: &mut Channel, peer: &mut Connection) -> Option<TlsFault> {
         let (mut fault, mut plain) = (None, Vec::new());
         for _ in 0..8 {
@@ -248,7 +248,7 @@ fn files_read_anew_count_for_connections_from_then_on_and_resume_nothing_of_befo
     let files = CertificateFiles::default();
     let server_tls = server(&files, &["server"], ClientCertificates::None);
     let old_client = client(&files, "127.0.0.1", None);
-    // The second resumes the session of the first.
+    // The second connection resumes the session of the first.
     assert_eq!(outcome(&old_client, &server_tls), (None, None));
     assert_eq!(outcome(&old_client, &server_tls), (None, None));
     let mut standing = (old_client.connect("127.0.0.1").unwrap(), server_tls.accept().unwrap());
@@ -264,7 +264,7 @@ fn files_read_anew_count_for_connections_from_then_on_and_resume_nothing_of_befo
     old_client.replace(&client(&files, "127.0.0.1", None));
     assert_eq!(outcome(&clone_of_client, &clone), (None, None));
 
-    // What stands goes on.
+    // An existing connection continues.
     let (mut said, mut plain) = (Vec::new(), Vec::new());
     standing.0.encrypt(b"still here");
     standing.0.take_output(&mut said);

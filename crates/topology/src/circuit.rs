@@ -1,4 +1,4 @@
-//! Which servers are not asked for a while because too many of their requests failed.
+//! Circuits: a server is not asked for a while when too many of its requests have failed.
 //!
 //! ```text
 //!            share of failures reached          open_for, doubled each time
@@ -8,14 +8,14 @@
 //!     └──────────────────────── `probes` requests are answered ────────────────────┘
 //! ```
 //!
-//! A circuit says whether a server is asked, never where keys are: unlike an ejected
-//! server, one with an open circuit keeps its keys, and requests for them fail at once.
-//! All workers share it. As on the health board the state is one word, changed by
-//! compare-and-swap; the counts of the window are words of their own, since a count too
-//! many or too few beside a change of state makes no difference.
+//! A circuit decides whether a server is asked. It never decides where keys are. A server with an
+//! open circuit keeps its keys, and requests for them fail at once; an ejected server loses them.
+//! All workers share a circuit. Its state is one word, changed by compare-and-swap, as on the
+//! health board. The counts of the window are words of their own: a count too many or too few
+//! beside a change of state makes no difference.
 //!
-//! One stall is one event, however many requests it hits: a circuit opens only if the
-//! failures of its window began more than [`STALL_MAX`] apart.
+//! One stall counts as one event, however many requests it hits. A circuit therefore opens only if
+//! the failures in its window began more than [`STALL_MAX`] apart.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,47 +27,47 @@ use keyway_base::Time;
 use crate::strangers::Strangers;
 use crate::{BackendId, FailureReason, Topology};
 
-/// Requests that fail within this time of the first to fail may all be hit by one stall,
-/// such as a fork, a slow command, or a switch that learns a port. Longer has a dead
-/// server asked for longer; shorter opens circuits of servers that are sound again before
-/// anybody has looked.
+/// Longest time between the starts of requests that one stall may have hit, such as a fork, a slow
+/// command, or a switch that learns a port. If it were longer, a dead server would be asked for
+/// longer. If it were shorter, circuits would open for servers that are sound again before anybody
+/// has looked.
 const STALL_MAX: Duration = Duration::from_millis(200);
 
-/// Parts of the window: what is older than the window leaves it in steps of one.
+/// Parts of the window. Requests older than the window leave it one part at a time.
 const SLICES: usize = 10;
 
-/// When requests to a server of a pool are answered without asking it.
+/// The settings that decide when requests to a server are answered without asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circuit {
-    /// Share of the requests of the window that must have failed, 1 to 100.
+    /// Percentage of the window's requests that must have failed, 1 to 100.
     pub failures_percent: u8,
-    /// With fewer requests in the window nothing is concluded.
+    /// The circuit does not open while the window holds fewer requests than this.
     pub requests_min: u32,
-    /// How far back requests count.
+    /// Length of the window: older requests do not count.
     pub window: Duration,
-    /// How long the server is not asked the first time.
+    /// Time for which the server is not asked when the circuit first opens.
     pub open_for: Duration,
-    /// How long at most, as it doubles each time that asking again fails.
+    /// Upper bound of that time, which doubles each time a probe fails.
     pub open_for_max: Duration,
-    /// Requests that find out whether it answers again, 1 to 63.
+    /// Number of requests that test whether the server answers again, 1 to 63.
     pub probes: u8,
 }
 
-/// Whether a server is asked.
+/// The state of a server's circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CircuitState {
-    /// It is.
+    /// The server is asked.
     #[default]
     Closed = 0,
-    /// A few requests are let through to find out.
+    /// A few requests are let through as probes.
     HalfOpen = 1,
-    /// It is not.
+    /// The server is not asked.
     Open = 2,
 }
 
 impl CircuitState {
-    /// The name in logs and lists.
+    /// Returns the name in logs and lists.
     pub const fn label(self) -> &'static str {
         match self {
             CircuitState::Closed => "closed",
@@ -77,25 +77,25 @@ impl CircuitState {
     }
 }
 
-/// A circuit went from one state to another: what the log line of it says.
+/// A change of a circuit's state, with what its log line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitChange {
-    /// Whose.
+    /// The server.
     pub backend: BackendId,
-    /// Its state before.
+    /// The state before.
     pub from: CircuitState,
-    /// Its state now.
+    /// The state now.
     pub to: CircuitState,
     /// The failure that opened it.
     pub reason: Option<FailureReason>,
-    /// Requests in the window when it opened, and how many of them had failed.
+    /// Requests in the window when the circuit opened, and how many of them had failed.
     pub counts: (u32, u32),
-    /// How long it is open before the server is asked again.
+    /// How long the circuit stays open before the server is asked again.
     pub open_for: Duration,
 }
 
-/// What is decided about a server, in 63 bits: 2 of state, 4 of reason, 5 of openings in a
-/// row, 6 of probes let through, 6 of probes answered, 40 of a moment.
+/// A server's circuit, in 63 bits: 2 for the state, 4 for the reason, 5 for openings in a row, 6
+/// for probes let through, 6 for probes answered, 40 for a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     state: CircuitState,
@@ -103,8 +103,9 @@ struct Word {
     row: u8,
     passed: u8,
     answered: u8,
-    /// In milliseconds, rounded up: when an open circuit lets probes through, when the
-    /// probes of a half-open one count as forgotten, or when a closed one was closed.
+    /// A time in milliseconds, rounded up. Its meaning depends on the state: an open circuit lets
+    /// probes through from then on, a half-open one forgets its probes then, and a closed one was
+    /// closed then.
     due_ms: u64,
 }
 
@@ -147,7 +148,7 @@ impl Word {
         self.due_ms <= now.as_millis()
     }
 
-    /// Whether a request may go through now, as a probe if the circuit is not closed.
+    /// Returns whether a request may go through now. It is a probe unless the circuit is closed.
     fn admits(self, now: Time, probes: u8) -> bool {
         match self.state {
             CircuitState::Closed => true,
@@ -157,8 +158,8 @@ impl Word {
     }
 }
 
-/// Requests of one slice of time, in 64 bits: 16 of its number, 24 of answered and 24 of
-/// failed ones. Both are halved when one is full, which leaves the share as it is.
+/// Counts of one slice of time, in 64 bits: 16 for the slice's number, 24 for answered requests and
+/// 24 for failed ones. Both counts are halved when one is full, which keeps the share as it is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     number: u16,
@@ -196,9 +197,10 @@ impl Slice {
 #[repr(align(64))]
 struct Cell {
     word: AtomicU64,
-    /// When the first of the failures now counted began, in nanoseconds; 0 for none.
+    /// Start of the first failure that is counted now, in nanoseconds; 0 for none.
     stalled: AtomicU64,
-    /// When it became half-open, in nanoseconds: what began before says nothing new.
+    /// Time at which the circuit became half-open, in nanoseconds. Requests that began earlier are
+    /// ignored.
     tried: AtomicU64,
     opens: AtomicU64,
     slice_nanos: u64,
@@ -229,7 +231,7 @@ impl Cell {
         self.word.compare_exchange(before, after, Relaxed, Relaxed).is_ok()
     }
 
-    /// Counts requests that are over.
+    /// Counts requests that have ended.
     #[inline]
     fn count(&self, now: Time, answered: u32, failed: u32) {
         let number = now.0 / self.slice_nanos;
@@ -239,7 +241,7 @@ impl Cell {
         let _ = slice.fetch_update(Relaxed, Relaxed, plus);
     }
 
-    /// Requests of the window, and those of them that failed.
+    /// Returns the number of requests in the window, and how many of them failed.
     fn counts(&self, now: Time) -> (u32, u32) {
         let number = (now.0 / self.slice_nanos) as u16;
         let slices = self.slices.iter().map(|slice| Slice::from_bits(slice.load(Relaxed)));
@@ -254,8 +256,8 @@ impl Cell {
         self.stalled.store(0, Relaxed);
     }
 
-    /// Whether failures go on for longer than one stall takes: those noted now began at
-    /// `began`.
+    /// Returns whether failures have gone on for longer than one stall takes. The failures noted
+    /// now began at `began`.
     fn outlasts_a_stall(&self, began: Time) -> bool {
         let first = self.stalled.load(Relaxed);
         if first == 0 || began.since(Time(first)) > self.circuit.window {
@@ -265,7 +267,7 @@ impl Cell {
         began > Time(first) + STALL_MAX
     }
 
-    /// How long the circuit is open when it opens for the `row`th time.
+    /// Returns how long the circuit stays open when it opens for the `row`th time in a row.
     fn open_for(&self, row: u8) -> Duration {
         let doubled = 2u32.saturating_pow(u32::from(row.saturating_sub(1)));
         self.circuit.open_for.saturating_mul(doubled).min(self.circuit.open_for_max)
@@ -273,8 +275,7 @@ impl Cell {
 }
 
 /// The circuits of every server of one topology, shared by the workers. As on the
-/// [`HealthBoard`](crate::HealthBoard) whoever makes a change is told of it, and nobody
-/// else.
+/// [`HealthBoard`](crate::HealthBoard), only the caller that makes a change is told of it.
 #[derive(Debug)]
 pub struct CircuitBoard {
     cells: Box<[(BackendId, Option<Arc<Cell>>)]>,
@@ -284,7 +285,7 @@ pub struct CircuitBoard {
 }
 
 impl CircuitBoard {
-    /// Circuits for the servers of pools that want some, all closed.
+    /// Creates closed circuits for the servers of all pools that have circuits.
     pub fn new(topology: &Topology) -> CircuitBoard {
         CircuitBoard::counting(topology, &Strangers::default())
     }
@@ -299,7 +300,8 @@ impl CircuitBoard {
         nothing.succeeded_by(topology, |_| false)
     }
 
-    /// The board of the topology that follows, which shares the circuits that are kept.
+    /// Returns the board of the topology that succeeds this one. Servers that are kept share their
+    /// circuits with this board.
     pub(crate) fn succeeded_by(
         &self,
         topology: &Topology,
@@ -318,51 +320,52 @@ impl CircuitBoard {
         CircuitBoard { cells, has_any, epoch: Arc::clone(&self.epoch), strangers }
     }
 
-    /// Whether the server has a circuit.
+    /// Returns whether the server has a circuit.
     pub fn has(&self, backend: BackendId) -> bool {
         self.cell(backend).is_some()
     }
 
-    /// Grows whenever a circuit opens or is forgotten; always 0 where no pool has any. A
-    /// worker compares it once a turn: who waits for such a server need wait no longer.
+    /// Returns a number that grows whenever a circuit opens or is forgotten; it is always 0 if no
+    /// pool has circuits. A worker compares it once a turn, because clients that wait for such a
+    /// server need not wait any longer.
     #[inline]
     pub fn epoch(&self) -> u64 {
         // ORDER: pairs with the additions in open and restart
         if self.has_any { self.epoch.load(Acquire) } else { 0 }
     }
 
-    /// The state of a server's circuit; closed where it has none. One that is due to be
-    /// tried counts as open until somebody does.
+    /// Returns the state of a server's circuit; closed if it has none. An open circuit that is due
+    /// for a probe counts as open until a request probes it.
     pub fn state(&self, backend: BackendId) -> CircuitState {
         self.cell(backend).map_or(CircuitState::Closed, |cell| cell.word().state)
     }
 
-    /// The latest failure of a server whose circuit is not closed.
+    /// Returns the latest failure of a server whose circuit is not closed.
     pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
         let word = self.cell(backend)?.word();
         word.reason.filter(|_| word.state != CircuitState::Closed)
     }
 
-    /// How often a server's circuit has opened.
+    /// Returns how many times a server's circuit has opened.
     pub fn opens(&self, backend: BackendId) -> u64 {
         self.cell(backend).map_or(0, |cell| cell.opens.load(Relaxed))
     }
 
-    /// Whether the server is asked as ever.
+    /// Returns whether the server's circuit is closed, so that it is asked as usual.
     #[inline]
     pub fn is_closed(&self, backend: BackendId) -> bool {
         self.cell(backend).is_none_or(|cell| cell.word.load(Relaxed) & Word::STATE == 0)
     }
 
-    /// Whether a request would be let through. Nothing changes by asking.
+    /// Returns whether a request would be let through. Asking changes nothing.
     #[inline]
     pub fn admits(&self, backend: BackendId, now: Time) -> bool {
         self.is_closed(backend)
             || self.cell(backend).is_none_or(|cell| cell.word().admits(now, cell.circuit.probes))
     }
 
-    /// Lets a request through, or not; [`CircuitBoard::is_closed`] is what to look at
-    /// first. Who is let through while it is not is a probe, and must be sent.
+    /// Decides whether a request is let through. Callers look at [`CircuitBoard::is_closed`] first.
+    /// A request that is let through while the circuit is not closed is a probe, and must be sent.
     #[cold]
     pub fn admit(&self, backend: BackendId, now: Time) -> (bool, Option<CircuitChange>) {
         let Some(cell) = self.cell(backend) else { return (true, None) };
@@ -376,7 +379,7 @@ impl CircuitBoard {
                 CircuitState::HalfOpen if !word.is_due(now) => {
                     Word { passed: word.passed + 1, ..word }
                 }
-                // The first of them; or the earlier ones are forgotten.
+                // This is the first probe, or the earlier ones are forgotten.
                 CircuitState::HalfOpen | CircuitState::Open => Word {
                     state: CircuitState::HalfOpen,
                     passed: 1,
@@ -396,7 +399,7 @@ impl CircuitBoard {
         }
     }
 
-    /// So many requests were answered in time.
+    /// Notes that `count` requests were answered in time.
     #[inline]
     pub fn note_answers(&self, backend: BackendId, count: u32, now: Time) -> Option<CircuitChange> {
         let cell = self.cell(backend)?;
@@ -419,7 +422,7 @@ impl CircuitBoard {
     ) -> Option<CircuitChange> {
         loop {
             let word = cell.word();
-            // What an open one still hears was sent before.
+            // An open circuit still gets replies to requests that were sent before.
             if word.state != CircuitState::HalfOpen {
                 return None;
             }
@@ -445,7 +448,7 @@ impl CircuitBoard {
         }
     }
 
-    /// So many requests, the latest of which began at `began`, have failed by `now`.
+    /// Notes that `count` requests have failed by `now`. The latest of them began at `began`.
     #[cold]
     pub fn note_failures(
         &self,
@@ -487,7 +490,7 @@ impl CircuitBoard {
         counts: (u32, u32),
         now: Time,
     ) -> Option<CircuitChange> {
-        // One that was closed for long begins anew.
+        // A circuit that was closed for long starts anew.
         let open_for_max = cell.circuit.open_for_max.as_millis() as u64;
         let is_anew = word.state == CircuitState::Closed
             && now.as_millis() > word.due_ms.saturating_add(open_for_max);
@@ -510,8 +513,8 @@ impl CircuitBoard {
         Some(Self::change(backend, cell, word, after, counts))
     }
 
-    /// Forgets what is known of a server: another has come to its place, or an operator
-    /// says so. Whether its circuit was not closed.
+    /// Forgets what is known of a server, because another server has taken its index or an operator
+    /// says so. Returns whether its circuit was not closed.
     pub fn restart(&self, backend: BackendId) -> bool {
         let Some(cell) = self.cell(backend) else { return false };
         let before = cell.word.swap(0, Relaxed);

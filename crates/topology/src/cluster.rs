@@ -1,4 +1,4 @@
-//! What a Redis Cluster says of itself: its nodes, and who owns which slot.
+//! A Redis Cluster's description of itself: its nodes, and the owner of each slot.
 
 mod map;
 mod nodes;

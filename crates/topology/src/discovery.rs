@@ -11,9 +11,10 @@ pub struct Discovery {
     pub nodes_max: u16,
     /// Age at which a view is asked for again.
     pub refresh: Duration,
-    /// How often one request is sent elsewhere before its client gets the error.
+    /// How many times one request is sent to another server before its client gets the error.
     pub redirections_max: u8,
-    /// For a hundred requests of clients, so many may be sent again. `None`: any number.
+    /// Most requests that may be sent again, for each hundred requests of clients. `None`: any
+    /// number.
     pub retry_percent: Option<u8>,
     /// Longest wait of an unsent request for a primary that is gone. `None`: it
     /// fails at once.
@@ -39,9 +40,9 @@ pub enum SlotQuery {
     /// `CLUSTER SLOTS`, which every version has.
     #[default]
     Slots,
-    /// `CLUSTER SHARDS`, of Redis 7 and later: it tells how replicas are.
+    /// `CLUSTER SHARDS`, of Redis 7 and later. It tells the health of replicas.
     Shards,
-    /// `CLUSTER NODES`: it has the epochs by which an old view is known.
+    /// `CLUSTER NODES`. It tells epochs, by which an old view is recognised.
     Nodes,
 }
 
@@ -82,7 +83,7 @@ impl PrimarySource {
 }
 
 impl ClusterPool {
-    /// A cluster with default options.
+    /// Returns a cluster with default options.
     pub fn new(query: SlotQuery, discovery: Discovery) -> ClusterPool {
         let mut servers = discovery.positions();
         servers.hash = Hash::Crc16Xmodem;
@@ -97,7 +98,7 @@ impl ReplicatedPool {
         ReplicatedPool { servers: discovery.positions(), source, discovery }
     }
 
-    /// The ring over the primaries, by their names.
+    /// Returns the ring over the names of the primaries.
     pub fn ring_of_primaries(&self) -> Ring {
         let named = |name: String| {
             let endpoint = Endpoint::Tcp { host: name.clone(), port: 1 };
@@ -109,7 +110,7 @@ impl ReplicatedPool {
 }
 
 impl Discovery {
-    /// Discovery from these servers, with every other setting at its default.
+    /// Creates a discovery from these seeds, with every other setting at its default.
     pub fn new(seeds: Vec<Endpoint>, nodes_max: u16) -> Discovery {
         Discovery {
             seeds,
@@ -122,11 +123,11 @@ impl Discovery {
         }
     }
 
-    /// A position for each server that may be found. A [`ClusterMap`](crate::ClusterMap) tells
-    /// which of them are taken.
+    /// Returns a position for each server that may be found. A [`ClusterMap`](crate::ClusterMap)
+    /// tells which of them are taken.
     fn positions(&self) -> ServerSet {
-        // Seeds by other names than the servers' own take no room from these. Of one
-        // server nothing would be hashed.
+        // Seeds that have other names than the servers take no room from them. There are two
+        // positions at least, because a pool of one server hashes no keys.
         let count = (usize::from(self.nodes_max) + self.seeds.len()).max(2);
         let count = count.min(usize::from(SlotOwners::NONE));
         let position = |number: usize| Server {

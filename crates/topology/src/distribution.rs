@@ -5,20 +5,20 @@ use crate::{Endpoint, Hash, Server};
 /// How the hash of a key leads to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// Consistent hashing, as twemproxy has it: a server that comes or goes
-    /// moves only its own share of the keys.
+    /// Consistent hashing, as in twemproxy. When a server is added or removed, only its own share
+    /// of the keys moves.
     Ketama,
-    /// The hash modulo the sum of the weights: a server that comes or goes
-    /// moves nearly every key.
+    /// The hash modulo the sum of the weights. When a server is added or removed, nearly every key
+    /// moves.
     Modula,
-    /// Any server, whatever the key and whatever the weights.
+    /// A random server, whatever the key and the weights.
     Random,
-    /// libmemcached's continuum of its behaviour `ketama`: 100 points to a
-    /// server, placed by the pool's own hash. As soon as one server weighs more
-    /// than 1, it is that of [`Distribution::KetamaWeightedLibmemcached`].
+    /// libmemcached's continuum of its behaviour `ketama`: 100 points for each server, placed by
+    /// the pool's own hash. As soon as one server weighs more than 1, the continuum is that of
+    /// [`Distribution::KetamaWeightedLibmemcached`].
     KetamaLibmemcached,
-    /// libmemcached's continuum of its behaviour `ketama_weighted`: 160 points
-    /// to the average server, placed by MD5 whatever hashes the keys.
+    /// libmemcached's continuum of its behaviour `ketama_weighted`: 160 points for the average
+    /// server, placed by MD5 whichever hash the keys have.
     KetamaWeightedLibmemcached,
     /// libmemcached's default: the hash modulo the number of servers, in the
     /// order listed; weights do not count.
@@ -29,11 +29,11 @@ pub enum Distribution {
     /// Strategy `consistent` of PHP's extension memcache: 1024 buckets over 160
     /// points per unit of weight, placed by the pool's own hash.
     PhpMemcacheConsistent,
-    /// Highest random weight: each server draws a number for the key, and the
-    /// highest wins. Nothing moves but what must; a lookup asks every server.
+    /// Highest random weight: each server draws a number for the key, and the highest wins. Only
+    /// keys that have to move do. A lookup visits every server.
     Rendezvous,
-    /// Google's Maglev: a table of 65,537 places that the servers fill in turn.
-    /// Shares are exact; a change also moves a few keys of servers that stay.
+    /// Google's Maglev: a table of 65,537 entries that the servers fill in turn. Shares are exact.
+    /// A change also moves a few keys of servers that stay.
     Maglev,
 }
 
@@ -52,12 +52,12 @@ impl Distribution {
         Distribution::Maglev,
     ];
 
-    /// Those that twemproxy has, under its names.
+    /// The distributions that twemproxy has, under its names.
     pub const TWEMPROXY: [Distribution; 3] =
         [Distribution::Ketama, Distribution::Modula, Distribution::Random];
 
-    /// The name in configuration files; for [`Distribution::TWEMPROXY`] also
-    /// in twemproxy's.
+    /// Returns the name in configuration files. For [`Distribution::TWEMPROXY`] it is also
+    /// twemproxy's name.
     pub const fn name(self) -> &'static str {
         match self {
             Distribution::Ketama => "ketama",
@@ -73,13 +73,12 @@ impl Distribution {
         }
     }
 
-    /// The distribution called `name`.
+    /// Returns the distribution called `name`.
     pub fn from_name(name: &str) -> Option<Distribution> {
         Distribution::ALL.into_iter().find(|distribution| distribution.name() == name)
     }
 
-    /// The hash that goes with it where none is chosen: what the client whose
-    /// distribution it is uses by default, and twemproxy's otherwise.
+    /// Returns the default hash: that of the client whose distribution it is, else twemproxy's.
     pub const fn default_hash(self) -> Hash {
         match self {
             Distribution::KetamaLibmemcached | Distribution::ModulaLibmemcached => Hash::OneAtATime,
@@ -93,7 +92,7 @@ impl Distribution {
         }
     }
 
-    /// The hashes that make sense with it: those its client has.
+    /// Returns the hashes that may be used with it: those of the client whose distribution it is.
     pub const fn hashes(self) -> &'static [Hash] {
         match self {
             Distribution::PhpMemcacheStandard | Distribution::PhpMemcacheConsistent => {
@@ -103,9 +102,8 @@ impl Distribution {
         }
     }
 
-    /// The largest sum of weights of a pool, or `None` when any will do. With
-    /// more, building a ring would take so long that clients notice: 10,000
-    /// stand for 1.6 million points.
+    /// Returns the largest sum of weights of a pool, or `None` if there is no bound. With more,
+    /// building a ring would take so long that clients notice: 10,000 mean 1.6 million points.
     pub const fn weight_sum_max(self) -> Option<u64> {
         match self {
             Distribution::PhpMemcacheConsistent => Some(10_000),
@@ -113,10 +111,9 @@ impl Distribution {
         }
     }
 
-    /// The text that stands for a server where this distribution hashes
-    /// servers: its name if it has one, else its address as the clients of the
-    /// distribution write it. libmemcached leaves out port 11211, and has port 0
-    /// for a unix socket; PHP's memcache leaves out nothing.
+    /// Returns the text by which this distribution hashes a server: its name if it has one, else
+    /// its address as the clients of the distribution write it. libmemcached leaves out port 11211,
+    /// and writes port 0 for a unix socket. PHP's memcache leaves out nothing.
     pub fn ring_name(self, server: &Server) -> Cow<'_, str> {
         match (self, &server.name, &server.endpoint) {
             (
@@ -140,8 +137,8 @@ impl Distribution {
         }
     }
 
-    /// Whether the order in which servers are listed matters, if only between
-    /// two that claim the same place. The others go by names.
+    /// Returns whether the order of the servers' list matters, if only between two servers that
+    /// claim the same point. Other distributions go by names.
     pub(crate) const fn keeps_the_order_listed(self) -> bool {
         match self {
             Distribution::KetamaLibmemcached

@@ -3,11 +3,11 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a backend listens.
+/// The address at which a backend listens.
 ///
-/// Text form, in both directions: `host:port` with an IPv6 address in brackets,
-/// `unix:///path` or `shm:///path`. Reading also takes a bare absolute path. A host name is
-/// kept as written: whoever connects resolves it, every time anew.
+/// The text form, for reading and printing, is `host:port` with an IPv6 address in brackets,
+/// `unix:///path` or `shm:///path`. Reading also takes a bare absolute path. A host name is kept as
+/// written: it is resolved anew for every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// A TCP address.
@@ -22,24 +22,23 @@ pub enum Endpoint {
         /// Absolute path of the socket file.
         path: PathBuf,
     },
-    /// Memory that is shared with a process on this host.
+    /// Memory shared with a process on this host.
     Shm {
-        /// Absolute path of the socket file it is handed over through.
+        /// Absolute path of the socket file through which the memory is handed over.
         path: PathBuf,
     },
 }
 
-/// Why a text is not an [`Endpoint`].
+/// The reason why a text is not an [`Endpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointError {
-    /// Nothing before the port, or a blank, slash or stray bracket in it.
+    /// The host is missing, or holds a blank, a slash or a stray bracket.
     Host,
-    /// No port, or not a number from 1 to 65535.
+    /// The port is missing, or is not a number from 1 to 65535.
     Port,
-    /// A bracketed host that is not an IPv6 address, or more than one colon
-    /// outside brackets.
+    /// The bracketed host is not an IPv6 address, or there is more than one colon outside brackets.
     Ipv6,
-    /// A unix socket path that is not absolute.
+    /// The path of a unix socket is not absolute.
     Path,
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for EndpointError {
 
 impl std::error::Error for EndpointError {}
 
-/// The path in `unix:///path` or in a bare absolute path.
+/// Returns the path in `unix:///path`, or a bare absolute path.
 pub(crate) fn unix_path(text: &str) -> Option<&str> {
     match text.strip_prefix("unix://") {
         Some(path) => Some(path),
@@ -64,13 +63,13 @@ pub(crate) fn unix_path(text: &str) -> Option<&str> {
     }
 }
 
-/// The path in `shm:///path`.
+/// Returns the path in `shm:///path`.
 pub(crate) fn shm_path(text: &str) -> Option<&str> {
     text.strip_prefix("shm://")
 }
 
-/// A port from 1 to 65535, decimal digits only; leading zeros are taken, since
-/// twemproxy takes them.
+/// Reads a port from 1 to 65535, in decimal digits only. Leading zeros are accepted, because
+/// twemproxy accepts them.
 pub(crate) fn parse_port(text: &str) -> Result<u16, EndpointError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(EndpointError::Port);
@@ -90,7 +89,7 @@ pub(crate) fn check_host(host: &str) -> Result<(), EndpointError> {
         return Err(EndpointError::Host);
     }
     if host.contains(':') {
-        // A zone (`fe80::1%eth0`) is resolved by whoever connects.
+        // The zone (`fe80::1%eth0`) is resolved for each connection.
         let address = host.split_once('%').map_or(host, |(address, _)| address);
         Ipv6Addr::from_str(address).map_err(|_| EndpointError::Ipv6)?;
     }
@@ -105,10 +104,10 @@ fn checked_path(path: &str) -> Result<PathBuf, EndpointError> {
 }
 
 impl Endpoint {
-    /// A TCP endpoint; `host` without brackets.
+    /// Creates a TCP endpoint. `host` has no brackets.
     ///
     /// # Errors
-    /// When `host` is not a possible host name or address.
+    /// Returns an error if `host` is not a possible host name or address, or if `port` is 0.
     pub fn tcp(host: &str, port: u16) -> Result<Endpoint, EndpointError> {
         check_host(host)?;
         if port == 0 {
@@ -117,18 +116,18 @@ impl Endpoint {
         Ok(Endpoint::Tcp { host: host.to_owned(), port })
     }
 
-    /// A unix socket endpoint.
+    /// Creates a unix socket endpoint.
     ///
     /// # Errors
-    /// When `path` is not absolute or holds a NUL byte.
+    /// Returns an error if `path` is not absolute or holds a NUL byte.
     pub fn unix(path: &str) -> Result<Endpoint, EndpointError> {
         Ok(Endpoint::Unix { path: checked_path(path)? })
     }
 
-    /// An endpoint in shared memory.
+    /// Creates an endpoint in shared memory.
     ///
     /// # Errors
-    /// As [`Endpoint::unix`].
+    /// Returns an error as [`Endpoint::unix`] does.
     pub fn shm(path: &str) -> Result<Endpoint, EndpointError> {
         Ok(Endpoint::Shm { path: checked_path(path)? })
     }

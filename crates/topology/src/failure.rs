@@ -40,7 +40,7 @@ impl FailureReason {
         FailureReason::Operator,
     ];
 
-    /// The name in logs and metric labels.
+    /// Returns the name in logs and metric labels.
     pub const fn label(self) -> &'static str {
         match self {
             FailureReason::Connect => "connect",

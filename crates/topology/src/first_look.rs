@@ -1,4 +1,5 @@
-//! The first look at an unknown server: when it is asked whether it answers, and by which worker.
+//! The first look at an unknown server: when a server is asked whether it answers, and which worker
+//! asks it.
 
 use keyway_base::Time;
 use std::sync::atomic::AtomicU64;

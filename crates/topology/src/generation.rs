@@ -1,52 +1,50 @@
-//! What this process knows of the generation of a server's data, which proxies
-//! that share servers agree on with a marker item on the server itself.
+//! What this process knows of the generation of a server's data. Proxies that share servers agree
+//! on the generation by a marker item on the server itself.
 //!
-//! Every empty or emptied server that a proxy takes back into use gets a marker
-//! with a new generation. A proxy that finds one there which is none of those it
-//! has seen before its own ejection of the server knows that another has seen to
-//! it since, and does not empty it again.
+//! When a proxy takes an empty or emptied server back into use, it writes a marker with a new
+//! generation. Suppose a proxy finds a marker that it had not seen before it ejected the server.
+//! Then another proxy has emptied the server since, and this proxy does not empty it again.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use keyway_base::Time;
 
-/// One generation of a server's data, as its marker says it.
+/// One generation of a server's data, as its marker states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// Any number but 0 and 1, chosen by chance.
+    /// A random number other than 0 and 1.
     pub id: u64,
-    /// When it began by the clock of the proxy that placed the marker, in
-    /// milliseconds since 1970.
+    /// Its start by the clock of the proxy that wrote the marker, in milliseconds since 1970.
     pub began_ms: u64,
 }
 
-/// What was on the server when it was last looked at in use.
+/// What the latest look at a server in use has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
-    /// It was never looked at, or what was there could not be read.
+    /// The server was never looked at, or its marker could not be read.
     #[default]
     Nothing,
-    /// It had no marker.
+    /// The server had no marker.
     Absence,
-    /// It had this generation's.
+    /// The server had the marker of this generation.
     Id(u64),
 }
 
 /// What is remembered from before an ejection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
-    /// What was on the server.
+    /// What the latest look before the ejection had found.
     pub seen: Seen,
-    /// When it was ejected by this process's clock, in milliseconds since 1970.
+    /// Time of the ejection by this process's clock, in milliseconds since 1970.
     pub ejected_ms: u64,
 }
 
 impl Remembered {
-    /// Whether a server with this marker was emptied, or found empty, after this
-    /// process ejected it. Where the clocks of two proxies differ the answer may
-    /// be no for a yes; a yes for a no needs a generation that began between the
-    /// last look and the ejection as well.
+    /// Returns whether a server with the marker `found` was emptied, or found empty, after this
+    /// process ejected it. If the clocks of two proxies differ, this may wrongly return false. It
+    /// returns true wrongly only if, in addition, a generation began between the last look and the
+    /// ejection.
     pub fn is_followed_by(&self, found: Generation) -> bool {
         let is_new = match self.seen {
             Seen::Nothing => false,
@@ -57,15 +55,15 @@ impl Remembered {
     }
 }
 
-/// Generations of one server, shared by the workers of a process. What is read
-/// of it may be of two moments: an older generation with a newer ejection, which
-/// only makes [`Remembered::is_followed_by`] deny more.
+/// The generations of one server, shared by the workers of a process. A reader may get values of
+/// two moments: an older generation with a newer ejection. [`Remembered::is_followed_by`] then only
+/// returns false more often.
 #[derive(Debug, Default)]
 pub struct GenerationCell {
-    /// [`Seen`] in one word.
+    /// The [`Seen`], in one word.
     seen: AtomicU64,
     ejected_ms: AtomicU64,
-    /// When it is to be looked at again.
+    /// Time of the next look.
     next_look: AtomicU64,
 }
 
@@ -88,7 +86,7 @@ impl GenerationCell {
         self.ejected_ms.store(unix_ms, Relaxed);
     }
 
-    /// What is known from before the latest ejection.
+    /// Returns what is remembered from before the latest ejection.
     pub fn remembered(&self) -> Remembered {
         let seen = match self.seen.load(Relaxed) {
             Self::NOTHING => Seen::Nothing,
@@ -98,8 +96,8 @@ impl GenerationCell {
         Remembered { seen, ejected_ms: self.ejected_ms.load(Relaxed) }
     }
 
-    /// Whether the caller is to look at the server now; no other worker is asked
-    /// to before `next`.
+    /// Returns whether the caller is to look at the server now. No other worker looks at it before
+    /// `next`.
     pub fn try_claim_look(&self, now: Time, next: Time) -> bool {
         let is_due = |due: u64| (due <= now.0).then_some(next.0);
         self.next_look.fetch_update(Relaxed, Relaxed, is_due).is_ok()

@@ -1,9 +1,9 @@
-//! The hash functions twemproxy knows, and one of others, under twemproxy's names and
-//! with its results on x86-64, where `char` is signed: several of them feed bytes of 0x80 and above
-//! sign-extended, which the published functions do not.
+//! The hash functions of twemproxy, and one other. They have twemproxy's names and its results on
+//! x86-64, where `char` is signed: several of them sign-extend bytes of 0x80 and above, which the
+//! published functions do not.
 //!
-//! None of them is fit against keys chosen by an adversary; they are here so
-//! that keys stay where they are.
+//! None of them resists keys chosen by an adversary. They are here so that keys stay where they
+//! are.
 
 mod crc;
 mod fnv;
@@ -22,11 +22,11 @@ pub enum Hash {
     OneAtATime,
     /// The first four bytes of MD5, little-endian.
     Md5,
-    /// CRC-16/XMODEM, with bits shifted out of the register kept above it.
+    /// CRC-16/XMODEM. Bits shifted out of the register are kept above its 16 bits.
     Crc16,
-    /// CRC-16/XMODEM, its 16 bits alone, as Redis Cluster and predixy have it.
+    /// CRC-16/XMODEM, only its 16 bits, as in Redis Cluster and predixy.
     Crc16Xmodem,
-    /// Bits 16 to 30 of CRC-32, as libmemcached has it: 15 bits in all.
+    /// Bits 16 to 30 of CRC-32, as in libmemcached: 15 bits in all.
     Crc32,
     /// CRC-32, whole.
     Crc32a,
@@ -58,7 +58,7 @@ impl Hash {
         all
     };
 
-    /// Those that twemproxy has, in the order it lists them.
+    /// The functions that twemproxy has, in its order.
     pub const TWEMPROXY: [Hash; 12] = [
         Hash::OneAtATime,
         Hash::Md5,
@@ -74,8 +74,8 @@ impl Hash {
         Hash::Jenkins,
     ];
 
-    /// The name in configuration files; for [`Hash::TWEMPROXY`] also in
-    /// twemproxy's.
+    /// Returns the name in configuration files. For [`Hash::TWEMPROXY`] it is also twemproxy's
+    /// name.
     pub const fn name(self) -> &'static str {
         match self {
             Hash::OneAtATime => "one_at_a_time",
@@ -94,12 +94,12 @@ impl Hash {
         }
     }
 
-    /// The function called `name`.
+    /// Returns the function called `name`.
     pub fn from_name(name: &str) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| hash.name() == name)
     }
 
-    /// The hash of `key`.
+    /// Returns the hash of `key`.
     #[inline]
     pub fn hash(self, key: &[u8]) -> u32 {
         match self {
@@ -120,13 +120,13 @@ impl Hash {
     }
 }
 
-/// A byte as C reads it through a signed `char` and widens it.
+/// Returns a byte as C widens it from a signed `char`.
 #[inline(always)]
 fn sign_extended(byte: u8) -> u32 {
     byte as i8 as u32
 }
 
-/// The little-endian number in the first four bytes of `bytes`.
+/// Returns the little-endian number in the first four bytes of `bytes`.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
@@ -134,7 +134,8 @@ fn word(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod samples {
-    /// Keys of every length to 300, each with low bytes, high bytes and both.
+    /// Returns keys of every length up to 300. For each length there are keys with low bytes, with
+    /// high bytes and with both.
     pub fn keys() -> impl Iterator<Item = Vec<u8>> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         (0..900usize).map(move |sample| {

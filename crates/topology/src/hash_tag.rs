@@ -1,12 +1,11 @@
 use std::fmt;
 
-/// The two characters that enclose the part of a key that decides where it
-/// goes: with `{}`, `user:{42}:name` and `user:{42}:mail` land together.
+/// The two characters that enclose the part of a key that decides its server. With `{}`,
+/// `user:{42}:name` and `user:{42}:mail` go to the same server.
 ///
-/// The rule is twemproxy's: the first opening character, then the first closing
-/// one after it; when there is no such pair or nothing between, the whole key
-/// counts. (Redis Cluster has the same rule for `{}`.) Both characters may be
-/// the same.
+/// The rule is twemproxy's: the tag lies between the first opening character and the first closing
+/// one after it. If there is no such pair, or nothing between, the whole key counts. (Redis Cluster
+/// has the same rule for `{}`.) Both characters may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashTag {
     /// The byte before the tag.
@@ -27,7 +26,7 @@ impl HashTag {
         }
     }
 
-    /// The part of `key` that is hashed.
+    /// Returns the part of `key` that is hashed.
     #[inline]
     pub fn of(self, key: &[u8]) -> &[u8] {
         match position(key, self.open) {
@@ -36,7 +35,7 @@ impl HashTag {
         }
     }
 
-    /// What stands behind the opening character at `open`, if it is closed and not empty.
+    /// Returns the tag behind the opening character at `open`, if it is closed and not empty.
     #[inline(never)]
     fn enclosed(self, key: &[u8], open: usize) -> Option<&[u8]> {
         let rest = &key[open + 1..];
@@ -45,8 +44,8 @@ impl HashTag {
     }
 }
 
-/// Where `sought` is first. Keys are short: eight bytes at a time, the last eight twice where
-/// they are not a whole number of times.
+/// Returns the first position of `sought`. Keys are short: they are searched eight bytes at a time.
+/// If the length is not a multiple of eight, the last step overlaps the one before.
 #[inline(always)]
 fn position(key: &[u8], sought: u8) -> Option<usize> {
     let (eights, _) = key.as_chunks::<8>();
@@ -61,7 +60,7 @@ fn position(key: &[u8], sought: u8) -> Option<usize> {
     first_of_eight(*last, sought).map(|at| key.len() - 8 + at)
 }
 
-/// The first of eight bytes that is this one: taking one from a byte that is none borrows.
+/// Returns the position of `sought` among eight bytes. Subtracting one from a zero byte borrows.
 #[inline(always)]
 fn first_of_eight(eight: [u8; 8], sought: u8) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;

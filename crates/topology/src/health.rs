@@ -1,4 +1,5 @@
-//! Who is out of use, and why: one word per backend, shared by all workers.
+//! The health board: which servers are out of use, and why. It has one word for each backend,
+//! shared by all workers.
 //!
 //! ```text
 //!        failure             failures in a row = after_failures
@@ -18,21 +19,18 @@
 //! first failure counts like that of a backend that is up. One worker asks it soon after the start,
 //! so that the state does not last. An operator who restores a backend makes it `Unknown`.
 //!
-//! In a pool without ejection only `Unknown`, `Up` and `Failing` occur, unless an operator
-//! ejects a backend: then it is `Ejected` for the reason `Operator` and due never,
-//! so that no probe is made, until an operator restores it. The differences
-//! from twemproxy: a server comes back because it answered a probe, not because
-//! time has passed, and requests for which every server is ejected are refused
-//! for as long as that lasts (twemproxy refuses them until its retry time and
-//! then lets real requests do the probing).
+//! In a pool without ejection only `Unknown`, `Up` and `Failing` occur, unless an operator ejects a
+//! backend. Such a backend is `Ejected` for the reason `Operator` and is never due, so it is not
+//! probed until an operator restores it. There are two differences from twemproxy. A server comes
+//! back because it answered a probe, not because time has passed. Requests for which every server
+//! is ejected are refused for as long as that lasts; twemproxy refuses them until its retry time
+//! and then lets real requests do the probing.
 //!
-//! Everything that decides a transition lives in one atomic word, so a
-//! compare-and-swap is the whole protocol and no ordering between variables is
-//! needed. There are two exceptions: the epoch, by which workers learn that a
-//! ring is out of date, and the moment of the latest failure that counted, by
-//! which one stall or one mass disconnect counts once, however many connections
-//! of however many workers it ends: what had begun before that moment says
-//! nothing new.
+//! Everything that decides a transition is in one atomic word, so a compare-and-swap is the whole
+//! protocol and no ordering between variables is needed. There are two exceptions. The epoch tells
+//! workers that a ring is out of date. The time of the latest counted failure makes one stall or
+//! one mass disconnect count once, however many connections of however many workers it ends:
+//! requests that began before that time say nothing new.
 
 mod state;
 mod word;
@@ -55,20 +53,19 @@ use crate::{
     Topology,
 };
 
-/// How long a claim to probe a backend lasts before another worker may take
-/// over, in milliseconds. It covers a worker that stops in the middle of a
-/// probe. Shorter than a probe (connect, handshake, empty the server) would let
-/// two workers at it; longer keeps a sound server out for longer after such a
-/// stop.
+/// How long a claim to probe a backend lasts before another worker may take over, in milliseconds.
+/// It covers a worker that stops in the middle of a probe. If it were shorter than a probe
+/// (connect, handshake, empty the server), two workers would probe at once. If it were longer, a
+/// sound server would stay out for longer after such a stop.
 const CLAIM_LEN_MS: u64 = 60_000;
 
-/// How long a backend that cannot answer yet is left alone where another can. Longer leaves a
-/// replica unused that has its data; each time it is asked before, one read pays for the way.
+/// How long another server is preferred to one that cannot answer yet. If it were longer, a replica
+/// that has its data would stay unused. Each earlier try costs one read a round trip.
 const UNREADY: Duration = Duration::from_secs(1);
 
-/// The right, and the duty, to probe one ejected backend: connect, shake hands,
-/// and do as [`RejoinClaim::policy`] says; then hand the claim back through
-/// [`HealthBoard::rejoined`] or [`HealthBoard::rejoin_failed`].
+/// The right, and the duty, to probe one ejected backend. Its holder connects, shakes hands and
+/// acts by [`RejoinClaim::policy`]. Then it hands the claim back through [`HealthBoard::rejoined`]
+/// or [`HealthBoard::rejoin_failed`].
 #[derive(Debug)]
 #[must_use = "the backend stays out of use until the claim is handed back or has run out"]
 pub struct RejoinClaim {
@@ -78,13 +75,13 @@ pub struct RejoinClaim {
 }
 
 impl RejoinClaim {
-    /// The backend to probe.
+    /// Returns the backend to probe.
     pub fn backend(&self) -> BackendId {
         self.backend
     }
 
-    /// What its pool wants: with [`Rejoin::Flush`] the server must be emptied
-    /// before the claim is handed back as a success.
+    /// Returns the policy of its pool. With [`Rejoin::Flush`] the server must be emptied before the
+    /// claim is handed back as a success.
     pub fn policy(&self) -> Rejoin {
         self.policy
     }
@@ -96,8 +93,8 @@ impl RejoinClaim {
 #[repr(align(64))]
 struct Cell {
     word: AtomicU64,
-    /// When the latest failure that counted was noted. Whoever replaces it by a
-    /// later moment may count a failure.
+    /// The time at which the latest counted failure was noted. The worker that replaces it by a
+    /// later time may count a failure.
     counted: AtomicU64,
     ejections: AtomicU64,
     rejoins: AtomicU64,
@@ -122,8 +119,8 @@ impl Cell {
         }
     }
 
-    /// Goes on with what is known of the same server in a pool that this one's replaces. A
-    /// probe that is under way there says nothing here: it is due again.
+    /// Takes over what is known of the same server from `old`, the cell of a pool that this pool
+    /// replaces. A probe that is under way there does not count here: the probe is due again.
     fn inherit(&self, old: &Cell) {
         let mut word = Word::from_bits(old.word.load(Relaxed));
         if word.state == HealthState::Rejoining {
@@ -140,20 +137,20 @@ impl Cell {
     }
 }
 
-/// Whether the servers of a pool are found out while it serves.
+/// Returns whether a pool discovers its servers while it serves.
 fn is_found_out(pool: &Pool) -> bool {
     pool.kind.discovery().is_some()
 }
 
 /// The health of every backend of one topology, shared by the workers.
 ///
-/// Methods that may change a state return the change if there was one and they
-/// made it, so exactly one caller logs it. All of them may be called from any
-/// worker at any time. A backend that the board does not have, because its id is of another
+/// A method that changes a state returns the change only to the caller that made it, so exactly one
+/// caller logs it. Every method may be called from any worker at any time. A backend that is not on
+/// the board, because its id belongs to another topology, counts as up, and nothing changes it.
 /// topology, counts as up, and nothing changes it.
 #[derive(Debug)]
 pub struct HealthBoard {
-    /// In the order of their places.
+    /// In the order of their indices.
     cells: Box<[(BackendId, Arc<Cell>)]>,
     /// The data generation of backends that are not on this board.
     nowhere: GenerationCell,
@@ -165,7 +162,7 @@ pub struct HealthBoard {
 }
 
 impl HealthBoard {
-    /// A board on which every backend of `topology` is unknown.
+    /// Creates a board on which every backend of `topology` is unknown.
     pub fn new(topology: &Topology) -> HealthBoard {
         let new = |id| (id, Arc::new(Cell::new(topology, id)));
         let strangers = Strangers::default();
@@ -180,10 +177,10 @@ impl HealthBoard {
         }
     }
 
-    /// The board of the topology that follows: what is known of the backends of pools that
-    /// are kept is shared with this one, whoever changes it. Those of a pool that goes on
-    /// with the servers of another, at the position that `heir_of` says, begin with what is
-    /// known of the one at the same address here.
+    /// Returns the board of the topology that succeeds this one. The backends of pools that are
+    /// kept share their cells with this board, so that each sees the changes of the other. A pool
+    /// that replaces another pool, whose index `heir_of` returns, copies what this board knows of
+    /// the server at the same address.
     #[must_use]
     pub fn succeeded_by(
         &self,
@@ -200,7 +197,7 @@ impl HealthBoard {
         for (id, cell) in cells.iter().filter(|(id, _)| !kept(*id)) {
             let Some(new) = to.backend(*id) else { continue };
             let Some(old_pool) = heir_of(new.pool_index) else { continue };
-            // Places in a cluster are nobody's until it is asked who is there.
+            // The places of a cluster belong to no server until one has been asked.
             if is_found_out(&from.pools()[old_pool]) || is_found_out(&to.pools()[new.pool_index]) {
                 continue;
             }
@@ -225,26 +222,28 @@ impl HealthBoard {
         }
     }
 
-    /// Which servers are not asked for a while.
+    /// Returns the circuits of the servers.
     #[inline]
     pub fn circuits(&self) -> &CircuitBoard {
         &self.circuits
     }
 
-    /// Whether requests to this server may be refused by more than its being out of reach, or
-    /// how they went is to be told. Changes with [`HealthBoard::pool_epoch`] only.
+    /// Returns whether requests to this server may be refused for other reasons than its being out
+    /// of reach, or whether their outcome is to be noted. Changes only with
+    /// [`HealthBoard::pool_epoch`].
     pub fn watches(&self, backend: BackendId) -> bool {
         self.circuits.has(backend) || self.reads.has(backend) || self.is_held(backend)
     }
 
-    /// What reads have shown of the servers they may go to.
+    /// Returns the figures of reads from the servers.
     #[inline]
     pub fn reads(&self) -> &ReadBoard {
         &self.reads
     }
 
-    /// Number of questions to this board, or to one before it, about a backend that it does not have.
-    /// Each time is a fault of the one that asked: it has kept an id of another topology.
+    /// Returns the number of questions to this board, or to an earlier one, about a backend that it
+    /// does not have. Each of them is a fault of the caller, which has kept an id of another
+    /// topology.
     pub fn strangers(&self) -> u64 {
         self.strangers.count()
     }
@@ -253,36 +252,37 @@ impl HealthBoard {
         self.strangers.clone()
     }
 
-    /// Number of backends on the board.
+    /// Returns the number of backends on the board.
     pub fn backend_count(&self) -> usize {
         self.cells.len()
     }
 
-    /// Grows whenever some backend becomes usable or ceases to be. A worker
-    /// compares it once a turn, and looks at [`HealthBoard::pool_epoch`] of
-    /// each pool when it has grown.
+    /// Returns a number that grows whenever some backend becomes usable or ceases to be. A worker
+    /// compares it once a turn. If it has grown, the worker looks at [`HealthBoard::pool_epoch`] of
+    /// each pool.
     #[inline]
     pub fn epoch(&self) -> u64 {
         // ORDER: pairs with bump_epochs
         self.epoch.load(Acquire)
     }
 
-    /// Grows whenever a backend of this pool becomes usable or ceases to be.
-    /// Read it before [`HealthBoard::is_usable`] when building a ring: a change
-    /// in between then shows as an epoch newer than the ring's.
+    /// Returns a number that grows whenever a backend of this pool becomes usable or ceases to be.
+    /// Read it before [`HealthBoard::is_usable`] when building a ring: a change in between then
+    /// shows as an epoch newer than the ring's.
     pub fn pool_epoch(&self, pool_index: usize) -> u64 {
         // ORDER: pairs with bump_epochs
         self.pool_epochs.get(pool_index).map_or(0, |epoch| epoch.load(Acquire))
     }
 
-    /// Whether requests go to the backend.
+    /// Returns whether requests go to the backend.
     #[inline]
     pub fn is_usable(&self, backend: BackendId) -> bool {
         self.state(backend).is_usable()
     }
 
-    /// Whether the backend said within the last second that it cannot answer yet: it loads its
-    /// data, or is a replica without its primary. Another is better asked, if there is one.
+    /// Returns whether the backend said within the last second that it cannot answer yet: it loads
+    /// its data, or is a replica without its primary. Another server is better asked, if there is
+    /// one.
     #[inline]
     pub fn is_unready(&self, backend: BackendId, now: Time) -> bool {
         let word = self.word(backend);
@@ -297,44 +297,44 @@ impl HealthBoard {
             && now < said + UNREADY
     }
 
-    /// Where the backend stands.
+    /// Returns the state of the backend.
     pub fn state(&self, backend: BackendId) -> HealthState {
         self.word(backend).state
     }
 
-    /// Its latest failure since it was last up.
+    /// Returns its latest failure since it was last up.
     pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
         let word = self.word(backend);
         word.reason.filter(|_| !word.state.is_sound())
     }
 
-    /// Its failures in a row, up to 100,000.
+    /// Returns its failures in a row, up to 100,000.
     pub fn failures(&self, backend: BackendId) -> u32 {
         self.word(backend).failures
     }
 
-    /// When its state is due to end, as in [`StateChange::until`].
+    /// Returns the time at which its state is due to end, as in [`StateChange::until`].
     pub fn until(&self, backend: BackendId) -> Option<Time> {
         self.word(backend).until()
     }
 
-    /// What is known of the generation of its data.
+    /// Returns what is known of the generation of its data.
     pub fn generation(&self, backend: BackendId) -> &GenerationCell {
         self.cell(backend).map_or(&self.nowhere, |cell| &cell.generation)
     }
 
-    /// How often it was ejected.
+    /// Returns how many times it was ejected.
     pub fn ejections(&self, backend: BackendId) -> u64 {
         self.cell(backend).map_or(0, |cell| cell.ejections.load(Relaxed))
     }
 
-    /// How often it came back into use after an ejection.
+    /// Returns how many times it came back into use after an ejection.
     pub fn rejoins(&self, backend: BackendId) -> u64 {
         self.cell(backend).map_or(0, |cell| cell.rejoins.load(Relaxed))
     }
 
-    /// A request was answered. Costs one load while nothing is wrong. Says
-    /// nothing about a backend that is out of use: that is the probe's to say.
+    /// Notes that a request was answered. Costs one load while nothing is wrong. Ignored for a
+    /// backend that is out of use, because only a probe brings it back.
     #[inline]
     pub fn note_success(&self, backend: BackendId) -> Option<StateChange> {
         if self.cell(backend)?.word.load(Relaxed) == 0 {
@@ -359,12 +359,11 @@ impl HealthBoard {
         self.update(backend, |word| is_news(word).then(|| up(word)))
     }
 
-    /// A request or a connection that began at `began` failed at `now`. It counts
-    /// only if it began no earlier than the latest failure of this backend that
-    /// counted: failures in a row are successive tries, and not one event that
-    /// many were hit by. Ejects the backend when its pool does so and this is one
-    /// failure in a row too many. A quarantined backend that fails is ejected
-    /// again.
+    /// Notes that a request or a connection that began at `began` failed at `now`. It counts only
+    /// if it began no earlier than the latest counted failure of this backend. So failures in a row
+    /// are successive tries, and not one event that hit many requests. Ejects the backend if its
+    /// pool ejects and this is one failure in a row too many. A quarantined backend that fails is
+    /// ejected again.
     #[cold]
     pub fn note_failure(
         &self,
@@ -375,13 +374,13 @@ impl HealthBoard {
         let cell = self.cell(backend)?;
         let is_out = matches!(self.state(backend), HealthState::Ejected | HealthState::Rejoining);
         let is_new = |counted: u64| (!is_out && began.0 >= counted).then_some(now.0.max(counted));
-        // Of many workers at once the first alone counts: the moment that it
-        // leaves is later than what the others have seen begin.
+        // If many workers note failures at once, only the first counts: it stores a time that is
+        // later than the start of the other failures.
         cell.counted.fetch_update(Relaxed, Relaxed, is_new).ok()?;
         self.update(backend, |word| word.after_failure(reason, now, cell.ejection))
     }
 
-    /// The unknown backends.
+    /// Returns the unknown backends.
     pub fn unknown(&self) -> impl Iterator<Item = BackendId> + '_ {
         self.backends().filter(|&backend| self.state(backend) == HealthState::Unknown)
     }
@@ -398,21 +397,20 @@ impl HealthBoard {
             .map_or(LookStep::Wait, |cell| cell.first_look.step(now, spread, patience))
     }
 
-    /// The backends that are due for a probe, each of which some worker should
-    /// [claim](HealthBoard::try_claim_rejoin).
+    /// Returns the backends that are due for a probe. Some worker should
+    /// [claim](HealthBoard::try_claim_rejoin) each of them.
     pub fn due_for_rejoin(&self, now: Time) -> impl Iterator<Item = BackendId> + '_ {
         self.backends().filter(move |&backend| Self::is_claimable(self.word(backend), now))
     }
 
-    /// When the next probe or end of a quarantine is due; `None` when nothing
-    /// is pending.
+    /// Returns the time at which the next probe or the next end of a quarantine is due; `None` if
+    /// nothing is pending.
     pub fn next_due(&self) -> Option<Time> {
         self.backends().filter_map(|backend| self.until(backend)).min()
     }
 
-    /// Takes on the probe of a backend that is due. Exactly one caller gets it;
-    /// it lapses after a minute, lest a worker that stopped keeps the backend
-    /// out for good.
+    /// Claims the probe of a backend that is due. Exactly one caller gets it. The claim lapses
+    /// after a minute, so that a worker that stopped does not keep the backend out for good.
     pub fn try_claim_rejoin(&self, backend: BackendId, now: Time) -> Option<RejoinClaim> {
         let policy = self.cell(backend)?.ejection?.rejoin;
         let before = self.word(backend);
@@ -424,9 +422,8 @@ impl HealthBoard {
         self.swap(backend, before, word).then_some(RejoinClaim { backend, policy, word })
     }
 
-    /// The probe succeeded: the backend is back in use, or quarantined if that
-    /// is the policy. `None` if the claim had lapsed and another worker took
-    /// over.
+    /// Notes that the probe succeeded. The backend is back in use, or is quarantined if that is the
+    /// policy. Returns `None` if the claim had lapsed and another worker took over.
     pub fn rejoined(&self, claim: RejoinClaim, now: Time) -> Option<StateChange> {
         let after = match claim.policy {
             Rejoin::Serve | Rejoin::Flush => Word::default(),
@@ -439,8 +436,8 @@ impl HealthBoard {
         self.settle(claim, after)
     }
 
-    /// The probe failed: the backend is out for another ejection time. `None`
-    /// if the claim had lapsed and another worker took over.
+    /// Notes that the probe failed. The backend is out for another ejection time. Returns `None` if
+    /// the claim had lapsed and another worker took over.
     pub fn rejoin_failed(
         &self,
         claim: RejoinClaim,
@@ -457,17 +454,16 @@ impl HealthBoard {
         self.settle(claim, after)
     }
 
-    /// Ends one quarantine that is over by `now`; to be called until it returns
-    /// `None`.
+    /// Ends one quarantine that is over by `now`. To be called until it returns `None`.
     pub fn end_quarantine(&self, now: Time) -> Option<StateChange> {
         let over = |word: Word| word.state == HealthState::Quarantined && word.is_due(now);
         self.backends()
             .find_map(|backend| self.update(backend, |word| over(word).then(Word::default)))
     }
 
-    /// Takes a backend out of use on an operator's word, whatever its state and whether
-    /// its pool ejects or not, until [`HealthBoard::restore`]. Returns whether it was not so
-    /// already. A claim in the hands of a worker is void.
+    /// Takes a backend out of use by an operator's command, until [`HealthBoard::restore`]. Its
+    /// state and its pool's settings do not matter. Returns whether this changed anything. A claim
+    /// that a worker holds becomes void.
     pub fn eject(&self, backend: BackendId) -> bool {
         if self.cell(backend).is_none() {
             return false;
@@ -489,7 +485,7 @@ impl HealthBoard {
         }
     }
 
-    /// Whether an operator has taken the backend out of use.
+    /// Returns whether an operator has taken the backend out of use.
     #[inline]
     pub fn is_held(&self, backend: BackendId) -> bool {
         Self::is_held_word(self.word(backend))
@@ -501,14 +497,14 @@ impl HealthBoard {
             && word.due_ms == Word::NEVER
     }
 
-    /// Puts a backend back into use, by an operator's command or because another backend has come
-    /// to its place. Its state is unknown, and a worker's claim on it is void.
+    /// Puts a backend back into use, by an operator's command or because another server has taken
+    /// its index. Its state is unknown, and a worker's claim on it is void.
     pub fn restore(&self, backend: BackendId) -> Option<StateChange> {
         self.cell(backend)?.first_look.restart();
         self.update(backend, |_| Some(Word::UNKNOWN))
     }
 
-    /// The ids that the board answers to, in the order of their places.
+    /// Returns the ids of the backends on the board, in the order of their indices.
     pub fn backends(&self) -> impl Iterator<Item = BackendId> + '_ {
         self.cells.iter().map(|(id, _)| *id)
     }
@@ -523,18 +519,20 @@ impl HealthBoard {
             .map_or_else(Word::default, |cell| Word::from_bits(cell.word.load(Relaxed)))
     }
 
-    /// Ejected for long enough, or claimed by a worker that never came back.
+    /// Returns whether the backend was ejected for long enough, or was claimed by a worker that did
+    /// not hand the claim back in time.
     fn is_claimable(word: Word, now: Time) -> bool {
         matches!(word.state, HealthState::Ejected | HealthState::Rejoining) && word.is_due(now)
     }
 
-    /// Ends a claim, unless it has passed to someone else.
+    /// Ends a claim, unless another worker has taken over.
     fn settle(&self, claim: RejoinClaim, after: Word) -> Option<StateChange> {
         let RejoinClaim { backend, word, .. } = claim;
         self.swap(backend, word, after).then(|| Self::change(backend, word, after)).flatten()
     }
 
-    /// Applies `next` to the backend's word until it holds or declines.
+    /// Applies `next` to the backend's word, again if another worker changes it meanwhile, until it
+    /// is stored or `next` returns `None`.
     fn update(
         &self,
         backend: BackendId,
@@ -550,8 +548,7 @@ impl HealthBoard {
         }
     }
 
-    /// Replaces the word if it is still `before`, and keeps the counters and
-    /// epochs in step.
+    /// Replaces the word if it is still `before`. Keeps the counters and epochs in step.
     fn swap(&self, backend: BackendId, before: Word, after: Word) -> bool {
         let Some(cell) = self.cell(backend) else { return false };
         let swapped =
@@ -576,11 +573,11 @@ impl HealthBoard {
     }
 
     fn bump_epochs(&self, pool_index: u32) {
-        // ORDER: pairs with pool_epoch: whoever sees the new epoch sees the new state
+        // ORDER: pairs with pool_epoch: a worker that sees the new epoch sees the new state
         if let Some(epoch) = self.pool_epochs.get(pool_index as usize) {
             epoch.fetch_add(1, Release);
         }
-        // ORDER: pairs with epoch: whoever sees it sees the pool's new epoch too
+        // ORDER: pairs with epoch: a worker that sees it sees the pool's new epoch too
         self.epoch.fetch_add(1, Release);
     }
 
@@ -588,7 +585,7 @@ impl HealthBoard {
         if before.state == after.state {
             return None;
         }
-        // A backend that is up again is told apart by what had been wrong.
+        // The change to a sound state tells what had been wrong before.
         let told = if after.state.is_sound() { before } else { after };
         Some(StateChange {
             backend,

@@ -1,5 +1,5 @@
-//! How far a primary's history had come when, so that it can be said since when a replica
-//! lacks something.
+//! The replication offsets that a primary had at past times. They show how long a replica has
+//! lacked data.
 //!
 //! ```text
 //!  offset of the primary  100 ── 180 ── 250 ── 400      one that has 200 lacks
@@ -10,37 +10,37 @@ use keyway_base::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Moments that are remembered. Fewer tell more coarsely what a replica lacks.
+/// Number of remembered times. With fewer, the lag of a replica is known less exactly.
 const MOMENTS_MAX: usize = 64;
 
-/// Replicas tell once a second how far they are, and primaries tell in whole seconds how long
-/// ago that was: what is told may be as much older.
+/// Replicas report their offset once a second, and primaries tell the age of the report in whole
+/// seconds. So a report may be older than it seems by this much.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a primary's history was at some moments.
+/// The offsets of a primary at several times.
 #[derive(Clone, Debug, Default)]
 pub struct OffsetHistory {
-    /// Ascending in both.
+    /// Pairs of time and offset, ascending in both.
     moments: VecDeque<(Time, u64)>,
-    /// Whose history it is, if it says so.
+    /// The replication id of the history, if the primary tells one.
     id: Option<Box<str>>,
 }
 
 impl OffsetHistory {
-    /// Notes how far the history of that identity is, in bytes. What is further back than `span`
-    /// before need not be told apart.
+    /// Notes that the history with this id had reached `offset`, in bytes, at `now`. Times closer
+    /// together than a fraction of `span` are merged.
     pub fn note(&mut self, now: Time, id: Option<&str>, offset: u64, span: Duration) {
         let goes_on = self.moments.back().is_none_or(|&(at, last)| at <= now && last <= offset);
         let is_same = self.id.as_deref() == id;
         if !goes_on && is_same && id.is_some() {
-            // Told late: a history of that name never goes back.
+            // This report is late: the offset of one history never goes back.
             return;
         }
         if !goes_on || !is_same {
             self.moments.clear();
             self.id = id.map(Box::from);
         }
-        // The newest one moves on until it is far enough from the one before.
+        // The newest entry is replaced until it is far enough from the one before.
         let step = span / (MOMENTS_MAX as u32 / 4);
         let before = self.moments.len().checked_sub(2).map(|index| self.moments[index].0);
         if before.is_some_and(|before| now.since(before) < step) {
@@ -52,8 +52,8 @@ impl OffsetHistory {
         self.moments.push_back((now, offset));
     }
 
-    /// How long at least a replica lacked something when it last told how far it is, which was
-    /// `silence` ago; nothing of one that has not told yet, at 0.
+    /// Returns the least time for which a replica had lacked data when it last reported its offset,
+    /// `silence` ago. Returns zero if it has not reported yet (`offset` 0).
     pub fn behind(&self, now: Time, offset: u64, silence: Duration) -> Duration {
         let lacks = |&&(_, at): &&(Time, u64)| at > offset && offset > 0;
         let since = self.moments.iter().find(lacks).map_or(now, |&(since, _)| since);
@@ -87,10 +87,10 @@ mod tests {
     fn what_is_lacked_is_told_by_when_the_primary_was_there() {
         let history = history([(1, 100), (2, 180), (3, 250), (4, 400), (10, 400)]);
         assert_eq!(behind(&history, 10, 400, 0), 0);
-        // What it lacks was there in the fourth second, less what is not known.
+        // What it lacks was there in the fourth second. The uncertainty of a second is subtracted.
         assert_eq!(behind(&history, 10, 399, 0), 10 - 4 - 1);
         assert_eq!(behind(&history, 10, 200, 0), 10 - 3 - 1);
-        // It told so three seconds ago, and was less behind then.
+        // The report is three seconds old, and the replica was less behind then.
         assert_eq!(behind(&history, 10, 200, 3), 10 - 3 - 3 - 1);
         assert_eq!(behind(&history, 10, 5, 0), 10 - 1 - 1, "at least since the first moment");
         assert_eq!(behind(&history, 10, 0, 0), 0, "it has not told yet");
@@ -102,7 +102,7 @@ mod tests {
     fn who_follows_is_never_behind_though_it_tells_late() {
         let history = history((0..100).map(|second| (second, 1000 * second)));
         for silence in 0..2 {
-            // What it told a second ago is of the second before.
+            // A report that is a second old may be about the second before.
             assert_eq!(behind(&history, 99, 1000 * (99 - 1 - silence), silence), 0);
         }
         assert_eq!(behind(&history, 99, 1000 * 90, 0), 7);

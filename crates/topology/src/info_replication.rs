@@ -1,16 +1,16 @@
 use crate::reply_reader::{ReplyReader, decimal, endpoint};
 use crate::{Endpoint, NODES_MAX, ViewError};
 
-/// What a server says of its own replication (INFO replication).
+/// A server's own description of its replication (INFO replication).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoReplication {
-    /// Its link to its primary: a server that has one is a replica.
+    /// Its connection to its primary. A server that has one is a replica.
     pub link: Option<PrimaryLink>,
-    /// The identity of the data's history (since 4.0).
+    /// Its replication id (since 4.0).
     pub replication_id: Option<Box<str>>,
-    /// How far the history is, in bytes.
+    /// Its replication offset, in bytes.
     pub replication_offset: u64,
-    /// The replicas connected to it; of those of a replica too.
+    /// The replicas connected to it. A replica may have some too.
     pub replicas: Vec<ConnectedReplica>,
 }
 
@@ -21,16 +21,15 @@ pub struct PrimaryLink {
     pub primary: Endpoint,
     /// Whether the connection is up.
     pub is_up: bool,
-    /// Whether the first copy is being taken.
+    /// Whether the first full copy is under way.
     pub is_syncing: bool,
-    /// Seconds since the primary last sent something; none when the link is
-    /// down.
+    /// Seconds since the primary last sent something; `None` while the connection is down.
     pub last_io_seconds_ago: Option<u64>,
-    /// Seconds since the link went down; none when it is up, or never was.
+    /// Seconds since the connection went down; `None` while it is up, or if it never was.
     pub down_seconds: Option<u64>,
-    /// How much of the history is executed here, in bytes.
+    /// The offset up to which commands were executed here, in bytes.
     pub replication_offset: Option<u64>,
-    /// The least is promoted first, zero never.
+    /// The priority for promotion. The lowest is promoted first, zero never.
     pub priority: Option<u32>,
     /// Whether it refuses writes.
     pub is_read_only: bool,
@@ -39,13 +38,13 @@ pub struct PrimaryLink {
 /// A replica as its primary sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectedReplica {
-    /// Where it listens; none where it has not said.
+    /// Its address; `None` if it has not told one.
     pub endpoint: Option<Endpoint>,
-    /// Whether it has its copy and follows; not while it is being sent one.
+    /// Whether it has its full copy and follows. False while the copy is being sent.
     pub is_online: bool,
-    /// How far it said it is, in bytes.
+    /// The offset that it reported last, in bytes.
     pub replication_offset: u64,
-    /// Seconds since it said so.
+    /// Seconds since that report.
     pub lag_seconds: u64,
 }
 
@@ -53,15 +52,15 @@ impl InfoReplication {
     /// Reads the reply to INFO replication, or to INFO.
     ///
     /// # Errors
-    /// When it is none, or says nothing of a role.
+    /// Returns an error if the bytes are no such reply, or tell no role.
     pub fn from_reply(reply: &[u8]) -> Result<InfoReplication, ViewError> {
         InfoReplication::from_text(ReplyReader::new(reply)?.text("lines of information")?)
     }
 
-    /// The same of the text in the reply.
+    /// Reads the text of such a reply.
     ///
     /// # Errors
-    /// When it says nothing of a role.
+    /// Returns an error if the text tells no role.
     pub fn from_text(text: &str) -> Result<InfoReplication, ViewError> {
         let mut lines = Lines::default();
         for line in text.lines() {
@@ -72,13 +71,13 @@ impl InfoReplication {
         lines.finish()
     }
 
-    /// Whether it is a replica.
+    /// Returns whether it is a replica.
     pub fn is_replica(&self) -> bool {
         self.link.is_some()
     }
 }
 
-/// The lines that mean something here, as they stand.
+/// The lines used here, as they are written.
 #[derive(Default)]
 struct Lines<'a> {
     role: Option<&'a str>,
@@ -104,7 +103,7 @@ impl<'a> Lines<'a> {
             "master_port" => self.port = decimal(value, "the port of a primary")?,
             "master_link_status" => self.is_up = value == "up",
             "master_sync_in_progress" => self.is_syncing = value == "1",
-            // Below zero: never.
+            // A negative number means never.
             "master_last_io_seconds_ago" => self.last_io = value.parse().ok(),
             "master_link_down_since_seconds" => self.down = value.parse().ok(),
             "slave_repl_offset" => self.own_offset = value.parse().ok(),
@@ -147,7 +146,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// `ip=host,port=number,state=online,offset=bytes,lag=seconds`.
+/// Reads `ip=host,port=number,state=online,offset=bytes,lag=seconds`.
 fn replica(text: &str) -> Result<ConnectedReplica, ViewError> {
     let (mut host, mut port) = ("", 0);
     let mut replica = ConnectedReplica {
@@ -164,7 +163,7 @@ fn replica(text: &str) -> Result<ConnectedReplica, ViewError> {
             Some(("offset", value)) => {
                 replica.replication_offset = decimal(value, "a replication offset")?;
             }
-            // Below zero where the clock was set back.
+            // The number is negative if the clock was set back.
             Some(("lag", value)) => replica.lag_seconds = value.parse().unwrap_or(0),
             _ => {}
         }

@@ -1,13 +1,11 @@
-//! What the data plane knows of pools and their backends, as pure data: which
-//! servers a pool has, which of them a key belongs to, and which are fit for
-//! use.
+//! Pools and their backends as pure data, as the data plane knows them: the servers of a pool, the
+//! server of a key, and the servers that are fit for use.
 //!
-//! Never does I/O, never reads a clock, never draws a random number: time and
-//! randomness are arguments. Key placement is bit-exact with twemproxy 0.5.0 on
-//! x86-64, and with libmemcached and PHP's memcache where their distributions are
-//! chosen, so a pool can change hands without moving a key. Read first:
-//! [`Topology`] (everything configured, immutable), [`Ring`] (from a key's hash
-//! to a server) and [`HealthBoard`] (who is out of use, shared by all workers).
+//! Never does I/O, never reads a clock, never draws a random number: time and randomness are
+//! arguments. Key placement is bit-exact with twemproxy 0.5.0 on x86-64, and with libmemcached and
+//! PHP's memcache if their distributions are chosen, so a pool can move to Keyway without moving a
+//! key. Read first: [`Topology`] (everything configured, immutable), [`Ring`] (from a key's hash to
+//! a server) and [`HealthBoard`] (servers out of use, shared by all workers).
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +31,7 @@ mod ring;
 mod routed;
 mod sentinel;
 mod server;
+mod server_id;
 mod server_set;
 mod strangers;
 mod topology;
@@ -69,6 +68,7 @@ pub use sentinel::{
     primary_address,
 };
 pub use server::{Server, ServerError};
+pub use server_id::ServerId;
 pub use server_set::{Ejection, Password, Rejoin, ServerOptions, ServerSet};
 pub use topology::{Backend, BackendId, Epoch, Topology};
 pub use view_error::{NODES_MAX, VIEW_LEN_MAX, ViewError};

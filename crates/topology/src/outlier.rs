@@ -1,14 +1,14 @@
-//! How fast the servers are that reads may go to, and which of them are left out of the
-//! choice since they are much worse than the others.
+//! How fast the servers are that reads may go to, and which of them are not chosen because they are
+//! much worse than the others.
 //!
-//! The estimate of a server is a peak-EWMA: it rises at once to what a reply took, and
-//! falls towards what later ones take, by the time that has passed. One stall therefore
-//! shows at once and is forgotten in about a second.
+//! The estimate of a server is a peak-EWMA. It rises at once to the latency of a slow reply, and
+//! falls towards the latency of later replies as time passes. One stall therefore shows at once and
+//! is forgotten in about a second.
 //!
-//! Outliers are judged by periods of a second, each on its own: a server whose replies
-//! took many times as long as the median of the others', or of whose requests too many
-//! failed, has had a bad one, and after several in a row it is left out. It comes back when
-//! its time has passed; the next time is twice as long.
+//! Outliers are judged by periods of a second, each on its own. A period is bad for a server if its
+//! replies took many times as long as the median of the others, or if too many of its requests
+//! failed. After several bad periods in a row the server is left out. It comes back when its time
+//! has passed. The next time is twice as long.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,53 +20,54 @@ use keyway_base::Time;
 use crate::strangers::Strangers;
 use crate::{BackendId, ReadFrom, Topology};
 
-/// In what time a steady stream of replies has an estimate fall two thirds of the way to
-/// what they take now; two replies so far apart have it fall half the way. Shorter forgets a slow server before the next slow reply; longer keeps
-/// reads away from one that is fast again.
+/// Time in which a steady stream of replies makes an estimate fall two thirds of the way to their
+/// latency. Two replies this far apart make it fall half the way. If it were shorter, a slow server
+/// would be forgotten before its next slow reply. If it were longer, reads would avoid a server
+/// that is fast again.
 const FALL: Duration = Duration::from_millis(250);
 
-/// The longest reply that is told from longer ones, in microseconds: 16 s.
+/// Longest latency that an estimate can hold, in microseconds: 16 s.
 const ESTIMATE_MAX: u64 = (1 << 24) - 1;
 
-/// Of a microsecond, so many parts are kept.
+/// Units of an estimate in one microsecond.
 const PARTS: u64 = 256;
 
-/// A server that was not read for so long is asked once, to see how fast it is now.
+/// A server that was not read for this long gets one read, which shows how fast it is now.
 const STALE: Duration = Duration::from_millis(100);
 
-/// How long one period is.
+/// Length of a period.
 pub const OUTLIER_PERIOD: Duration = Duration::from_secs(1);
 
-/// Requests of a period from which something is concluded.
+/// Fewest requests in a period from which the server is judged.
 const REQUESTS_MIN: u32 = 5;
 
-/// A server is not slow that takes no more than so much longer than the others: an
-/// extra millisecond is what other machines and busy workers make of any.
+/// A server is not slow if its replies take at most this much longer than the others'. Other
+/// machines and busy workers easily cause an extra millisecond.
 const SLOWER_MIN_MICROS: u32 = 1000;
 
-/// When a server is left out of those that reads may go to.
+/// The settings that decide when a server is left out of those that reads may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outliers {
-    /// How many times as long as the median of the others' its replies take, 2 or more.
+    /// Factor by which its replies take longer than the median of the others, 2 or more.
     pub times_slower: u32,
-    /// Share of its requests that fail, 1 to 100.
+    /// Percentage of its requests that fail, 1 to 100.
     pub failures_percent: u8,
-    /// Bad periods in a row after which it is left out, 1 to 60.
+    /// Number of bad periods in a row after which it is left out, 1 to 60.
     pub after_periods: u8,
-    /// How long it is left out the first time.
+    /// Time for which it is left out the first time.
     pub out_for: Duration,
-    /// How long at most, as it doubles.
+    /// Upper bound of that time, which doubles each time.
     pub out_for_max: Duration,
-    /// Share of the servers with the same data that may be left out at once, 1 to 99.
+    /// Percentage of the servers with the same data that may be left out at once, 1 to 99.
     pub out_percent: u8,
 }
 
-/// What one server did in one period.
+/// The figures of one server in one period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadPeriod {
-    /// Samples of how long replies took.
+    /// Number of latency samples.
     pub samples: u32,
-    /// Their mean.
+    /// Mean latency of the samples, in microseconds.
     pub mean_micros: u32,
     /// Requests that were answered.
     pub answered: u32,
@@ -74,7 +75,7 @@ pub struct ReadPeriod {
     pub failed: u32,
 }
 
-/// Why a server is left out.
+/// The reason why a server is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlierReason {
     /// Its replies take many times as long as the others'.
@@ -84,7 +85,7 @@ pub enum OutlierReason {
 }
 
 impl OutlierReason {
-    /// The name in logs and lists.
+    /// Returns the name in logs and lists.
     pub const fn label(self) -> &'static str {
         match self {
             OutlierReason::Slow => "slow",
@@ -93,29 +94,29 @@ impl OutlierReason {
     }
 }
 
-/// A server was left out, or is back.
+/// A server that was left out, or is back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutlierChange {
-    /// Which.
+    /// The server.
     pub backend: BackendId,
-    /// For how long it is left out, and why; `None` when it is back.
+    /// Time for which it is left out, and the reason; `None` if it is back.
     pub out: Option<(Duration, OutlierReason)>,
-    /// What it did in the latest period.
+    /// Its figures in the latest period.
     pub period: ReadPeriod,
-    /// The median of what the others took, in microseconds.
+    /// The median latency of the others, in microseconds.
     pub others_micros: Option<u32>,
 }
 
-/// How a server did in a period, beside the others.
+/// The verdict on a server in a period, compared with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
     Bad(OutlierReason),
-    /// Too little was asked of it to tell.
+    /// It had too few requests to be judged.
     Unknown,
 }
 
-/// The median of what all but the one at `at` took; `None` when no other was read.
+/// Returns the median latency of all servers but the one at `at`; `None` if no other was read.
 fn median_of_others(periods: &[ReadPeriod], at: usize) -> Option<u32> {
     let others = periods.iter().enumerate().filter(|&(index, _)| index != at);
     let mut means: Vec<u32> = others
@@ -123,7 +124,7 @@ fn median_of_others(periods: &[ReadPeriod], at: usize) -> Option<u32> {
         .map(|(_, period)| period.mean_micros)
         .collect();
     means.sort_unstable();
-    // Of two in the middle the slower one: in doubt nobody is left out.
+    // Of two in the middle the slower one is taken: in doubt no server is left out.
     means.get(means.len() / 2).copied()
 }
 
@@ -144,14 +145,14 @@ fn judge(outliers: &Outliers, periods: &[ReadPeriod], at: usize) -> Verdict {
     if is_slow { Verdict::Bad(OutlierReason::Slow) } else { Verdict::Good }
 }
 
-/// What is decided about a server, in 64 bits: one whether it is out, one why, 6 of bad
-/// periods in a row, 5 of times it was left out in a row, 40 of a moment.
+/// A server's verdict in 64 bits: 1 for whether it is out, 1 for the reason, 6 for bad periods in a
+/// row, 5 for times it was left out in a row, 40 for a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     out: Option<OutlierReason>,
     bad: u8,
     row: u8,
-    /// In milliseconds: until when it is out, or since when it is back.
+    /// A time in milliseconds: until when it is out, or since when it is back.
     due_ms: u64,
 }
 
@@ -185,19 +186,19 @@ impl Word {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Cell {
-    /// The estimate: 32 bits of parts of a microsecond, 32 of when it was made, in
+    /// The estimate: 32 bits for its units, 32 bits for the time at which it was made, in
     /// microseconds.
     estimate: AtomicU64,
-    /// When somebody last set out to see how fast it is, in milliseconds.
+    /// Time at which a worker last sent a read to see how fast it is, in milliseconds.
     tried_ms: AtomicU64,
-    /// Sum of the samples of this period, in microseconds, and how many they are.
+    /// Sum of the samples of this period, in microseconds. Their number is in `samples`.
     sum_micros: AtomicU64,
     samples: AtomicU64,
     answered: AtomicU64,
     failed: AtomicU64,
     word: AtomicU64,
     outs: AtomicU64,
-    /// What is counted for each period is looked at.
+    /// Whether each period is judged.
     is_judged: bool,
 }
 
@@ -218,7 +219,7 @@ impl Cell {
         }
     }
 
-    /// Takes one sample into the estimate. One that two workers take at once may be lost.
+    /// Takes one sample into the estimate. If two workers take samples at once, one may be lost.
     fn observe(&self, micros: u64, now: Time) {
         let bits = self.estimate.load(Relaxed);
         let (old, at) = (bits >> 32, bits as u32);
@@ -230,7 +231,7 @@ impl Cell {
             true => sample,
             false => old - (old - sample) * passed / (passed + fall),
         };
-        // What is too little to show counts together with the next.
+        // A change too small to show is kept for the next sample.
         if new != old || sample == old {
             self.estimate.store(new.max(1) << 32 | u64::from(now_micros), Relaxed);
         }
@@ -240,13 +241,13 @@ impl Cell {
 /// The figures of one pool's servers.
 #[derive(Debug)]
 struct PoolFigures {
-    /// Its outliers are left out.
+    /// The settings for outliers, if they are left out.
     outliers: Option<Outliers>,
-    /// When the next period ends, in milliseconds.
+    /// The end of the current period, in milliseconds.
     next_ms: AtomicU64,
 }
 
-/// What reads have shown of every server of one topology, shared by the workers.
+/// Figures of reads from every server of one topology, shared by the workers.
 #[derive(Debug)]
 pub struct ReadBoard {
     cells: Box<[(BackendId, Option<Arc<Cell>>)]>,
@@ -255,8 +256,8 @@ pub struct ReadBoard {
 }
 
 impl ReadBoard {
-    /// A board on which nothing is known. There are figures of servers of which the
-    /// nearest is read, or outliers are left out.
+    /// Creates an empty board. It has figures only for pools that read from the nearest server or
+    /// leave out outliers.
     pub fn new(topology: &Topology) -> ReadBoard {
         ReadBoard::counting(topology, &Strangers::default())
     }
@@ -267,8 +268,8 @@ impl ReadBoard {
         nothing.succeeded_by(topology, |_| false)
     }
 
-    /// The board of the topology that follows, which shares the figures of servers that are
-    /// kept.
+    /// Returns the board of the topology that succeeds this one. Servers that are kept share their
+    /// figures with this board.
     pub(crate) fn succeeded_by(
         &self,
         topology: &Topology,
@@ -295,21 +296,21 @@ impl ReadBoard {
         }
     }
 
-    /// Whether figures are kept of the server.
+    /// Returns whether figures of the server are kept.
     pub fn has(&self, backend: BackendId) -> bool {
         self.cell(backend).is_some()
     }
 
-    /// How long a reply takes by what is known, in microseconds; 0 when nothing is.
+    /// Returns the estimated latency of a reply, in microseconds; 0 if nothing is known.
     #[inline]
     pub fn estimate_micros(&self, backend: BackendId) -> u32 {
         let parts = self.cell(backend).map_or(0, |cell| cell.estimate.load(Relaxed) >> 32);
         (parts / PARTS) as u32
     }
 
-    /// What a request to the server costs, of which `in_flight` are on the way: the less
-    /// the better. Sixteen requests are answered about as fast as one; from there on they
-    /// wait for one another.
+    /// Returns the cost of one more request to the server, of which `in_flight` are on the way. The
+    /// lowest is best. Sixteen requests are answered about as fast as one. Beyond that they wait
+    /// for one another.
     #[inline]
     pub fn cost(&self, backend: BackendId, in_flight: usize) -> u64 {
         const TOGETHER: u64 = 16;
@@ -317,7 +318,7 @@ impl ReadBoard {
         estimate.saturating_mul(TOGETHER + in_flight as u64)
     }
 
-    /// A reply has come after `micros`.
+    /// Notes a reply that came after `micros`.
     #[inline]
     pub fn note_latency(&self, backend: BackendId, micros: u64, now: Time) {
         let Some(cell) = self.cell(backend) else { return };
@@ -328,7 +329,7 @@ impl ReadBoard {
         }
     }
 
-    /// So many requests were answered in time.
+    /// Notes that `count` requests were answered in time.
     #[inline]
     pub fn note_answers(&self, backend: BackendId, count: u32) {
         if let Some(cell) = self.cell(backend).filter(|cell| cell.is_judged) {
@@ -336,8 +337,8 @@ impl ReadBoard {
         }
     }
 
-    /// So many requests, the latest of which began at `began`, have failed by `now`. That
-    /// they took so long counts as well.
+    /// Notes that `count` requests have failed by `now`, the latest of which began at `began`. The
+    /// time that they took counts as a latency as well.
     #[cold]
     pub fn note_failures(&self, backend: BackendId, count: u32, (began, now): (Time, Time)) {
         let Some(cell) = self.cell(backend).filter(|_| count > 0) else { return };
@@ -345,8 +346,8 @@ impl ReadBoard {
         cell.observe(now.since(began).as_micros() as u64, now);
     }
 
-    /// Whether it is to be asked once to see how fast it is now, because nobody did of
-    /// late. Of many who ask one is told so.
+    /// Returns whether the caller is to send the server one read, because no worker has read from
+    /// it lately. Of several callers one gets `true`.
     pub fn claim_try(&self, backend: BackendId, now: Time) -> bool {
         let Some(cell) = self.cell(backend) else { return false };
         let (now_ms, stale) = (now.as_millis(), STALE.as_millis() as u64);
@@ -358,7 +359,7 @@ impl ReadBoard {
             && cell.tried_ms.compare_exchange(tried, now_ms, Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether the server is left out of the choice.
+    /// Returns whether the server is left out.
     #[inline]
     pub fn is_out(&self, backend: BackendId, now: Time) -> bool {
         self.cell(backend).is_some_and(|cell| {
@@ -367,18 +368,18 @@ impl ReadBoard {
         })
     }
 
-    /// Why it is left out, if it is.
+    /// Returns why it is left out, if it is.
     pub fn reason(&self, backend: BackendId) -> Option<OutlierReason> {
         self.cell(backend)?.word().out
     }
 
-    /// How often it was left out.
+    /// Returns how many times it was left out.
     pub fn outs(&self, backend: BackendId) -> u64 {
         self.cell(backend).map_or(0, |cell| cell.outs.load(Relaxed))
     }
 
-    /// Takes on the end of a period of a pool, if it is due: exactly one worker then calls
-    /// [`ReadBoard::judge`] for its servers.
+    /// Returns whether the caller is to judge the latest period of a pool. Exactly one worker gets
+    /// `true` for each period, and calls [`ReadBoard::judge`] for its servers.
     pub fn claim_period(&self, pool_index: usize, now: Time) -> bool {
         let pool = &self.pools[pool_index];
         let (now_ms, period) = (now.as_millis(), OUTLIER_PERIOD.as_millis() as u64);
@@ -388,9 +389,9 @@ impl ReadBoard {
             && pool.next_ms.compare_exchange(next, now_ms + period, Relaxed, Relaxed).is_ok()
     }
 
-    /// Judges the latest period of servers that have the same data, and leaves out who is
-    /// an outlier. Those for which `is_fit` does not hold, such as servers that are down,
-    /// do not count among those that are left.
+    /// Judges the latest period of servers that have the same data, and leaves out the outliers.
+    /// Servers for which `is_fit` does not hold, such as servers that are down, do not count as
+    /// remaining.
     pub fn judge(
         &self,
         pool_index: usize,
@@ -433,7 +434,7 @@ impl ReadBoard {
         changes
     }
 
-    /// Forgets what is known of a server: another has come to its place.
+    /// Forgets what is known of a server, because another server has taken its index.
     pub fn restart(&self, backend: BackendId) {
         let Some(cell) = self.cell(backend) else { return };
         let _ = cell.take_period();
@@ -447,7 +448,7 @@ impl ReadBoard {
     }
 }
 
-/// What becomes of a server in use after a period.
+/// Returns the verdict on a server in use after a period.
 fn after_period(
     outliers: &Outliers,
     word: Word,
@@ -464,7 +465,7 @@ fn after_period(
     if bad < outliers.after_periods || !may_leave() {
         return (Word { bad, ..word }, None);
     }
-    // One that was in use for long begins anew.
+    // A server that was in use for long starts anew.
     let out_for_max = outliers.out_for_max;
     let is_anew = now.as_millis() > word.due_ms.saturating_add(out_for_max.as_millis() as u64);
     let row = if is_anew { 1 } else { (word.row + 1).min(Word::ROW_MAX) };

@@ -1,27 +1,28 @@
-//! One value for each server of a topology, under the ids of that topology.
+//! One value for each server of a topology, found by the server's id.
 
 use crate::strangers::Strangers;
 use crate::{BackendId, HealthBoard, Topology};
 
-/// A value for each server. An id of another topology finds none of them: it finds an empty value
-/// that is nobody's, and is counted as [`HealthBoard::strangers`] is.
+/// A value for each server. An id of another topology finds a spare empty value, and is counted by
+/// [`HealthBoard::strangers`].
 #[derive(Debug)]
 pub struct PerServer<T> {
     cells: Vec<(BackendId, T)>,
-    /// The value of ids that are not here.
+    /// The value for ids of other topologies.
     stray: T,
     strangers: Strangers,
 }
 
 impl<T: Default> PerServer<T> {
-    /// An empty value for each server of `topology`. Unknown ids are counted with those of `health`.
+    /// Creates an empty value for each server of `topology`. Unknown ids are counted with those of
+    /// `health`.
     pub fn new(topology: &Topology, health: &HealthBoard) -> Self {
         let cells = topology.all_ids().map(|id| (id, T::default())).collect();
         Self { cells, stray: T::default(), strangers: health.strangers_of_all() }
     }
 
-    /// Goes on for another topology: servers that have kept their id keep their value, and all others
-    /// begin with an empty one.
+    /// Adapts to the next topology. Servers that have kept their id keep their value, and all
+    /// others begin with an empty one.
     pub fn follow(&mut self, topology: &Topology) {
         let old = std::mem::take(&mut self.cells);
         let mut old: Vec<_> = old.into_iter().map(Some).collect();
@@ -33,13 +34,13 @@ impl<T: Default> PerServer<T> {
             topology.all_ids().map(|id| kept(id).unwrap_or_else(|| (id, T::default()))).collect();
     }
 
-    /// The value of a server.
+    /// Returns the value of a server.
     #[inline]
     pub fn get(&self, id: BackendId) -> &T {
         self.strangers.find(&self.cells, id).unwrap_or(&self.stray)
     }
 
-    /// As [`PerServer::get`], to be changed.
+    /// Returns the value of a server, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: BackendId) -> &mut T {
         if self.strangers.find(&self.cells, id).is_some() {

@@ -14,24 +14,24 @@ pub struct MemcachedPool {
     pub servers: ServerSet,
     /// The protocol of the servers.
     pub dialect: Dialect,
-    /// The name sent with the password, where servers want one.
+    /// The user name sent with the password, if the servers want one.
     pub user: Option<String>,
     /// The source of missing items.
     pub warm_up: Option<WarmUp>,
 }
 
-/// Where a pool of memcached gets the items that it does not have yet.
+/// The pool from which a pool of memcached gets items that it does not have yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmUp {
     /// The name of the pool that has them.
     pub from: String,
-    /// Expiry of items of which the old servers cannot tell the time left.
+    /// Expiry of items whose remaining time the old servers cannot tell.
     pub ttl_max: Duration,
-    /// How long after the start it goes on; without end when `None`.
+    /// How long after the start it goes on; `None`: without end.
     pub lasts: Option<Duration>,
 }
 
-/// What kind of pool, with what that kind needs.
+/// The kind of a pool, with its settings.
 #[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolKind {
@@ -45,14 +45,14 @@ pub enum PoolKind {
     Cluster(ClusterPool),
     /// Primaries with their replicas.
     Replicated(ReplicatedPool),
-    /// Sentinels, which Keyway alone asks.
+    /// Sentinels, which only Keyway itself asks.
     Sentinels(ServerSet),
     /// Other pools.
     Routed(RoutedPool),
 }
 
 impl PoolKind {
-    /// The word for it in configuration files.
+    /// Returns the word for it in configuration files.
     pub fn name(&self) -> &'static str {
         match self {
             PoolKind::Store => "store",
@@ -65,7 +65,7 @@ impl PoolKind {
         }
     }
 
-    /// The servers, of kinds that have some of their own.
+    /// Returns the servers, if the kind has servers of its own.
     pub fn servers(&self) -> Option<&ServerSet> {
         match self {
             PoolKind::Store | PoolKind::Routed(_) => None,
@@ -76,7 +76,7 @@ impl PoolKind {
         }
     }
 
-    /// As [`PoolKind::servers`], to be changed.
+    /// Returns the servers, to be changed.
     pub fn servers_mut(&mut self) -> Option<&mut ServerSet> {
         match self {
             PoolKind::Store | PoolKind::Routed(_) => None,
@@ -87,7 +87,7 @@ impl PoolKind {
         }
     }
 
-    /// The settings of discovery, of kinds that find their servers.
+    /// Returns the settings of discovery, if the kind discovers its servers.
     pub fn discovery(&self) -> Option<&Discovery> {
         match self {
             PoolKind::Cluster(pool) => Some(&pool.discovery),
@@ -100,7 +100,7 @@ impl PoolKind {
         }
     }
 
-    /// As [`PoolKind::discovery`], to be changed.
+    /// Returns the settings of discovery, to be changed.
     pub fn discovery_mut(&mut self) -> Option<&mut Discovery> {
         match self {
             PoolKind::Cluster(pool) => Some(&mut pool.discovery),
@@ -117,30 +117,29 @@ impl PoolKind {
 /// A set of backends under one routing policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// As configured: label of metrics, name in logs and listeners.
+    /// The configured name: the label of metrics, and the name in logs and listeners.
     pub name: String,
     /// How requests are routed.
     pub kind: PoolKind,
 }
 
 impl Pool {
-    /// The servers of the pool itself. None for the embedded store and for pools of
-    /// pools.
+    /// Returns the servers of the pool itself; empty for the embedded store and for pools of pools.
     pub fn servers(&self) -> &[Server] {
         self.kind.servers().map_or(&[], |set| &set.servers)
     }
 
-    /// When the pool does not ask a server for a while.
+    /// Returns the settings of circuits, if the pool has circuits.
     pub fn circuit(&self) -> Option<Circuit> {
         self.kind.servers()?.options.circuit
     }
 
-    /// When the pool ejects servers.
+    /// Returns the settings of ejection, if the pool ejects servers.
     pub fn ejection(&self) -> Option<Ejection> {
         self.kind.servers()?.options.ejection
     }
 
-    /// The reads from replicas, if there are any.
+    /// Returns the policy of reads from replicas, if there are any.
     pub fn reads(&self) -> Option<&ReadPolicy> {
         let reads = &self.kind.discovery()?.reads;
         (reads.from != ReadFrom::Primary).then_some(reads)

@@ -2,62 +2,62 @@ use std::time::Duration;
 
 use crate::{Endpoint, Outliers};
 
-/// Which servers of a primary's data are read.
+/// The servers that reads go to, of those that have the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
     /// The primary.
     #[default]
     Primary,
-    /// A replica, or the primary while none can be read.
+    /// A replica, or the primary while no replica can be read.
     PreferReplica,
-    /// A replica; an error while none can be read.
+    /// A replica. Reads fail while none can be read.
     Replica,
-    /// Whichever answers fastest.
+    /// The server that answers fastest.
     Nearest,
-    /// One of this availability zone, else as with `PreferReplica`.
+    /// A server in this availability zone, else as with `PreferReplica`.
     Zone(Box<str>),
 }
 
-/// What is read from replicas, and from which.
+/// Which reads go to replicas, and to which ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadPolicy {
-    /// Which servers.
+    /// The servers that are read.
     pub from: ReadFrom,
-    /// How long after a write of its own a client reads from the primary.
+    /// Time for which a client reads from the primary after a write of its own.
     pub pin_after_write: Option<Duration>,
-    /// How far behind its primary a replica may be; it is not read otherwise.
+    /// Largest lag of a replica behind its primary. A replica with more lag is not read.
     pub lag_max: Option<Duration>,
-    /// Shares of servers that get more, or less, than others' 1; 0 for none.
+    /// Weights of servers for reads. A server that is not listed has 1; 0 means no reads.
     pub weights: Vec<(Endpoint, u32)>,
-    /// Commands that go to the primary whatever they are, in lower case.
+    /// Names of commands that always go to the primary, in lower case.
     pub primary_commands: Vec<Box<str>>,
-    /// Clients of some listeners read from the nearest, whatever `from` is.
+    /// Whether clients of some listeners read from the nearest server, whatever `from` is.
     pub is_nearest_for_some: bool,
-    /// When a server is left out for being worse than the others; never when `None`.
+    /// When a server is left out because it is worse than the others. `None`: never.
     pub outliers: Option<Outliers>,
     /// When a read is sent to a second server as well.
     pub hedge: Option<HedgePolicy>,
 }
 
-/// When a read that has no answer yet is sent to a second server.
+/// When a read without a reply yet is sent to a second server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HedgePolicy {
-    /// How long after it was sent to the first.
+    /// Time after it was sent to the first server.
     pub after: HedgeAfter,
-    /// Of a hundred reads, so many may be sent twice.
+    /// Percentage of reads that may be sent twice.
     pub budget_percent: u8,
 }
 
-/// How long a read waits for its first server alone.
+/// The time for which a read waits for its first server alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HedgeAfter {
-    /// As long as 99 of 100 requests of the pool took of late, within bounds.
+    /// The time in which 99 of 100 recent requests of the pool were answered, within bounds.
     P99 {
-        /// At least so long.
+        /// Lower bound.
         min: Duration,
-        /// At most so long, and while nothing is known.
+        /// Upper bound, also used while nothing is known.
         max: Duration,
     },
-    /// Always so long.
+    /// A fixed time.
     Fixed(Duration),
 }

@@ -1,4 +1,4 @@
-//! Walking through a reply whose end is already known.
+//! Reads the elements of a reply whose end is already known.
 
 use crate::{Endpoint, VIEW_LEN_MAX, ViewError};
 use keyway_resp::{Framer, Framing, Protocol, parse_integer};
@@ -16,23 +16,23 @@ pub(crate) enum Item<'a> {
     Text(&'a [u8]),
     Integer(i64),
     Null,
-    /// An array or a set: this many elements follow.
+    /// An array or a set: the number of elements that follow.
     List(usize),
-    /// This many pairs follow.
+    /// A map: the number of pairs that follow.
     Map(usize),
-    /// A number with a fraction, a boolean, an error within.
+    /// Any other type: a double, a big number, a boolean, or a nested error.
     Other,
 }
 
-/// The elements of a reply, one after the other. Every count it gives is of
-/// elements that are there, so work is bounded by the length of the reply.
+/// Reads the elements of a reply, one after the other. Every count that it returns is of elements
+/// that are there, so the work is bounded by the length of the reply.
 #[derive(Debug)]
 pub(crate) struct ReplyReader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> ReplyReader<'a> {
-    /// A reader of `reply`, which is exactly one, and no error.
+    /// Creates a reader of `reply`, which must be exactly one reply and not an error.
     pub fn new(reply: &'a [u8]) -> Result<ReplyReader<'a>, ViewError> {
         if reply.len() > VIEW_LEN_MAX {
             return Err(ViewError::TooLong);
@@ -52,7 +52,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// The next element, past attributes.
+    /// Reads the next element. Skips attributes.
     pub fn next(&mut self) -> Result<Item<'a>, ViewError> {
         loop {
             let kind = *self.rest.first().ok_or(ViewError::NotOneReply)?;
@@ -87,12 +87,12 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// StreamedReply over one element and all within it.
+    /// Skips one element and all elements nested in it.
     pub fn skip(&mut self) -> Result<(), ViewError> {
         self.skip_many(1)
     }
 
-    /// The length of the array that is next.
+    /// Reads the head of an array, and returns its length.
     pub fn list(&mut self, what: &'static str) -> Result<usize, ViewError> {
         match self.next()? {
             Item::List(count) => Ok(count),
@@ -100,8 +100,8 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// How many keys with a value each are next: a map, or the array of twice
-    /// as many that RESP2 has for it.
+    /// Reads the head of a map, and returns its number of pairs. RESP2 has an array of twice as
+    /// many elements instead.
     pub fn pairs(&mut self, what: &'static str) -> Result<usize, ViewError> {
         match self.next()? {
             Item::Map(count) => Ok(count),
@@ -110,12 +110,12 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// The text that is next.
+    /// Reads a text.
     pub fn text(&mut self, what: &'static str) -> Result<&'a str, ViewError> {
         self.text_or_null(what)?.ok_or(ViewError::Expected(what))
     }
 
-    /// The text that is next, where it may be null.
+    /// Reads a text that may be null.
     pub fn text_or_null(&mut self, what: &'static str) -> Result<Option<&'a str>, ViewError> {
         match self.next()? {
             Item::Text(bytes) => match str::from_utf8(bytes) {
@@ -127,7 +127,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// The number that is next, spelt as a number or as text.
+    /// Reads a number, written as a number or as text.
     pub fn number(&mut self, what: &'static str) -> Result<i64, ViewError> {
         match self.next()? {
             Item::Integer(number) => Ok(number),
@@ -136,7 +136,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    /// The same for a port; zero says that there is none.
+    /// Reads a port; zero means that there is none.
     pub fn port(&mut self, what: &'static str) -> Result<u16, ViewError> {
         u16::try_from(self.number(what)?).map_err(|_| ViewError::Number(what))
     }
@@ -154,7 +154,7 @@ impl<'a> ReplyReader<'a> {
         Ok(())
     }
 
-    /// The line at the start, without its end.
+    /// Reads the line at the start. Returns it without its end.
     fn line(&mut self) -> Result<&'a [u8], ViewError> {
         let len = self.rest.iter().position(|&byte| byte == b'\r').ok_or(ViewError::NotOneReply)?;
         let line = &self.rest[..len];
@@ -162,7 +162,7 @@ impl<'a> ReplyReader<'a> {
         Ok(line)
     }
 
-    /// A string with its length, from its byte `from` on.
+    /// Reads a string with its length, which begins at byte `from`.
     fn bulk(&mut self, from: usize) -> Result<Item<'a>, ViewError> {
         let len = number(self.line()?)?;
         if len == -1 {
@@ -175,7 +175,7 @@ impl<'a> ReplyReader<'a> {
     }
 }
 
-/// The number in a line, after its first byte.
+/// Returns the number in a line, after its first byte.
 fn number(line: &[u8]) -> Result<i64, ViewError> {
     parse_integer(&line[1..]).ok_or(ViewError::NotOneReply)
 }
@@ -184,13 +184,13 @@ fn count_of(number: i64) -> Result<usize, ViewError> {
     usize::try_from(number).map_err(|_| ViewError::NotOneReply)
 }
 
-/// Whether a server gives `host` to say that it knows none.
+/// Returns whether `host` means that the server does not know the host.
 pub(crate) fn is_unknown_host(host: &str) -> bool {
     host.is_empty() || host == "?"
 }
 
-/// The endpoint of `host`, an IPv6 address with or without brackets, and
-/// `port`; none where the server gives no host or no port.
+/// Returns the endpoint of `host` and `port`; `None` if the server gives no host or no port. An
+/// IPv6 address may be in brackets.
 pub(crate) fn endpoint(host: &str, port: u16) -> Result<Option<Endpoint>, ViewError> {
     if port == 0 || is_unknown_host(host) {
         return Ok(None);
@@ -199,7 +199,7 @@ pub(crate) fn endpoint(host: &str, port: u16) -> Result<Option<Endpoint>, ViewEr
     Endpoint::tcp(bare, port).map(Some).map_err(|_| ViewError::host(host))
 }
 
-/// A number of a text that is written in decimal digits.
+/// Reads a number in decimal digits.
 pub(crate) fn decimal<N: std::str::FromStr>(
     text: &str,
     what: &'static str,

@@ -16,13 +16,12 @@ use std::sync::Arc;
 /// The servers of a pool that take requests, arranged for lookup by hash.
 /// Built anew whenever a server is ejected or rejoins.
 ///
-/// Servers are named by their index in the slice the ring was built from, live
-/// or not. The order of that slice decides where a key goes for the
-/// distributions of libmemcached and PHP's memcache, whose clients keep theirs;
-/// otherwise, as twemproxy does, the ring arranges servers by
-/// [`Server::ring_name`], shorter ones first. With no live server nothing is
-/// picked: as in twemproxy, requests are then refused rather than sent to an
-/// ejected server.
+/// Servers are identified by their index in the slice from which the ring was built, whether they
+/// are live or not. For the distributions of libmemcached and PHP's memcache, the order of that
+/// slice decides where a key goes, because their clients keep their list's order. Otherwise the
+/// ring orders servers by [`Server::ring_name`], shorter ones first, as twemproxy does. With no
+/// live server, no server is picked: as in twemproxy, requests are then refused rather than sent to
+/// an ejected server.
 #[derive(Clone, Debug)]
 pub struct Ring {
     kind: Kind,
@@ -33,26 +32,26 @@ enum Kind {
     Empty,
     Ketama(Points),
     Modula(Shares),
-    /// Of the libmemcached kind: one remainder to a server.
+    /// The modulo of libmemcached: one remainder for each server.
     Evenly(Vec<u16>),
     PhpStandard(Shares),
     PhpConsistent(Buckets),
     Rendezvous(Rendezvous),
     Maglev(Table),
     Random(Vec<u16>),
-    /// Of a cluster, whose slots are what the hash is cut to.
+    /// The slots of a cluster: the hash is reduced to a slot.
     Slots(Arc<SlotOwners>),
-    /// Of primaries that are found out: the ring over their names, and where each is.
+    /// Primaries that are discovered: the ring over their names, and the place of each.
     Primaries(Arc<Ring>, Arc<[u16]>),
 }
 
 impl Ring {
-    /// Arranges those of `servers` for which `live` holds. `hash` is the one
-    /// whose results will be looked up; some distributions hash servers with it.
+    /// Builds the ring of those `servers` for which `live` holds. `hash` is the function whose
+    /// results will be looked up; some distributions hash servers with it.
     ///
     /// # Panics
-    /// With more than 65,535 servers: the configuration bounds them, and the
-    /// sum of weights too ([`Distribution::weight_sum_max`]).
+    /// Panics with more than 65,535 servers. The configuration bounds them, and bounds the sum of
+    /// weights too ([`Distribution::weight_sum_max`]).
     pub fn build(
         distribution: Distribution,
         hash: Hash,
@@ -88,20 +87,19 @@ impl Ring {
         Ring { kind }
     }
 
-    /// The ring of a cluster: each slot's owner is what the cluster says.
+    /// Creates the ring of a cluster, in which each slot has the owner that the cluster tells.
     pub fn of_slots(owners: Arc<SlotOwners>) -> Ring {
         Ring { kind: Kind::Slots(owners) }
     }
 
-    /// A ring of names, each of which stands for the server at this place, if it has
-    /// one (else [`SlotOwners::NONE`]).
+    /// Creates a ring of names. `places` holds the index of the server that each name stands for,
+    /// or [`SlotOwners::NONE`].
     pub fn of_primaries(names: Arc<Ring>, places: Arc<[u16]>) -> Ring {
         Ring { kind: Kind::Primaries(names, places) }
     }
 
-    /// The index of the server for a key of this `hash`; `None` when no server
-    /// is live. `random` is a fresh number of uniform distribution, used by
-    /// [`Distribution::Random`] alone.
+    /// Returns the index of the server for a key with this `hash`; `None` if no server is live.
+    /// `random` is a fresh number of uniform distribution. Only [`Distribution::Random`] uses it.
     #[inline]
     pub fn pick(&self, hash: u32, random: u32) -> Option<u16> {
         match &self.kind {
@@ -122,8 +120,8 @@ impl Ring {
         }
     }
 
-    /// Which of the primaries that have names a key of this hash belongs to, wherever
-    /// that is now; `None` where servers have no such names.
+    /// Returns the number of the named primary to which a key with this hash belongs, wherever that
+    /// primary is now. Returns `None` if the servers have no such names.
     pub fn primary_of(&self, hash: u32, random: u32) -> Option<u16> {
         match &self.kind {
             Kind::Primaries(names, _) => names.pick(hash, random),
@@ -131,27 +129,27 @@ impl Ring {
         }
     }
 
-    /// Whether no server is live.
+    /// Returns whether no server is live.
     pub fn is_empty(&self) -> bool {
         matches!(self.kind, Kind::Empty)
     }
 }
 
-/// Apart from [`Ring::pick`], which it calls and which is to be inlined.
+/// Picks a named primary. It is a function of its own, so that [`Ring::pick`] can be inlined.
 #[inline(never)]
 fn pick_primary(names: &Ring, places: &[u16], hash: u32, random: u32) -> Option<u16> {
     let place = places.get(usize::from(names.pick(hash, random)?)).copied();
     place.filter(|&place| place != SlotOwners::NONE)
 }
 
-/// Points of the average server; one of twice the weight gets twice as many.
+/// Points of the average server. A server of twice the weight gets twice as many.
 const POINTS_PER_SERVER: u32 = 160;
-/// Points that one MD5 digest yields.
+/// Points made from one MD5 digest.
 const POINTS_PER_DIGEST: u32 = 4;
-/// twemproxy formats the text of a point into 273 bytes, the last one a NUL.
+/// Size of a point's text in twemproxy: 273 bytes, the last of which is a NUL.
 const POINT_NAME_LEN_MAX: usize = 272;
 
-/// The points of every member on twemproxy's continuum, in the order of the members.
+/// Returns the points of every member on twemproxy's continuum, in the order of the members.
 fn place_points(servers: &[Server], members: &[u16]) -> Vec<Point> {
     let weight = |&member: &u16| servers[usize::from(member)].weight;
     let total_weight = members.iter().map(|member| u64::from(weight(member))).sum();
@@ -170,20 +168,19 @@ fn place_points(servers: &[Server], members: &[u16]) -> Vec<Point> {
     points
 }
 
-/// How many digests' worth of points a server of `weight` gets. The rounding is
-/// part of the placement: single precision throughout but for one addition in
-/// double precision.
+/// Returns the number of digests whose points a server of `weight` gets. The rounding is part of
+/// the placement: single precision throughout, except for one addition in double precision.
 fn digests_of_share(weight: u32, total_weight: u64, live_count: usize) -> u32 {
     let share = weight as f32 / total_weight as f32;
     let digests = share * POINTS_PER_SERVER as f32 / POINTS_PER_DIGEST as f32 * live_count as f32;
     (f64::from(digests) + 0.000_000_000_1) as f32 as u32
 }
 
-/// The hash modulo the sum of the weights, each server owning as many remainders
-/// in a row as its weight.
+/// The hash modulo the sum of the weights. Each server owns as many consecutive remainders as its
+/// weight.
 #[derive(Clone, Debug)]
 struct Shares {
-    /// One past each member's last remainder, with the member.
+    /// For each member, one past its last remainder, and the member.
     ends: Vec<(u64, u16)>,
     total: u64,
 }
@@ -214,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// With the hash that goes with the distribution.
+    /// Builds a ring with the default hash of the distribution.
     fn build(distribution: Distribution, servers: &[Server], live: impl Fn(usize) -> bool) -> Ring {
         Ring::build(distribution, distribution.default_hash(), servers, live)
     }
@@ -223,8 +220,8 @@ mod tests {
         texts.iter().map(|text| Server::parse(text).unwrap()).collect()
     }
 
-    /// The live servers by name, as twemproxy compares strings: the shorter one
-    /// is less, and bytes decide between those of one length.
+    /// Returns the live servers by name, in twemproxy's order of strings: the shorter one is less,
+    /// and bytes decide between names of one length.
     fn reference_members(servers: &[Server], live: &[bool]) -> Vec<usize> {
         let mut members: Vec<usize> = (0..servers.len()).filter(|&index| live[index]).collect();
         members.sort_by(|&a, &b| {
@@ -234,8 +231,8 @@ mod tests {
         members
     }
 
-    /// Twemproxy's procedure step by step: every point in one list, sorted,
-    /// and the first that is not below the hash, else the first of all.
+    /// Follows twemproxy's procedure step by step: all points are in one sorted list, and the first
+    /// that is not below the hash is taken, else the first of all.
     fn reference_ketama(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
         let members = reference_members(servers, live);
         let total_weight: u32 = members.iter().map(|&index| servers[index].weight).sum();
@@ -256,7 +253,7 @@ mod tests {
         found.map(|&(_, server)| server)
     }
 
-    /// One place per unit of weight.
+    /// Makes a list with one entry for each unit of weight.
     fn reference_modula(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
         let places: Vec<u16> = reference_members(servers, live)
             .into_iter()
@@ -281,7 +278,7 @@ mod tests {
     fn a_ring_of_primaries_tells_the_name_and_where_it_is() {
         let names =
             Arc::new(build(Distribution::Ketama, &servers(&["a:1", "b:1", "c:1"]), |_| true));
-        // The second is nowhere, and of the third it is not said.
+        // The second name has no server, and the third is not listed.
         let places: Arc<[u16]> = [7, SlotOwners::NONE].into();
         let ring = Ring::of_primaries(Arc::clone(&names), Arc::clone(&places));
         let mut seen = [false; 3];
@@ -318,7 +315,7 @@ mod tests {
             let mut hashes = hashes;
             hashes.extend([0, 1, u32::MAX - 1, u32::MAX]);
             if let Kind::Ketama(points) = &ketama.kind {
-                // On a point, and next to it.
+                // Hashes on a point, and next to it.
                 for point in points.all().iter().step_by(37) {
                     let value = point.value;
                     hashes.extend([value.wrapping_sub(1), value, value.wrapping_add(1)]);

@@ -1,37 +1,37 @@
 use std::time::Duration;
 
-/// Most pools that one pool sends requests on to.
+/// Most pools to which one pool sends requests on.
 pub const CHILDREN_MAX: usize = 16;
 
-/// Most pools in a row, from the one that clients talk to down to one that has
-/// servers or a store: a request crosses all of them.
+/// Most pools in a row, from the pool that clients talk to down to a pool with servers or a store.
+/// A request passes all of them.
 pub const DEPTH_MAX: usize = 8;
 
-/// How often one request for one key may be asked at most, of all pools that it is led
-/// to: pools that ask several, and lead to others that do, multiply it.
+/// Most times that one request for one key may be asked, over all pools that it leads to. Pools
+/// that ask several pools, which lead to other such pools, multiply it.
 pub const ASKED_MAX: u64 = 256;
 
-/// A pool without servers of its own: it says to which other pools a request goes.
-/// Those are named by their position in the topology, and never lead back here.
+/// A pool without servers of its own. It decides to which other pools a request goes. Those are
+/// identified by their index in the topology, and never lead back to this pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoutedPool {
-    /// What the key begins with decides.
+    /// The beginning of the key decides.
     Prefix(PrefixPool),
-    /// The first that answers.
+    /// The first pool that answers.
     Failover(FailoverPool),
-    /// All of them hold the same.
+    /// All pools hold the same data.
     Mirror(MirrorPool),
     /// Some requests are sent to another pool as well.
     Shadow(ShadowPool),
-    /// What one misses, the next may have.
+    /// A pool is asked when the one before it has a miss.
     MissThen(MissThenPool),
-    /// So many requests and no more.
+    /// A bounded rate of requests.
     RateLimited(RateLimitedPool),
-    /// Writes go to one pool, reads to another that has the same.
+    /// Writes go to one pool, reads to another that has the same data.
     ReadWriteSplit(ReadWriteSplitPool),
 }
 
-/// See [`RoutedPool::Prefix`].
+/// Settings of [`RoutedPool::Prefix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixPool {
     /// Each prefix with its pool.
@@ -41,19 +41,19 @@ pub struct PrefixPool {
 }
 
 impl PrefixPool {
-    /// A pool with these prefixes.
+    /// Creates a pool with these prefixes.
     pub fn new(mut routes: Vec<(Box<[u8]>, u16)>, default: Option<u16>) -> Self {
-        // The longest first, so that the first that fits is the one.
+        // The longest come first, so that the first that matches is the longest match.
         routes.sort_by(|(one, _), (other, _)| (other.len(), one).cmp(&(one.len(), other)));
         Self { routes, default }
     }
 
-    /// Each prefix with its pool, the longest first.
+    /// Returns each prefix with its pool, the longest first.
     pub fn routes(&self) -> impl Iterator<Item = (&[u8], u16)> {
         self.routes.iter().map(|(prefix, pool)| (&**prefix, *pool))
     }
 
-    /// The pool of a key: that of the longest prefix it begins with.
+    /// Returns the pool of a key: that of the longest prefix of the key.
     #[inline]
     pub fn pick(&self, key: &[u8]) -> Option<u16> {
         let fitting = self.routes.iter().find(|(prefix, _)| key.starts_with(prefix));
@@ -61,70 +61,70 @@ impl PrefixPool {
     }
 }
 
-/// See [`RoutedPool::Failover`].
+/// Settings of [`RoutedPool::Failover`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailoverPool {
-    /// In the order in which they are asked.
+    /// The pools, in the order in which they are asked.
     pub children: Vec<u16>,
-    /// ViewSource last.
+    /// The pool that is asked last.
     pub gutter: Option<Gutter>,
 }
 
-/// A pool that stands in for others, for a short time.
+/// A pool that stands in for others for a short time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gutter {
-    /// Which one.
+    /// The index of the pool.
     pub pool: u16,
-    /// How long an item lives there at most.
+    /// Longest expiry of an item there.
     pub ttl_max: Duration,
 }
 
-/// See [`RoutedPool::Mirror`].
+/// Settings of [`RoutedPool::Mirror`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorPool {
-    /// All of them, two or more.
+    /// The pools that hold the data, two or more.
     pub children: Vec<u16>,
-    /// Position among the children of the one that is read.
+    /// Position among the children of the pool that is read.
     pub read_from: u16,
-    /// For whom a write waits.
+    /// The pools for which a write waits.
     pub wait: Wait,
 }
 
-/// For whom a write to a mirror waits.
+/// The pools for which a write to a mirror waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// For all children.
+    /// All children.
     All,
-    /// For the first that has done it.
+    /// The first child that has executed it.
     First,
 }
 
-/// See [`RoutedPool::Shadow`].
+/// Settings of [`RoutedPool::Shadow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShadowPool {
     /// The pool that answers.
     pub main: u16,
-    /// The pool that some requests are sent to as well.
+    /// The pool to which some requests are sent as well.
     pub shadow: u16,
-    /// How many of a hundred.
+    /// Percentage of requests that are shadowed.
     pub percent: u8,
-    /// Which ones.
+    /// What decides which requests are shadowed.
     pub by: ShadowBy,
-    /// Requests of one worker on their way to the shadow; one more is dropped.
+    /// Most requests of one worker on their way to the shadow; further ones are dropped.
     pub in_flight_max: u32,
 }
 
 /// What decides whether a request is shadowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowBy {
-    /// Its key: one that is in is always in.
+    /// Its key: either all requests for a key are shadowed or none.
     Key,
-    /// Chance.
+    /// A random number.
     Chance,
 }
 
 impl ShadowPool {
-    /// Whether a request for `key` is shadowed; `random` is a number by chance.
+    /// Returns whether a request for `key` is shadowed. `random` is a random number.
     #[inline]
     pub fn takes(&self, key: &[u8], random: u64) -> bool {
         let drawn = match self.by {
@@ -135,8 +135,8 @@ impl ShadowPool {
     }
 }
 
-/// A hash of its own: that of a ring would take all keys of one server, and none of
-/// another.
+/// Hashes a key for shadowing. It differs from the hashes of rings: those would shadow all keys of
+/// one server, and none of another.
 fn scattered(key: &[u8]) -> u64 {
     let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = key.iter().fold(0x6b65_7977_6179_0001, fnv);
@@ -145,43 +145,44 @@ fn scattered(key: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// See [`RoutedPool::MissThen`].
+/// Settings of [`RoutedPool::MissThen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissThenPool {
-    /// In the order in which they are asked, two or more.
+    /// The pools in the order in which they are asked, two or more.
     pub children: Vec<u16>,
-    /// What a later one has is stored in the first, for this long at most.
+    /// Longest expiry of an item that a later pool has and that is stored in the first. `None`:
+    /// nothing is stored.
     pub fill_ttl_max: Option<Duration>,
 }
 
-/// See [`RoutedPool::RateLimited`].
+/// Settings of [`RoutedPool::RateLimited`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitedPool {
     /// The pool behind it.
     pub child: u16,
-    /// Requests a second, over all workers.
+    /// Requests per second, over all workers.
     pub requests_per_second: u64,
-    /// Requests at once after a rest.
+    /// Most requests at once after a pause.
     pub burst: u64,
 }
 
-/// See [`RoutedPool::ReadWriteSplit`].
+/// Settings of [`RoutedPool::ReadWriteSplit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadWriteSplitPool {
-    /// Where writes go, and all that is not known to read only.
+    /// The pool for writes, and for every command that is not known to read only.
     pub write: u16,
-    /// Where reads go.
+    /// The pool for reads.
     pub read: u16,
-    /// For so long after a write of a client its reads go to `write`.
+    /// Time for which a client's reads go to `write` after a write of its own.
     pub pin_after_write: Option<Duration>,
     /// Whether reads that fail in `read` go to `write`.
     pub read_fallback: bool,
-    /// Commands of Redis that go to `write` though they only read, by their names.
+    /// Names of Redis commands that go to `write` although they only read.
     pub write_commands: Vec<Box<str>>,
 }
 
 impl RoutedPool {
-    /// The name of the kind in the configuration.
+    /// Returns the name of the kind in the configuration.
     pub fn kind(&self) -> &'static str {
         match self {
             RoutedPool::Prefix(_) => "prefix",
@@ -194,7 +195,7 @@ impl RoutedPool {
         }
     }
 
-    /// Every pool that requests are sent on to, each once, in the order of the
+    /// Returns every pool to which requests are sent on, each once, in the order of the
     /// configuration (a gutter and a default last).
     pub fn children(&self) -> Vec<u16> {
         let mut children = match self {
@@ -216,7 +217,8 @@ impl RoutedPool {
         children
     }
 
-    /// The same over the pools at the positions that `at` says for those of its children.
+    /// Returns the same settings over other pools. `at` maps the index of each child to its new
+    /// index.
     #[must_use]
     pub fn with_children(&self, at: impl Fn(u16) -> u16) -> RoutedPool {
         let all = |children: &[u16]| children.iter().map(|&child| at(child)).collect();

@@ -1,5 +1,5 @@
-//! What a Sentinel says of a primary: where it is, who copies it, who else
-//! watches it.
+//! A Sentinel's description of a primary: its address, its replicas, and the other sentinels that
+//! watch it.
 
 mod instance;
 mod switch;

@@ -3,33 +3,33 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, EndpointError, check_host, parse_port, shm_path, unix_path};
 
-/// memcached's port. libmemcached leaves it out of the text it hashes, so
-/// twemproxy does, so this does.
+/// memcached's port. libmemcached leaves it out of the text that it hashes, so twemproxy and Keyway
+/// leave it out too.
 const PORT_LEFT_OUT_OF_RING_NAME: u16 = 11211;
 
 /// One server of a pool, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Where it listens.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// The name hashed onto the ring instead of the address, so that a server
-    /// can move to another machine and keep its keys.
+    /// The name that is hashed onto the ring instead of the address, so that a server can move to
+    /// another machine and keep its keys.
     pub name: Option<String>,
     /// Its share of the keys relative to the other servers', 1 to 2^31 - 1.
     pub weight: u32,
 }
 
-/// Why a text is not a [`Server`].
+/// The reason why a text is not a [`Server`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
-    /// The address is wrong.
+    /// The address is invalid.
     Endpoint(EndpointError),
     /// The weight is not a number from 1 to 2^31 - 1.
     Weight,
-    /// A blank, but no name after it.
+    /// A blank is not followed by a name.
     Name,
-    /// More colons than `host:port:weight` has, and no brackets to tell an IPv6
-    /// address from the rest.
+    /// There are more colons than in `host:port:weight`, and no brackets to tell an IPv6 address
+    /// from the rest.
     Colons,
 }
 
@@ -59,18 +59,18 @@ impl From<EndpointError> for ServerError {
 }
 
 impl Server {
-    /// A server of weight 1 without a name.
+    /// Creates a server of weight 1 without a name.
     pub fn new(endpoint: Endpoint) -> Server {
         Server { endpoint, name: None, weight: 1 }
     }
 
-    /// Reads `host:port[:weight] [name]`, `[IPv6]:port[:weight] [name]` or
-    /// `/path[:weight] [name]` (also with `unix://` or `shm://` before the path); a weight
-    /// left out is 1. This takes every line twemproxy takes, including an IPv6
-    /// address without brackets, for which the weight must be given.
+    /// Reads `host:port[:weight] [name]`, `[IPv6]:port[:weight] [name]` or `/path[:weight] [name]`
+    /// (also with `unix://` or `shm://` before the path). The weight is 1 if it is left out. Every
+    /// line that twemproxy accepts is accepted, including an IPv6 address without brackets, for
+    /// which the weight must be given.
     ///
     /// # Errors
-    /// Which part is wrong.
+    /// Returns the part that is wrong.
     pub fn parse(text: &str) -> Result<Server, ServerError> {
         let (address, name) = match text.rsplit_once(' ') {
             None => (text, None),
@@ -91,10 +91,9 @@ impl Server {
         parse_tcp(address, name)
     }
 
-    /// The text whose hash places the server on a ketama ring: its name, or
-    /// what twemproxy uses when there is none. That is `host:port` (`host`
-    /// alone for port 11211), and for a unix socket the path followed by a
-    /// colon.
+    /// Returns the text whose hash places the server on a ketama ring: its name, or twemproxy's
+    /// text if it has none. That is `host:port` (`host` alone for port 11211), and for a unix
+    /// socket the path followed by a colon.
     pub fn ring_name(&self) -> Cow<'_, str> {
         match (&self.name, &self.endpoint) {
             (Some(name), _) => Cow::Borrowed(name),
@@ -106,8 +105,7 @@ impl Server {
         }
     }
 
-    /// What people call the server: its name, else its endpoint. For logs and
-    /// metric labels.
+    /// Returns the server's name, else its endpoint, for logs and metric labels.
     pub fn label(&self) -> Cow<'_, str> {
         match &self.name {
             Some(name) => Cow::Borrowed(name),
@@ -115,9 +113,9 @@ impl Server {
         }
     }
 
-    /// The first two servers with the same ring name, by index. They would
-    /// share every point of a ring, and one of them would get no key: a
-    /// configuration with such a pair is to be refused, as twemproxy does.
+    /// Returns the first two servers with the same ring name, as indices. They would share every
+    /// point of a ring, and one of them would get no key. A configuration with such a pair is
+    /// refused, as twemproxy does.
     pub fn find_same_ring_name(servers: &[Server]) -> Option<(usize, usize)> {
         let mut names: Vec<_> = servers.iter().map(Server::ring_name).zip(0..).collect();
         names.sort();
@@ -126,7 +124,7 @@ impl Server {
     }
 }
 
-/// `path` or `path:weight`.
+/// Reads `path` or `path:weight`.
 fn parse_path(
     address: &str,
     endpoint: impl Fn(&str) -> Result<Endpoint, EndpointError>,
@@ -139,7 +137,7 @@ fn parse_path(
     Ok(Server { endpoint: endpoint(path)?, name, weight })
 }
 
-/// `host:port` or `host:port:weight`.
+/// Reads `host:port` or `host:port:weight`.
 fn parse_tcp(address: &str, name: Option<String>) -> Result<Server, ServerError> {
     let (host, port, weight) = if let Some(rest) = address.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or(EndpointError::Ipv6)?;
@@ -166,8 +164,8 @@ fn parse_tcp(address: &str, name: Option<String>) -> Result<Server, ServerError>
         EndpointError::Ipv6 if !address.starts_with('[') => ServerError::Colons,
         error => ServerError::Endpoint(error),
     })?;
-    // twemproxy hashes the port as written: `h:06379` is not `h:6379` on its
-    // ring. The spelling lives on as the name.
+    // twemproxy hashes the port as written: `h:06379` is not `h:6379` on its ring. The name keeps
+    // the spelling.
     let name = match name {
         None if port.starts_with('0') && port_number != PORT_LEFT_OUT_OF_RING_NAME => {
             Some(format!("{host}:{port}"))

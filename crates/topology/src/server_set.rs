@@ -5,8 +5,7 @@ use keyway_base::Limits;
 
 use crate::{Circuit, Distribution, Hash, HashTag, Ring, Server};
 
-/// A secret sent to backends or expected from clients. Printing it shows
-/// nothing of it.
+/// A secret sent to backends or expected from clients. Printing it does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Box<str>);
 
@@ -16,7 +15,7 @@ impl Password {
         Password(secret.into())
     }
 
-    /// The secret itself, for the wire only.
+    /// Returns the secret itself, to be sent on the wire only.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -28,27 +27,26 @@ impl fmt::Debug for Password {
     }
 }
 
-/// What happens with an ejected server that answers again. Meanwhile its keys
-/// were written elsewhere, so whatever it still holds may be stale.
+/// What happens when an ejected server answers again. Meanwhile its keys were written to other
+/// servers, so its values may be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejoin {
-    /// It serves at once, stale values included (as in twemproxy).
+    /// It serves at once, with stale values (as in twemproxy).
     Serve,
-    /// It is emptied first, then serves.
+    /// It is emptied first, then it serves.
     Flush,
-    /// It stays out of use for this long after it answered, or, with `None`,
-    /// until an operator restores it.
+    /// It stays out of use for this long after it answered. `None`: until an operator restores it.
     Quarantine(Option<Duration>),
 }
 
-/// When a failing server is taken out of the ring and how it comes back.
+/// The settings that decide when a failing server is taken out of the ring and how it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
-    /// Failures in a row that eject it, 1 or more (twemproxy:
-    /// `server_failure_limit`, 2 by default). Counted up to 100,000.
+    /// Failures in a row that eject it, 1 or more (twemproxy: `server_failure_limit`, 2 by
+    /// default). They are counted up to 100,000.
     pub after_failures: u32,
-    /// How long it stays out before it is tried again (twemproxy:
-    /// `server_retry_timeout`, 30 s by default).
+    /// Time for which it stays out before it is tried again (twemproxy: `server_retry_timeout`, 30
+    /// s by default).
     pub for_: Duration,
     /// What happens when it answers again.
     pub rejoin: Rejoin,
@@ -61,11 +59,11 @@ pub struct ServerSet {
     /// distributions of libmemcached and PHP's memcache only. In a pool that finds its servers
     /// itself, each of these is a position that a server may take.
     pub servers: Vec<Server>,
-    /// Hash of the key.
+    /// The function that hashes keys.
     pub hash: Hash,
-    /// From the hash to a server.
+    /// The way from a hash to a server.
     pub distribution: Distribution,
-    /// Part of the key that is hashed. `None`: the whole key.
+    /// The part of a key that is hashed. `None`: the whole key.
     pub hash_tag: Option<HashTag>,
     /// Times, bounds and credentials.
     pub options: ServerOptions,
@@ -74,26 +72,26 @@ pub struct ServerSet {
 /// How Keyway connects to servers, whatever kind of pool they are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Longest wait of a request for its reply once sent. `Duration::MAX`: no bound.
+    /// Longest wait for a reply once a request was sent. `Duration::MAX`: no bound.
     pub timeout: Duration,
     /// Longest time for a connection and its handshake.
     pub connect_timeout: Duration,
-    /// Connections of a worker to each server, 1 or more. With more than one, requests of
+    /// Connections of a worker to each server, 1 or more. With more than one, requests for
     /// different keys may overtake each other.
     pub server_connections: u16,
-    /// Connect to every server at start rather than at the first request.
+    /// Whether to connect to every server at the start rather than at the first request.
     pub preconnect: bool,
-    /// Sent to servers with `AUTH`, or with SASL PLAIN.
+    /// The password sent to servers with `AUTH`, or with SASL PLAIN.
     pub password: Option<Password>,
     /// Database selected on every server connection, from 0.
     pub database: u32,
-    /// How many databases a client may `SELECT`, from 0 on. 1 allows only database 0.
+    /// Number of databases that a client may `SELECT`, from 0 on. 1 allows only database 0.
     pub databases_allowed: u32,
-    /// Clients may empty every server with `FLUSHDB` and `FLUSHALL`.
+    /// Whether clients may empty every server with `FLUSHDB` and `FLUSHALL`.
     pub allow_flush: bool,
-    /// Shortest time after which a request counts as slow. `Duration::MAX`: none does.
+    /// Least time after which a request counts as slow. `Duration::MAX`: no request does.
     pub slower_than: Duration,
-    /// Slow requests kept.
+    /// Number of slow requests kept.
     pub slow_log_len_max: u32,
     /// When servers are ejected. `None`: never.
     pub ejection: Option<Ejection>,
@@ -103,15 +101,16 @@ pub struct ServerOptions {
     pub reconnect_min: Duration,
     /// Longest wait between attempts to reconnect.
     pub reconnect_max: Duration,
-    /// Requests queued on one connection, sent or not, before clients that need it are left
-    /// unread.
+    /// Most requests queued on one connection, sent or not. Beyond that, clients that need the
+    /// connection are left unread.
     pub link_in_flight_max: u32,
-    /// Unsent bytes on one connection before clients that need it are left unread.
+    /// Most unsent bytes on one connection. Beyond that, clients that need the connection are left
+    /// unread.
     pub link_output_len_max: u32,
 }
 
 impl Default for ServerOptions {
-    /// No ejection, and times that suit a local network.
+    /// Returns options without ejection, and with times that suit a local network.
     fn default() -> ServerOptions {
         let limits = Limits::default();
         ServerOptions {
@@ -136,7 +135,7 @@ impl Default for ServerOptions {
 }
 
 impl ServerSet {
-    /// Servers with every setting at its default, and twemproxy's placement (`fnv1a_64`,
+    /// Creates a set with every setting at its default, and twemproxy's placement (`fnv1a_64`,
     /// `ketama`, no tag).
     pub fn new(servers: Vec<Server>) -> ServerSet {
         ServerSet {
@@ -148,9 +147,9 @@ impl ServerSet {
         }
     }
 
-    /// The hash that decides where `key` goes: of its tag, if it has one. As in
-    /// twemproxy, an empty key hashes to 0 under every function, and in a pool
-    /// of one server nothing is hashed.
+    /// Returns the hash that decides the server of `key`. If the key has a tag, the tag is hashed.
+    /// As in twemproxy, an empty key hashes to 0 under every function, and a pool of one server
+    /// hashes nothing.
     #[inline]
     pub fn hash_key(&self, key: &[u8]) -> u32 {
         if self.servers.len() == 1 {
@@ -163,7 +162,7 @@ impl ServerSet {
         if hashed.is_empty() { 0 } else { self.hash.hash(hashed) }
     }
 
-    /// The ring over the servers for which `live` holds, by index.
+    /// Returns the ring over the servers for which `live` holds, by index.
     pub fn ring(&self, live: impl Fn(usize) -> bool) -> Ring {
         Ring::build(self.distribution, self.hash, &self.servers, live)
     }

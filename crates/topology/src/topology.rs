@@ -1,36 +1,37 @@
 use std::ops::Range;
 
-use crate::{Pool, Server};
+use crate::{Pool, Server, ServerId};
 
-/// Version of a [`Topology`]: grows with every one that is published.
+/// The version of a [`Topology`]. It grows with every topology that is published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// Names one backend of one [`Topology`], which alone hands ids out. A server listed in two pools
-/// is two backends.
+/// Identifies one backend of one [`Topology`]. Only a topology makes ids. A server listed in two
+/// pools is two backends.
 ///
-/// The low 24 bits are the backend's place in the row of all servers of all pools, from 0. The
-/// high 8 bits are the generation of the topology in which its pool began. A later topology
-/// refuses the id of a pool that it does not keep, also where another server has the place. An
-/// id that outlives 256 topologies may be taken for another's.
+/// The low 24 bits are the backend's index in the list of all servers of all pools, from 0. The
+/// high 8 bits are the generation of the topology in which its pool began. A later topology refuses
+/// the id of a pool that it does not keep, also if another server has the index. An id that
+/// outlives 256 topologies may be mistaken for another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendId(pub(crate) u32);
 
 impl BackendId {
-    /// Bits of the place. Fewer bound the servers of a process; more leave fewer generations.
+    /// Bits of the index. With fewer, a process could have fewer servers; with more, there would be
+    /// fewer generations.
     const INDEX_BITS: u32 = 24;
 
     fn new(index: usize, generation: u8) -> BackendId {
         BackendId(index as u32 | u32::from(generation) << BackendId::INDEX_BITS)
     }
 
-    /// The id of the server that is so many places behind this one in its pool.
+    /// Returns the id of the server `server_index` positions behind this one in its pool.
     #[inline]
     fn nth(self, server_index: usize) -> BackendId {
         BackendId(self.0 + server_index as u32)
     }
 
-    /// The place, as an array position in what is kept of one topology.
+    /// Returns the index, for arrays with one entry for each backend of a topology.
     #[inline]
     pub fn index(self) -> usize {
         (self.0 & ((1 << BackendId::INDEX_BITS) - 1)) as usize
@@ -50,25 +51,31 @@ pub struct Backend<'a> {
     pub server: &'a Server,
 }
 
-/// Every pool, immutable and stamped with an epoch; replaced whole.
+impl Backend<'_> {
+    /// Returns the id of the server by its position.
+    pub fn server_id(&self) -> ServerId {
+        ServerId { pool: self.pool_index as u16, server: self.server_index as u16 }
+    }
+}
+
+/// All pools, immutable and with an epoch. A reload replaces the topology as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     epoch: Epoch,
     pools: Vec<Pool>,
-    /// Of each pool the id of its first server.
+    /// The id of the first server of each pool.
     first_backends: Vec<BackendId>,
-    /// One past the last place of a backend.
+    /// One more than the last index of a backend.
     backend_count: u32,
-    /// The generation of the ids of pools that begin here.
+    /// The generation of the ids of pools that begin in this topology.
     generation: u8,
 }
 
 impl Topology {
-    /// Puts pools together and numbers their backends.
+    /// Creates a topology, and gives ids to its backends.
     ///
     /// # Panics
-    /// When there are 2^24 servers or more: the configuration bounds them far
-    /// below.
+    /// Panics with 2^24 servers or more. The configuration bounds them far below.
     pub fn new(epoch: Epoch, pools: Vec<Pool>) -> Topology {
         Topology {
             epoch: Epoch(0),
@@ -80,12 +87,11 @@ impl Topology {
         .succeeded_by(epoch, pools, |_| false)
     }
 
-    /// The next version, in which the backends of the pools that are kept, at the same
-    /// positions as here, have the ids that they have here. Others get ids that no backend
-    /// has here.
+    /// Returns the next version. Backends of pools that are kept have the same ids as here, if the
+    /// pools stay at the same positions. Other backends get ids that no backend has here.
     ///
     /// # Panics
-    /// As [`Topology::new`], and when a pool that is kept is not here.
+    /// Panics as [`Topology::new`] does, and if a pool that is kept is not here.
     #[must_use]
     pub fn succeeded_by(
         &self,
@@ -126,48 +132,55 @@ impl Topology {
         Topology { epoch, pools, first_backends, backend_count, generation }
     }
 
-    /// Which version this is.
+    /// Returns the version.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The pools in the order configured.
+    /// Returns the pools in the order configured.
     pub fn pools(&self) -> &[Pool] {
         &self.pools
     }
 
-    /// Index in [`Topology::pools`] of the pool called `name`.
+    /// Returns the index in [`Topology::pools`] of the pool called `name`.
     pub fn pool_index(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == name)
     }
 
-    /// One more than the last place of a backend. In a version that succeeds another there
-    /// may be places below it that are nobody's.
+    /// Returns one more than the last index of a backend. In a version that succeeds another there
+    /// may be unused indices below it.
     pub fn backend_count(&self) -> usize {
         self.backend_count as usize
     }
 
-    /// The id of a pool's server.
+    /// Returns the id of a pool's server.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     #[inline]
     pub fn backend_id(&self, pool_index: usize, server_index: usize) -> BackendId {
         debug_assert!(server_index < self.pools[pool_index].servers().len());
         self.first_backends[pool_index].nth(server_index)
     }
 
-    /// The ids of a pool's servers, in order.
+    /// Returns the id of a backend, like [`Topology::backend_id`], for a server that is identified
+    /// by one value.
+    #[inline]
+    pub fn id_of(&self, server: ServerId) -> BackendId {
+        self.backend_id(usize::from(server.pool), usize::from(server.server))
+    }
+
+    /// Returns the ids of a pool's servers, in order.
     ///
     /// # Panics
-    /// When there is no such pool.
+    /// Panics if there is no such pool.
     pub fn backend_ids(&self, pool_index: usize) -> impl Iterator<Item = BackendId> + use<> {
         let first = self.first_backends[pool_index];
         (0..self.pools[pool_index].servers().len()).map(move |server| first.nth(server))
     }
 
-    /// An id for each place below [`Topology::backend_count`], in order. That of a place that is
-    /// nobody's is of this topology's generation, so no earlier id equals it.
+    /// Returns an id for each index below [`Topology::backend_count`], in order. The id of an
+    /// unused index has this topology's generation, so no earlier id equals it.
     pub fn all_ids(&self) -> impl Iterator<Item = BackendId> + use<> {
         let free = |index| BackendId::new(index, self.generation);
         let mut ids: Vec<BackendId> = (0..self.backend_count()).map(free).collect();
@@ -177,10 +190,10 @@ impl Topology {
         ids.into_iter()
     }
 
-    /// The backend of an id; `None` for an id of another topology that does
-    /// not exist in this one.
+    /// Returns the backend with an id; `None` if the id belongs to another topology and does not
+    /// exist in this one.
     pub fn backend(&self, id: BackendId) -> Option<Backend<'_>> {
-        // Ids of two generations are never so close: no pool ends behind the last place.
+        // Ids of two generations are never so close: no pool ends behind the last index.
         let has_it = |(first, pool): (&BackendId, &Pool)| {
             id.0.checked_sub(first.0).is_some_and(|at| (at as usize) < pool.servers().len())
         };

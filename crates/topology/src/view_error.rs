@@ -1,38 +1,38 @@
 use std::fmt;
 
-/// Most nodes of a cluster, or instances that a Sentinel tells of, that are
-/// taken: Redis Cluster itself is made for up to a thousand.
+/// Most nodes of a cluster, or instances told by a Sentinel, that are accepted. Redis Cluster
+/// itself is made for up to a thousand.
 pub const NODES_MAX: usize = 1000;
 
-/// Longest reply that is read, in bytes. CLUSTER SLOTS of a thousand nodes
-/// whose slots lie scattered one by one has about ten million.
+/// Longest reply that is read, in bytes. CLUSTER SLOTS takes about ten million bytes for a thousand
+/// nodes whose slots are scattered one by one.
 pub const VIEW_LEN_MAX: usize = 16 << 20;
 
 /// Bytes of a server's own error text that are kept.
 const REFUSAL_LEN_MAX: usize = 200;
 
-/// Why a reply says nothing about a cluster or its roles.
+/// The reason why a reply tells nothing about a cluster or its roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewError {
     /// The bytes are not exactly one reply.
     NotOneReply,
-    /// Longer than [`VIEW_LEN_MAX`].
+    /// The reply is longer than [`VIEW_LEN_MAX`].
     TooLong,
-    /// The server answered with this error; cut where it is long.
+    /// The server answered with this error, cut if it is long.
     Refused(Box<str>),
-    /// Something else stands where this was expected.
+    /// The reply has something else instead of this.
     Expected(&'static str),
-    /// Not a number, or not one that this may be.
+    /// A field is not a number, or is out of range.
     Number(&'static str),
     /// The host of a node is neither a name nor an address.
     Host(Box<str>),
-    /// A slot of 16384 or more, or a range that ends before it starts.
+    /// A slot is 16384 or more, or a range ends before it starts.
     SlotRange,
     /// The ranges add up to far more slots than there are.
     TooManySlots,
-    /// More than [`NODES_MAX`] nodes.
+    /// There are more than [`NODES_MAX`] nodes.
     TooManyNodes,
-    /// No server has any slot, where others know of some that have.
+    /// No server has any slot, although other views know owners.
     NoSlots,
 }
 
@@ -46,9 +46,9 @@ impl ViewError {
     }
 }
 
-/// The start of `text`, fit to be shown.
+/// Returns the start of `text`, escaped for display.
 fn cut(text: &[u8]) -> Box<str> {
-    // Quotes are what errors are full of.
+    // Quotes stay as they are: errors are full of them.
     let shown = |&byte: &u8| match byte {
         b'\'' | b'"' => char::from(byte).to_string(),
         _ => byte.escape_ascii().to_string(),

@@ -1,5 +1,5 @@
-//! Where keys go with each distribution that is not twemproxy's, in figures
-//! written down once: no release may move a key.
+//! The servers of keys with each distribution that is not twemproxy's, in figures written down
+//! once: no release may move a key.
 
 use keyway_topology::{Distribution, Hash, Server, ServerSet};
 
@@ -11,7 +11,7 @@ fn pool(distribution: Distribution, hash: Hash, lines: &[&str]) -> ServerSet {
     pool
 }
 
-/// The index of each key's server, one digit each.
+/// Returns the index of each key's server, one digit each.
 fn digits(pool: &ServerSet, keys: impl Iterator<Item = String>) -> String {
     let ring = pool.ring(|_| true);
     keys.map(|key| ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap().to_string()).collect()
@@ -25,7 +25,7 @@ fn keys() -> impl Iterator<Item = String> {
     ascii.chain((0..12).map(|nth| format!("ключ:{nth}")))
 }
 
-/// Told by pylibmc 1.6.3 with libmemcached 1.0.16.
+/// Results of pylibmc 1.6.3 with libmemcached 1.0.16.
 #[test]
 fn keys_go_where_libmemcached_sends_them() {
     use Distribution::{KetamaLibmemcached, KetamaWeightedLibmemcached, ModulaLibmemcached};
@@ -68,7 +68,7 @@ fn keys_go_where_libmemcached_sends_them() {
     }
 }
 
-/// Read from the servers after PHP 8.2 with memcache 8.0 had set the keys.
+/// Results read from the servers after PHP 8.2 with memcache 8.0 had set the keys.
 #[test]
 fn keys_go_where_the_extension_memcache_of_php_sends_them() {
     use Distribution::{PhpMemcacheConsistent, PhpMemcacheStandard};
@@ -103,8 +103,7 @@ fn keys_go_where_the_extension_memcache_of_php_sends_them() {
     }
 }
 
-/// Computed from the words of `ring/rendezvous.rs` and `ring/maglev.rs` by
-/// another program.
+/// Results computed from the text of `ring/rendezvous.rs` and `ring/maglev.rs` by another program.
 #[test]
 fn keys_go_where_the_description_says() {
     let equal = ["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:11211", "x:1:1 alpha"];
@@ -121,8 +120,7 @@ fn keys_go_where_the_description_says() {
     }
 }
 
-/// A server that moved to another address keeps its keys under its old one as
-/// its name.
+/// A server that moved to another address keeps its keys if its old address is its name.
 #[test]
 fn name_stands_for_the_address_that_clients_hashed() {
     for distribution in [
@@ -139,7 +137,7 @@ fn name_stands_for_the_address_that_clients_hashed() {
     }
 }
 
-/// Of the clients' own: the order of the list decides, weights or none.
+/// For distributions of the clients, the order of the list decides, with or without weights.
 #[test]
 fn order_of_the_list_is_the_clients_where_servers_are_numbered() {
     for distribution in [Distribution::ModulaLibmemcached, Distribution::PhpMemcacheStandard] {

@@ -1,4 +1,4 @@
-//! The map of a cluster says what the views say that it was made of, and no more.
+//! Tests that the map of a cluster holds what its views have told, and no more.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn node(port: u16, role: NodeRole, health: NodeHealth) -> ClusterNode {
     }
 }
 
-/// Primaries at these ports with these slots, and of each a replica whose port is greater by 100.
+/// Returns a view with primaries at these ports and these slots. Each has a replica whose port is
+/// greater by 100.
 fn view(shares: &[(u16, u16, u16)], epoch: Option<u64>) -> ClusterView {
     let mut nodes = Vec::new();
     let mut owners = SlotOwners::new();
@@ -57,7 +58,7 @@ fn next(applied: Applied) -> (ClusterMap, Vec<LeftOut>) {
     }
 }
 
-/// The laws of every map.
+/// Checks what holds for every map.
 fn check(map: &ClusterMap) {
     let mut owned = vec![0u16; map.place_count()];
     for slot in 0..SLOT_COUNT as u16 {
@@ -143,7 +144,7 @@ fn maps_place_keys_alike_where_owners_and_primaries_are_the_same() {
     let (map, _) = next(seeds_only(9).apply(&whole, at(1)));
     let (other, _) = next(seeds_only(9).apply(&view(&[(1, 0, 16382)], None), at(1)));
     assert!(map.places_keys_as(&map) && !map.places_keys_as(&other));
-    // A cluster that has no slots yet is known, and its keys have no server.
+    // A cluster without slots is known, and its keys have no server.
     let nobody = ClusterView { owners: SlotOwners::new(), ..whole };
     let (none, _) = next(seeds_only(9).apply(&nobody, at(1)));
     assert!(none.is_known() && !none.places_keys_as(&seeds_only(9)));
@@ -166,7 +167,7 @@ fn a_slot_that_moved_is_at_the_other_place_and_nothing_else_is() {
     }
     assert!(map.moved(7, place(1)).is_none(), "it is there");
     assert!(map.moved(7, 8).is_none(), "nobody is there");
-    // A replica that a slot moves to is a primary.
+    // A replica that gets a slot becomes a primary.
     let taken = map.moved(7, place(102)).unwrap();
     assert_eq!(taken.node(usize::from(place(102))).unwrap().role, PlaceRole::Primary);
     let (pool, _) =
@@ -203,7 +204,7 @@ fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
     };
     let (map, _) = next(ClusterMap::of_seeds(&[], 3, 0).apply(&primaries(&shares), at(1)));
     let place = |port| map.place_of(&endpoint(port)).unwrap();
-    // The first leaves, and the second a while after.
+    // The first primary leaves, and the second a while after.
     let (map2, _) = next(map.apply(&primaries(&shares[1..]), at(10)));
     let (map2, _) = next(map2.apply(&primaries(&shares[1..]), at(41)));
     let (map2, _) = next(map2.apply(&primaries(&shares[2..]), at(50)));
@@ -222,7 +223,7 @@ fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
     told.nodes[0].health = NodeHealth::Failed;
     told.nodes.push(node(2, NodeRole::Primary, NodeHealth::Online));
     told.nodes.push(node(3, NodeRole::Primary, NodeHealth::Failed));
-    // The order in which they get places: 1 has slots, 2 is well, 101 is a replica, 3 has failed.
+    // The order in which servers get places: 1 has slots, 2 is up, 101 is a replica, 3 has failed.
     let order = [1, 2, 101, 3];
     for nodes_max in 1..=4u16 {
         let map = ClusterMap::of_seeds(&[], 6, 0).of_nodes(nodes_max);
@@ -235,7 +236,7 @@ fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
             assert_eq!(is_left, !is_seated, "{port}");
         }
     }
-    // So does the owner of the last slot alone.
+    // The owner of only the last slot comes first too.
     let last = SLOT_COUNT as u16 - 1;
     let mut told = view(&[(5, last, last)], None);
     told.nodes.insert(0, node(2, NodeRole::Primary, NodeHealth::Online));
@@ -282,7 +283,7 @@ fn each_primary_with_a_name_has_an_epoch_and_replicas_of_its_own() {
     assert_eq!((map.epoch(Some(0)), map.epoch(Some(1)), map.epoch(None)), (Some(5), None, None));
     assert_eq!((map.primary(0), map.primary(1)), (map.place_of(&endpoint(1)), None));
     assert_eq!(map.replicas_of(map.primary(0).unwrap()).count(), 2);
-    // The other's epochs are nothing to it.
+    // The epochs of one primary do not matter to the other.
     let (map, _) = next(map.apply_group(&group(1, 2, &[21], Some(1)), at(1)));
     check(&map);
     assert_eq!(map.primary(1), map.place_of(&endpoint(2)));
@@ -321,14 +322,14 @@ fn a_replica_of_one_primary_stays_when_another_is_told_of_and_leaves_when_its_ow
 
 #[test]
 fn replicas_leave_a_place_for_each_primary_that_lacks_one_and_no_more() {
-    // So many places, and so many replicas of the first of two primaries that get one.
+    // (places, replicas of the first of two primaries that get one)
     for (places, seated) in [(2, 0), (3, 1), (4, 2), (5, 3)] {
         let map = ClusterMap::of_seeds(&[], places, 2);
         let (map, _) = next(map.apply_group(&group(0, 1, &[11, 12, 13], None), at(1)));
         let replicas = map.replicas_of(map.primary(0).unwrap()).count();
         assert_eq!(replicas, seated, "{places} places");
     }
-    // With both primaries there, replicas take all that is left.
+    // If both primaries are there, replicas take all remaining places.
     let map = ClusterMap::of_seeds(&[], 4, 2);
     let (map, _) = next(map.apply_group(&group(0, 1, &[], None), at(1)));
     let (map, _) = next(map.apply_group(&group(1, 2, &[], None), at(1)));

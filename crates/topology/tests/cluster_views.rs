@@ -1,5 +1,5 @@
-//! Views of clusters that are made up: what is rendered as a server renders it
-//! is read as it was, and no bytes do harm.
+//! Tests with generated views of clusters: a view that is rendered as a server renders it is read
+//! back unchanged, and no bytes do harm.
 
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
@@ -23,7 +23,7 @@ fn read(reader: Reader, reply: &[u8]) -> Result<ClusterView, ViewError> {
 const READERS: [Reader; 3] =
     [ClusterView::from_shards, ClusterView::from_slots, ClusterView::from_nodes];
 
-/// Gives `bytes` to everything that reads replies.
+/// Gives `bytes` to every reader of replies.
 fn read_by_all(bytes: &[u8]) {
     for reader in READERS {
         if let Ok(view) = read(reader, bytes) {
@@ -40,7 +40,7 @@ fn read_by_all(bytes: &[u8]) {
     let _ = Redirect::parse(bytes);
 }
 
-/// What whoever routes by a view relies on.
+/// Checks what the code that routes by a view relies on.
 fn check_laws(view: &ClusterView) {
     assert!(view.nodes.len() <= NODES_MAX);
     for (.., owner) in view.owners.ranges() {
@@ -58,7 +58,7 @@ fn check_laws(view: &ClusterView) {
     }
 }
 
-/// Nodes with identities, all primaries first; every replica has one.
+/// Generates nodes with identities, all primaries first. Every replica has a primary.
 fn nodes() -> impl Strategy<Value = Vec<ClusterNode>> {
     let host =
         prop_oneof!["10\\.0\\.[0-9]\\.[1-9]", "node-[a-z]{1,8}\\.example", Just("::1".into())];
@@ -93,7 +93,7 @@ fn nodes() -> impl Strategy<Value = Vec<ClusterNode>> {
     })
 }
 
-/// Owners of runs of slots; some have none.
+/// Generates owners of runs of slots; some runs have none.
 fn owners() -> impl Strategy<Value = Vec<(u16, Option<Index>)>> {
     prop::collection::vec((1..3000u16, any::<Option<Index>>()), 0..40)
 }
@@ -249,18 +249,18 @@ fn render_member(out: &mut Vec<u8>, protocol: Protocol, node: &ClusterNode, is_p
     reply::integer(out, port.into());
     reply::bulk(out, b"replication-offset");
     reply::integer(out, node.replication_offset.unwrap() as i64);
-    // What a later version may add.
+    // A field that a later version may add.
     reply::bulk(out, b"something-new");
     protocol.map(out, 1);
     reply::array(out, 0);
     protocol.null(out);
 }
 
-/// Nodes by identity, without what the command does not tell.
+/// Returns the nodes by identity, without what the command does not tell.
 fn told(view: &ClusterView, tells: impl Fn(&mut ClusterNode)) -> Vec<ClusterNode> {
     let mut nodes = view.nodes.clone();
     for node in &mut nodes {
-        // Indices are the reply's; the identity of the primary says it all.
+        // Indices depend on the reply; the identity of the primary is compared instead.
         if let NodeRole::Replica { of: Some(of) } = node.role {
             node.zone = view.nodes[usize::from(of)].id.clone();
             node.role = NodeRole::Replica { of: None };
@@ -315,7 +315,7 @@ proptest! {
             node.replication_offset = None;
             node.health = NodeHealth::Online;
         };
-        // A host that is no address is the announced name.
+        // A host that is not an address is the announced name.
         let mut view = view;
         for node in &mut view.nodes {
             let (host, _) = host_and_port(node);
@@ -325,7 +325,7 @@ proptest! {
             let read = read(ClusterView::from_slots, &render_slots(&view, protocol)).unwrap();
             check_laws(&read);
             prop_assert_eq!(owner_names(&read), owner_names(&view));
-            // A primary without slots is not there, nor are its replicas.
+            // A primary without slots is not told, nor are its replicas.
             let all = told(&view, tells);
             let shown = told(&read, tells);
             prop_assert!(shown.iter().all(|node| all.contains(node)));
@@ -354,7 +354,7 @@ proptest! {
         let mut bytes = render(&view, Protocol::Resp3);
         for (at, byte) in changes {
             let at = at.index(bytes.len());
-            // Digits and separators keep most replies whole.
+            // Most bytes become digits and separators, so that most replies stay whole.
             bytes[at] = if byte < 128 { b"0123456789-:*$ ,"[usize::from(byte) % 16] } else { byte };
         }
         read_by_all(&bytes);
@@ -419,7 +419,7 @@ fn a_node_is_where_its_line_says_by_the_port_that_is_wanted() {
         assert_eq!(endpoint(address, "master", false), at(plain), "{address}");
         assert_eq!(endpoint(address, "master", true), at(tls), "{address}");
     }
-    // One that does not know its own address is where it was asked, and no other is.
+    // Only the asked node, if it does not know its own address, is at the endpoint that was asked.
     assert_eq!(endpoint(":7000@17000", "myself,master", false), Some(asked.clone()));
     assert_eq!(endpoint(":7000@17000", "master", false), None);
     assert_eq!(endpoint("10.0.0.1:7000@17000", "master,noaddr", false), None);
@@ -442,7 +442,7 @@ fn the_later_epoch_owns_what_two_claim() {
     assert_eq!(owner(line('a', "master", 4) + &line('b', "master", 3)), 'a');
     assert_eq!(owner(line('a', "master,fail", 3) + &line('b', "master", 3)), 'b');
     assert_eq!(owner(line('a', "master", 3) + &line('b', "master", 3)), 'a');
-    // A replica owns nothing, whatever it claims.
+    // A replica owns nothing, even if it claims slots.
     assert_eq!(owner(line('a', "slave", 9) + &line('b', "master", 3)), 'b');
 }
 

@@ -1,5 +1,5 @@
-//! How many keys move when a server is added or removed: about its share, and
-//! no others but where a distribution says so.
+//! Tests how many keys move when a server is added or removed: about its share, and no others
+//! unless the distribution moves more.
 
 use keyway_topology::{Distribution, Hash, Server, ServerSet};
 
@@ -19,7 +19,7 @@ fn server(nth: usize) -> Server {
     Server::parse(&format!("10.0.{}.{}:11211", nth / 200, nth % 200 + 1)).unwrap()
 }
 
-/// The name of each key's server.
+/// Returns the index of each key's server.
 fn places(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
     let list = servers.iter().map(|&nth| server(nth)).collect();
     let mut pool = ServerSet::new(list);
@@ -33,16 +33,16 @@ fn places(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
     (0..KEYS).map(place).collect()
 }
 
-/// Of all keys, the share that moved, and the share that moved between servers
-/// that were there before and after.
+/// Returns the share of all keys that moved, and the share that moved between servers that were
+/// there before and after.
 fn moved(before: &[usize], after: &[usize], changed: usize) -> (f64, f64) {
     let pairs = || before.iter().zip(after).filter(|(before, after)| before != after);
     let needless = pairs().filter(|&(&before, &after)| before != changed && after != changed);
     (pairs().count() as f64 / KEYS as f64, needless.count() as f64 / KEYS as f64)
 }
 
-/// The means over several changes of a pool of `size`: of removing each of its
-/// servers, and of adding each of as many others.
+/// Returns the means over several changes of a pool of `size`: removing each of its servers, and
+/// adding each of as many others.
 fn means(distribution: Distribution, size: usize) -> [(f64, f64); 2] {
     let all: Vec<usize> = (0..size).collect();
     let before = places(distribution, &all);
@@ -80,8 +80,8 @@ fn adding_or_removing_one_of_n_servers_moves_one_nth_of_the_keys() {
     }
 }
 
-/// Maglev fills one table for all, so a change disturbs others a little: here up
-/// to a tenth of what has to move.
+/// Maglev fills one table for all, so a change also moves a few other keys: here up to a tenth of
+/// those that have to move.
 #[test]
 fn no_key_moves_between_servers_that_stay_but_with_maglev() {
     for distribution in CONSISTENT {
@@ -98,7 +98,7 @@ fn no_key_moves_between_servers_that_stay_but_with_maglev() {
     }
 }
 
-/// Spread of shares over ten equal servers, in hundredths of the share due.
+/// The spread of shares over ten equal servers, in hundredths of the due share.
 #[test]
 fn rendezvous_and_maglev_share_out_evenly() {
     for (distribution, tolerance) in [(Distribution::Rendezvous, 0.1), (Distribution::Maglev, 0.1)]
@@ -112,7 +112,7 @@ fn rendezvous_and_maglev_share_out_evenly() {
     }
 }
 
-/// A weight is a share: over keys, within 5 % of it.
+/// A weight is a share: the share of keys is within 5 % of it.
 #[test]
 fn weights_are_shares_with_rendezvous_and_maglev() {
     let weights = [1u32, 2, 3, 4];
@@ -134,8 +134,8 @@ fn weights_are_shares_with_rendezvous_and_maglev() {
     }
 }
 
-/// The farthest that the share of one of five servers is from their mean, of numbered keys: 0.5 is
-/// half as many keys more, or less.
+/// Returns the greatest relative difference between the share of one of five servers and their
+/// mean, for numbered keys: 0.5 means half as many keys more, or less.
 fn farthest_off(distribution: Distribution, hash: Hash) -> f64 {
     let line = |name| format!("127.0.0.1:{}:1 {name}", 7000 + u32::from(name));
     let servers = ('a'..='e').map(|name| Server::parse(&line(name)).unwrap()).collect();
@@ -150,7 +150,7 @@ fn farthest_off(distribution: Distribution, hash: Hash) -> f64 {
     counts.iter().map(|count: &f64| (count / 2_000.0 - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// As docs/placement.md says.
+/// docs/placement.md states this.
 #[test]
 fn shares_of_numbered_keys_depend_on_the_hash_with_ketama_alone() {
     let spreading = [Hash::Murmur, Hash::Md5, Hash::Fnv1a32];

@@ -21,7 +21,7 @@ use keyway_topology::{Distribution, Endpoint, Hash, HashTag, Ring, Server, Serve
 const WATCHDOG: Duration = Duration::from_secs(20);
 const KEY_COUNT: usize = 1_200;
 
-/// A process that ends with its handle.
+/// A process that ends when it is dropped.
 struct Process(Child);
 
 impl Process {
@@ -31,7 +31,7 @@ impl Process {
         Process(child.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}")))
     }
 
-    /// Waits until something listens at `port`; false when the process ended.
+    /// Waits until something listens at `port`. Returns false if the process ended.
     fn is_listening(&mut self, host: &str, port: u16) -> bool {
         let start = Instant::now();
         loop {
@@ -54,7 +54,7 @@ impl Drop for Process {
     }
 }
 
-/// A directory that goes away with its handle.
+/// A directory that is removed when it is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -71,13 +71,13 @@ impl Drop for Directory {
     }
 }
 
-/// Ports that were free a moment ago, all different.
+/// Returns ports that were free a moment ago, all different.
 fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
-/// Just enough of a client.
+/// A minimal client.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -107,7 +107,7 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// Every key of the database.
+    /// Returns every key of the database.
     fn keys(&mut self) -> BTreeSet<Vec<u8>> {
         self.send(&[&[b"KEYS", b"*"]]);
         let count: usize = self.line().strip_prefix('*').unwrap().parse().unwrap();
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-/// A redis-server of its own port and unix socket.
+/// A redis-server with its own port and unix socket.
 struct Redis {
     _process: Process,
     client: Client,
@@ -132,7 +132,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// At `port` of `host`; `None` when it could not listen there.
+    /// Starts at `port` of `host`. Returns `None` if it could not listen there.
     fn start(directory: &Path, host: &str, port: u16) -> Option<Redis> {
         let socket = directory.join(format!("{port}.sock"));
         let mut process = Process::start(
@@ -159,15 +159,15 @@ impl Redis {
             .any(|text| text.parse().as_ref() == Ok(endpoint))
     }
 
-    /// On any free port; another process may snatch one, so tries again.
+    /// Starts on any free port. Tries again, because another process may take the port.
     fn start_somewhere(directory: &Path) -> Redis {
         (0..10)
             .find_map(|_| Redis::start(directory, "127.0.0.1", free_ports(1)[0]))
             .expect("redis-server finds no port")
     }
 
-    /// On the port that has a rule of its own. Any loopback address will do, so
-    /// this hardly ever meets a memcached.
+    /// Starts on port 11211, which has a rule of its own. Any loopback address will do, so this
+    /// hardly ever meets a memcached.
     fn start_at_11211(directory: &Path) -> Redis {
         let process_id = std::process::id();
         (0..10u8)
@@ -180,14 +180,14 @@ impl Redis {
     }
 }
 
-/// One pool, known to us and to nutcracker.
+/// One pool, as Keyway and nutcracker know it.
 struct Case {
     what: String,
     port: u16,
     pool: ServerSet,
-    /// The lines nutcracker reads, `pool` made of the same.
+    /// The server lines that nutcracker reads. `pool` is made from the same lines.
     lines: Vec<String>,
-    /// The server at which nobody listens.
+    /// The server at which no process listens.
     dead: Option<usize>,
 }
 
@@ -224,8 +224,8 @@ impl Case {
         self.pool.ring(|index| Some(index) != self.dead)
     }
 
-    /// Has nutcracker notice that a server is dead, by asking for one of its
-    /// keys until another server answers.
+    /// Lets nutcracker notice that a server is dead: asks for one of its keys until another server
+    /// answers.
     fn have_dead_server_ejected(&self, client: &mut Client, keys: &BTreeSet<Vec<u8>>) {
         let Some(dead) = self.dead else { return };
         let ring = self.pool.ring(|_| true);
@@ -243,8 +243,8 @@ impl Case {
         }
     }
 
-    /// Sets every key through nutcracker and compares what each server then
-    /// holds with what is predicted; the number of keys out of place.
+    /// Sets every key through nutcracker, and compares what each server holds then with the
+    /// prediction. Returns the number of misplaced keys.
     fn misplaced(&self, redises: &mut [Redis], keys: &BTreeSet<Vec<u8>>) -> usize {
         let mut through = Client::connect("127.0.0.1", self.port);
         self.have_dead_server_ejected(&mut through, keys);
@@ -277,8 +277,8 @@ impl Case {
     }
 }
 
-/// Keys of 1 to 200 bytes: words, any bytes, high bytes, and tags whole, empty
-/// and broken. None of them twice.
+/// Returns keys of 1 to 200 bytes: words, arbitrary bytes, high bytes, and tags that are whole,
+/// empty or broken. All keys differ.
 fn keys() -> BTreeSet<Vec<u8>> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move |bound: usize| {
@@ -311,8 +311,8 @@ fn keys() -> BTreeSet<Vec<u8>> {
     keys
 }
 
-/// Every hash with both distributions in four shapes of pool, and some shapes
-/// that do not depend on the hash.
+/// Returns cases for every hash with both distributions in four kinds of pool, and some that do not
+/// depend on the hash.
 fn cases(redises: &[Redis]) -> Vec<Case> {
     let lines = |tails: [&str; 4]| -> Vec<String> {
         redises.iter().zip(tails).map(|(redis, tail)| format!("{}:{tail}", redis.address)).collect()
@@ -352,8 +352,8 @@ fn cases(redises: &[Redis]) -> Vec<Case> {
     cases
 }
 
-/// Starts nutcracker with every case; another process may snatch a port, so
-/// tries again with others.
+/// Starts nutcracker with every case. Tries again with other ports, because another process may
+/// take one.
 fn start_nutcracker(directory: &Path, cases: &mut [Case]) -> Process {
     let config = directory.join("nutcracker.yml");
     for _ in 0..10 {

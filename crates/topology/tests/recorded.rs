@@ -1,5 +1,5 @@
-//! Reads what real servers of many versions said of themselves; the replies
-//! are in `recorded/`, with a page on how they came there.
+//! Reads recorded replies of real servers of many versions. They are in `recorded/`, with a page on
+//! how they were made.
 
 use keyway_resp::{Framer, Framing, Protocol};
 use keyway_topology::{
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Each version that was recorded: its folder, whether it has CLUSTER SHARDS
-/// and host names, and whether it has RESP3.
+/// Each recorded version: its folder, whether it has CLUSTER SHARDS and host names, and whether it
+/// has RESP3.
 const VERSIONS: [(&str, bool, bool); 9] = [
     ("redis-3.2.13", false, false),
     ("redis-5.0.14", false, false),
@@ -25,11 +25,11 @@ const VERSIONS: [(&str, bool, bool); 9] = [
     ("valkey-unstable", true, true),
 ];
 
-/// Versions whose CLUSTER SHARDS leaves out the slots of a shard for as long
-/// as its dead primary is in it.
+/// Versions whose CLUSTER SHARDS leaves out the slots of a shard as long as its dead primary is in
+/// it.
 const LOSES_SLOTS: [&str; 1] = ["redis-7.2.6"];
 
-/// Where the tests say they asked: no server was there.
+/// Returns the endpoint that the tests use as the asked one. No server was there.
 fn asked_endpoint() -> Endpoint {
     "192.0.2.9:7777".parse().unwrap()
 }
@@ -39,7 +39,7 @@ fn path(version: &str, situation: &str) -> PathBuf {
     tests.join("recorded").join(version).join(situation)
 }
 
-/// Lines with what was asked, each with the reply after it.
+/// Reads lines with the question, each followed by the reply.
 fn replies(version: &str, situation: &str) -> BTreeMap<String, Vec<u8>> {
     let bytes = fs::read(path(version, situation))
         .unwrap_or_else(|error| panic!("{version} {situation}: {error}"));
@@ -70,7 +70,7 @@ fn view(what: &str, reply: &[u8], wants_tls: bool) -> ClusterView {
     view.unwrap_or_else(|error| panic!("{what} {error}"))
 }
 
-/// The views of a situation, by what was asked.
+/// Returns the views of a situation, by question.
 fn views(version: &str, situation: &str) -> BTreeMap<String, ClusterView> {
     let read = |(what, reply): (String, Vec<u8>)| (what.clone(), view(&what, &reply, false));
     replies(version, situation).into_iter().map(read).collect()
@@ -87,13 +87,13 @@ fn host(node: &ClusterNode) -> &str {
     }
 }
 
-/// Who owns which range, by identity.
+/// Returns each range of slots with the identity of its owner.
 fn ranges(view: &ClusterView) -> Vec<(u16, u16, &str)> {
     let name = |(first, last, owner)| (first, last, id(&view.nodes[usize::from(owner)]));
     view.owners.ranges().map(name).collect()
 }
 
-/// Identity, endpoint and primary of every node.
+/// Returns the identity, the endpoint and the primary of every node.
 fn members(view: &ClusterView) -> BTreeSet<(&str, Option<&Endpoint>, Option<&str>)> {
     let primary_of = |node: &ClusterNode| match node.role {
         NodeRole::Primary => None,
@@ -102,7 +102,8 @@ fn members(view: &ClusterView) -> BTreeSet<(&str, Option<&Endpoint>, Option<&str
     view.nodes.iter().map(|node| (id(node), node.endpoint.as_ref(), primary_of(node))).collect()
 }
 
-/// Three primaries with a replica each; slot 100 lies among the first's.
+/// Checks that there are three primaries with a replica each, and that slot 100 belongs to the
+/// first.
 fn check_whole(version: &str, situation: &str, view: &ClusterView) {
     let label = format!("{version} {situation}");
     assert!(view.is_whole(), "{label}");
@@ -125,7 +126,7 @@ fn check_whole(version: &str, situation: &str, view: &ClusterView) {
     assert!(view.moving.is_empty(), "{label}");
 }
 
-/// What only one of the commands tells.
+/// Checks the fields that only one of the commands tells.
 fn check_extras(version: &str, what: &str, view: &ClusterView) {
     let asked = view.nodes.iter().filter(|node| node.is_asked).count();
     let has_offsets = view.nodes.iter().all(|node| node.replication_offset.is_some());
@@ -217,8 +218,7 @@ fn a_server_alone_is_where_it_was_asked() {
                 view.owners.ranges().map(|(first, last, _)| (first, last)).collect();
             assert_eq!(slots, [(0, 2), (16383, 16383)], "{version} {what}");
             let [node] = &view.nodes[..] else { panic!("{version} {what} {view:?}") };
-            // It does not know its address; only CLUSTER NODES says that it
-            // is the one that was asked.
+            // It does not know its address. Only CLUSTER NODES says that it is the asked one.
             let expected = asked_endpoint();
             match what.starts_with("nodes") {
                 true => assert_eq!(node.endpoint, Some(expected), "{version} {what}"),
@@ -262,7 +262,7 @@ fn who_is_being_met_and_who_is_lost_is_told() {
         for (what, view) in &views {
             assert!(view.is_whole(), "{version} {what}");
             let seen = view.nodes.iter().find(|node| node.id == lost.id);
-            // The other commands do not list it, or as failed.
+            // The other commands do not list it, or list it as failed.
             let is_out = seen.is_none_or(|node| node.endpoint.is_none());
             assert!(is_out, "{version} {what} {seen:?}");
         }
@@ -304,7 +304,7 @@ fn a_suspect_is_told_from_a_failed_node() {
     for (version, ..) in VERSIONS {
         let view = &views(version, "failing")["nodes"];
         let suspects = view.nodes.iter().filter(|node| node.health == NodeHealth::Failing);
-        // The primary that is stopped meanwhile may be suspected too.
+        // The stopped primary may be suspected too.
         assert!((1..=2).contains(&suspects.count()), "{version}");
         assert!(view.is_whole(), "{version}");
     }
@@ -351,7 +351,7 @@ fn the_port_for_tls_is_taken_where_it_is_wanted() {
     let by_plain = ports(&view("shards", &tls["shards"], false));
     assert!(by_tls.len() == 3 && by_plain.len() == 3 && by_tls.is_disjoint(&by_plain));
     for what in ["nodes", "slots", "shards"] {
-        // The other two commands tell the port of the kind that was asked by.
+        // The other two commands tell the port of the kind of connection by which they were asked.
         assert_eq!(ports(&view(what, &tls[what], true)), by_tls, "{what}");
         assert_eq!(ports(&view(what, &plain[what], false)), by_plain, "{what}");
     }

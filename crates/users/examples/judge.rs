@@ -1,5 +1,5 @@
-//! What it costs to look at a request of a user, for callgrind: `judge RULES COMMAND COUNT`
-//! looks so often at one of a key, `none` as RULES at none.
+//! Measures the cost of judging a request of a user, for callgrind: `judge RULES COMMAND COUNT`
+//! judges a request with one key COUNT times. With `none` as RULES it judges none.
 
 use keyway_base::ByteRange;
 use keyway_command::{Args, Request};

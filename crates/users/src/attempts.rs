@@ -5,43 +5,44 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so long one more login may fail.
+/// After this time one more login may fail.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Sets of places, and places in each: so many addresses and users are remembered at once,
-/// which take 48 bytes each. Fewer let whoever has many of them push others out sooner.
+/// Number of sets, and of entries in each. Together they are the number of addresses and users that
+/// are remembered, with 48 bytes each. With fewer, an attacker with many addresses would evict
+/// others sooner.
 const SETS: usize = 1024;
 const WAYS: usize = 4;
 
-/// Wrong passwords that are remembered of each. More would let clients with more of them in
-/// one place go on; each is hashed and held.
+/// Number of wrong passwords that are remembered for each entry. With more, clients with more of
+/// them in one entry could go on. Each one is hashed and kept.
 const WRONG_MAX: usize = 4;
 
-/// Logins that have failed, by address and user: both, so that who tries the passwords of one
-/// user keeps no other at the same address out. A wrong password that comes again is not
-/// counted again: nobody learns anything by it, and a client that has an old one keeps out
-/// nobody who has the right one.
+/// Failed logins, by address and user. Both are used so that someone who tries passwords of one
+/// user does not lock out others at the same address. A repeated wrong password is not counted
+/// again: nothing is learned from it, and a client with an old password does not lock out those
+/// with the right one.
 pub(crate) struct Attempts {
-    /// How many may fail one after the other; 0 for any number.
+    /// How many may fail one after the other. 0: any number.
     max: u32,
     known: Arc<Known>,
 }
 
-/// What is known of those that failed, whoever may come in by now.
+/// The failed logins. Changes of users do not affect them.
 #[derive(Default)]
 struct Known {
     seed: RandomState,
-    /// Empty until the first that fails.
+    /// Empty until the first failure.
     places: Mutex<Vec<Place>>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// Whose it is.
+    /// Identifies the address and the user.
     tag: u64,
-    /// When all that failed would be forgotten, in nanoseconds.
+    /// When all failures would be forgotten, in nanoseconds.
     forgotten: u64,
-    /// The passwords that were wrong last, hashed.
+    /// The hashes of the last wrong passwords.
     wrong: [u64; WRONG_MAX],
 }
 
@@ -50,12 +51,12 @@ impl Attempts {
         Self { max, known: Arc::default() }
     }
 
-    /// The same bound for those that failed already where `old` has counted them.
+    /// Returns the same limit, with the failures that `old` has counted.
     pub(crate) fn following(&self, old: &Attempts) -> Self {
         Self { max: self.max, known: Arc::clone(&old.known) }
     }
 
-    /// Whether no login of this user is looked at from this address now.
+    /// Returns whether no login of this user is accepted from this address now.
     pub(crate) fn are_used_up(&self, from: &str, user: &[u8], now: Time) -> bool {
         if self.max == 0 {
             return false;
@@ -70,7 +71,7 @@ impl Attempts {
         found.is_some_and(|place| place.forgotten.saturating_sub(now.0) > room)
     }
 
-    /// Notes one that has failed by this password.
+    /// Notes a login that has failed with this password.
     pub(crate) fn note(&self, (from, user): (&str, &[u8]), password: &[u8], now: Time) {
         if self.max == 0 {
             return;
@@ -95,7 +96,7 @@ impl Attempts {
         }
     }
 
-    /// What tells addresses apart.
+    /// Returns a hash that distinguishes addresses.
     pub(crate) fn origin(&self, from: &str) -> u64 {
         self.known.seed.hash_one(origin(from))
     }
@@ -110,8 +111,8 @@ fn set_of(tag: u64) -> std::ops::Range<usize> {
     set..set + WAYS
 }
 
-/// Where an address is, without what the same machine can choose anew for each attempt:
-/// its port and, of IPv6, the lower half.
+/// Returns an address without the parts that the same machine can change for each attempt: its port
+/// and, for IPv6, the lower half.
 fn origin(from: &str) -> String {
     match from.parse::<SocketAddr>().map(|addr| addr.ip().to_canonical()) {
         Ok(IpAddr::V4(ip)) => ip.to_string(),
@@ -152,7 +153,7 @@ mod tests {
             attempts.note(("10.0.0.1:6", b"a"), old, at(millis));
             assert!(!attempts.are_used_up("10.0.0.1:5", b"a", at(millis)));
         }
-        // The same words tell nothing of another user, or from elsewhere.
+        // The same password of another user, or from another address, is separate.
         attempts.note(("10.0.0.1:6", b"b"), b"one", at(0));
         let places = attempts.known.places.lock();
         let known: Vec<u64> = places.iter().flat_map(|place| place.wrong).collect();

@@ -1,19 +1,19 @@
 use keyway_command::{COMMANDS, Categories, Command, Flags, Request, Verb, lookup};
 
-/// Words of a set: room for 512 commands and subcommands (a test holds the table to it).
+/// Number of words of a set. There is room for 512 commands and subcommands (a test checks the
+/// table).
 const WORDS: usize = 8;
 
-/// Which commands may be used: a bit for each, and for some only with a first argument.
+/// The commands that may be used: a bit for each, and for some only with a first argument.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Commands {
     bits: [u64; WORDS],
-    /// What the argument behind a command must read, in any case, where its bit is not
-    /// set.
+    /// The required text of the argument after a command, in any case, if its bit is not set.
     first_args: Vec<(Verb, Box<[u8]>)>,
 }
 
 impl Commands {
-    /// Every command there is and will be.
+    /// Returns every command, including future ones.
     pub(crate) fn all() -> Self {
         Self { bits: [u64::MAX; WORDS], first_args: Vec::new() }
     }
@@ -37,8 +37,8 @@ impl Commands {
         self.first_args.retain(|(other, _)| *other != command.verb);
     }
 
-    /// Every command of a category. A container's subcommands are what it is, and then
-    /// what they are themselves, as in Redis.
+    /// Sets every command of a category. A container's subcommands get its category first, and then
+    /// their own, as in Redis.
     pub(crate) fn set_category(&mut self, category: Categories, is_allowed: bool) {
         for command in &COMMANDS {
             if command.acl.contains(category) {
@@ -57,7 +57,7 @@ impl Commands {
         }
     }
 
-    /// These, of all that there are.
+    /// Returns the commands that fit.
     pub(crate) fn that(fit: impl Fn(&Command) -> bool) -> Self {
         let mut found = Self::default();
         let all = COMMANDS.iter().flat_map(|command| command.subcommands.iter().chain([command]));
@@ -74,21 +74,21 @@ impl Commands {
         self.bits[verb / 64] >> (verb % 64) & 1 == 1
     }
 
-    /// Whether a request may be made, whatever its keys. What lets a client in or out may
-    /// always.
+    /// Returns whether a request may be made, whatever its keys. Commands that log a client in or
+    /// end its connection are always allowed.
     #[inline]
     pub(crate) fn allow(&self, request: &Request) -> bool {
         self.allow_all_of(request.command)
             || (!self.first_args.is_empty() && self.allow_by_first_arg(request))
     }
 
-    /// The same, whatever its first argument.
+    /// Returns whether a command may be used with any first argument.
     #[inline]
     pub(crate) fn allow_all_of(&self, command: &Command) -> bool {
         self.has(command.verb) || command.flags.contains(Flags::NO_AUTH)
     }
 
-    /// Whether all that `other` allows is allowed.
+    /// Returns whether everything that `other` allows is allowed.
     pub(crate) fn cover(&self, other: &Commands) -> bool {
         let mut words = self.bits.iter().zip(&other.bits);
         words.all(|(own, its)| its & !own == 0)
@@ -104,7 +104,7 @@ impl Commands {
     }
 }
 
-/// The command or subcommand (`config|get`) of this name, in any case.
+/// Returns the command or subcommand (`config|get`) of this name, in any case.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     match name.split_once('|') {
         None => lookup(name.as_bytes()),

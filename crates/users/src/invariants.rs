@@ -1,4 +1,4 @@
-//! Laws of users, as tables: the logins that let a user in, and the requests that each rule allows.
+//! Laws of users, as tables: the logins that are accepted, and the requests that each rule allows.
 
 use crate::log::{Happened, Place, Reason};
 use crate::password::digest_text;
@@ -38,7 +38,7 @@ fn users(all: Vec<User>) -> Users {
     Users::new(all.into_iter().map(Arc::new).collect())
 }
 
-/// A slow hash, by its kind.
+/// Returns a slow hash that differs by its kind.
 fn slow() -> SlowHash {
     let text = format!("$argon2id$v=19$m=64,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg${}", "A".repeat(43));
     SlowHash::parse(&text).expect("a hash")
@@ -47,7 +47,7 @@ fn slow() -> SlowHash {
 #[test]
 fn the_last_rule_about_passwords_says_what_lets_a_user_in() {
     let (a, b) = (digest_text(b"a"), digest_text(b"b"));
-    // Columns: rules; whether the user is on, needs no password, has any way in; which of the
+    // Columns: rules; whether the user is on, needs no password, has any password; which of the
     // passwords "a", "b" and "" are right.
     for (rules, is_on, is_open, has_any, right) in [
         ("", true, false, false, [false; 3]),
@@ -187,7 +187,7 @@ fn a_user_is_free_who_has_all_commands_keys_and_channels() {
     }
 }
 
-/// For most allowed requests [`User::passes`] must answer by a look at a bit or two.
+/// For most allowed requests, [`User::passes`] must answer by checking one or two bits.
 #[test]
 fn the_usual_requests_pass_at_a_short_look_and_no_other_does() {
     for (rules, words, passes, may) in [
@@ -475,7 +475,7 @@ fn passwords_are_looked_at_slowly_only_where_some_user_has_such_a_hash() {
     assert_eq!(slow.prepare(b"u", b"x", FROM, NOW), Prepared::Waiting);
     assert!(!verifier.next().work());
     assert_eq!(slow.log_in(b"u", b"x", FROM, NOW).err(), Some(LoginFault::Password));
-    // Another password of the same user is not looked at now. Another user's is.
+    // Another password of the same user is not checked now. Another user's is.
     assert_eq!(slow.prepare(b"u", b"y", FROM, NOW), Prepared::Ready);
     assert_eq!(slow.log_in(b"u", b"y", FROM, NOW).err(), Some(LoginFault::Limited));
     assert_eq!(slow.prepare(b"s", b"y", FROM, NOW), Prepared::Waiting);

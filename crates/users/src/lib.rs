@@ -1,11 +1,9 @@
-//! Who may do what: users with their passwords, and the commands, keys and
-//! channels each of them may use, in the words and with the meaning of Redis's
-//! access control lists.
+//! Users with their passwords, and the commands, keys and channels that each of them may use, in
+//! the words and with the meaning of Redis's access control lists.
 //!
-//! Sets and patterns are worked out when a user is read; a request is judged
-//! without an allocation. Never does I/O, never composes a reply, never shows
-//! or keeps a password: hashes of it alone, but while somebody waits for one to be
-//! worked out that takes long ([`Verifier`]). Read first: [`User`], [`Users`] and
+//! Sets and patterns are computed when a user is read. A request is judged without an allocation.
+//! The crate does no I/O and writes no replies. It never shows a password and keeps only hashes,
+//! except while a login waits for a slow hash ([`Verifier`]). Read first: [`User`], [`Users`] and
 //! [`Denied`].
 
 #![forbid(unsafe_code)]

@@ -2,16 +2,16 @@ use keyway_base::Clock;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Entries kept, as Redis's `acllog-max-len`.
+/// Number of entries that are kept, like Redis's `acllog-max-len`.
 const LEN_MAX: usize = 128;
 
-/// Bytes kept of a key, channel or client's description.
+/// Number of bytes that are kept of a key, channel or client's description.
 const TEXT_LEN_MAX: usize = 512;
 
-/// Refusals of one kind within so many milliseconds are one entry, as in Redis.
+/// Equal refusals within this many milliseconds are one entry, as in Redis.
 const SAME_MILLIS: u64 = 60_000;
 
-/// What was refused.
+/// The kind of what was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A command.
@@ -25,7 +25,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// As `ACL LOG` has it.
+    /// Returns its name in `ACL LOG`.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -39,16 +39,16 @@ impl Reason {
 /// Where it was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// By itself.
+    /// As a single command.
     Toplevel,
     /// Between MULTI and EXEC.
     Multi,
-    /// By a script or function.
+    /// In a script or function.
     Script,
 }
 
 impl Place {
-    /// As `ACL LOG` has it.
+    /// Returns its name in `ACL LOG`.
     pub fn as_str(self) -> &'static str {
         match self {
             Place::Toplevel => "toplevel",
@@ -58,41 +58,41 @@ impl Place {
     }
 }
 
-/// What happened.
+/// A refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct Happened<'a> {
-    /// What was refused.
+    /// The kind of what was refused.
     pub reason: Reason,
-    /// Where.
+    /// Where it was refused.
     pub place: Place,
     /// The command, key or channel.
     pub object: &'a [u8],
-    /// Whom it was refused.
+    /// The user that was refused.
     pub user: &'a str,
-    /// The client, as `CLIENT LIST` tells of it.
+    /// The client, as in `CLIENT LIST`.
     pub client: &'a str,
 }
 
-/// One entry: the same refusal, so many times.
+/// One entry: the same refusal, with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What was refused.
+    /// The kind of what was refused.
     pub reason: Reason,
-    /// Where.
+    /// Where it was refused.
     pub place: Place,
     /// The command, key or channel.
     pub object: Vec<u8>,
-    /// Whom.
+    /// The user.
     pub user: String,
-    /// Who asked last.
+    /// The client that asked last.
     pub client: String,
-    /// How often.
+    /// How often it was refused.
     pub count: u64,
-    /// When last, in milliseconds of Unix time.
+    /// When it was last refused, in milliseconds of Unix time.
     pub at_unix_millis: u64,
 }
 
-/// What was refused of late, the newest first. Locked by refusals and by who reads it.
+/// Recent refusals, with the newest first. Refusals and readers lock it.
 #[derive(Debug, Default)]
 pub struct AccessLog {
     entries: Mutex<VecDeque<Entry>>,
@@ -130,12 +130,12 @@ impl AccessLog {
         });
     }
 
-    /// The newest entries, `len` of them at most.
+    /// Returns the newest entries, at most `len`.
     pub fn newest(&self, len: usize) -> Vec<Entry> {
         self.entries.lock().iter().take(len).cloned().collect()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.entries.lock().clear();
     }

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
-/// The SHA-256 of a password. Printing it shows nothing of it.
+/// The SHA-256 of a password. Its debug form shows nothing of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// That of a password.
+    /// Returns the digest of a password.
     pub fn of(password: &[u8]) -> Digest {
         Digest(Sha256::digest(password).into())
     }
 
-    /// The one that 64 hexadecimal digits write, behind a `#` or not.
+    /// Parses 64 hexadecimal digits, with or without a `#` before them.
     pub fn parse(text: &str) -> Option<Digest> {
         let text = text.strip_prefix('#').unwrap_or(text).as_bytes();
         if text.len() != 64 || !text.iter().all(u8::is_ascii_hexdigit) {
@@ -27,19 +27,19 @@ impl Digest {
         Some(Digest(bytes))
     }
 
-    /// Whether it is that of `password`, in a time that tells nothing of either but lengths.
+    /// Returns whether it is the digest of `password`. The time depends only on lengths.
     pub fn is_of(&self, password: &[u8]) -> bool {
         self.is(&Digest::of(password)).into()
     }
 
-    /// Whether both are the same, in a time that tells nothing of them.
+    /// Returns whether both are equal, in constant time.
     pub(crate) fn is(&self, other: &Digest) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }
 
-/// What stands for a password in a configuration, as Redis writes it too: `#` and the
-/// SHA-256 in hexadecimal digits.
+/// Returns the text for a password in a configuration, as Redis writes it too: `#` and the SHA-256
+/// in hexadecimal digits.
 pub fn digest_text(password: &[u8]) -> String {
     let digits = Digest::of(password).0.map(|byte| format!("{byte:02x}"));
     format!("#{}", digits.concat())
@@ -51,13 +51,13 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What lets a user in.
+/// The passwords of a user.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct Passwords {
-    /// Any password is right, and none is needed.
+    /// Whether any password is right, and none is needed.
     pub(crate) is_open: bool,
     pub(crate) digests: Vec<Digest>,
-    /// Those that take long to look at.
+    /// The hashes that are slow to check.
     pub(crate) slow: Arc<[SlowHash]>,
 }
 
@@ -69,12 +69,12 @@ impl Passwords {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of passwords.
     pub(crate) fn len(&self) -> usize {
         self.digests.len() + self.slow.len()
     }
 
-    /// Whether `given` is right, as far as that is quickly told. All are compared, whichever is.
+    /// Returns whether `given` is one of the digests. It always compares with all.
     pub(crate) fn contain(&self, given: &Digest) -> bool {
         let found = self.digests.iter().fold(Choice::from(0), |found, own| found | own.is(given));
         self.is_open | bool::from(found)

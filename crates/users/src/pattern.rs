@@ -1,22 +1,22 @@
 use keyway_base::glob;
 
-/// A glob pattern of keys or channels, with the usual shapes told apart so that
-/// they need no matcher.
+/// A glob pattern of keys or channels. The usual shapes are recognised, so that they need no
+/// matcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: Box<[u8]>,
     shape: Shape,
-    /// Of a short prefix its bytes as a number, and which bits of it count.
+    /// For a short prefix its bytes as a number, and a mask of the bits that count.
     short: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// It stands for itself.
+    /// The pattern matches only itself.
     Exact,
-    /// A star behind what stands for itself, which is not empty.
+    /// The pattern is a star after a literal text that is not empty.
     Prefix,
-    /// Anything else.
+    /// The pattern is anything else.
     Glob,
 }
 
@@ -39,7 +39,7 @@ impl Pattern {
         Self { text: text.into(), shape, short }
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }

@@ -1,4 +1,4 @@
-//! Reading the rules of a user: the words of `ACL SETUSER`.
+//! Reads the rules of a user: the words of `ACL SETUSER`.
 
 use crate::commands::{Commands, find};
 use crate::password::Digest;
@@ -7,11 +7,11 @@ use crate::selector::{Access, KeyPattern, Selector};
 use crate::user::User;
 use keyway_command::Categories;
 
-/// Why a rule is none. Displays as words for whoever wrote it; a rule that may hold a
+/// Why a rule is invalid. It is displayed as a text for its author. A rule that may contain a
 /// secret is not quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFault {
-    /// The rule, or what stands for it.
+    /// The rule, or a placeholder for it.
     pub rule: String,
     /// What is wrong with it.
     pub what: &'static str,
@@ -36,7 +36,7 @@ const BRACKETS: &str = "the brackets of a selector do not match";
 const BLANK: &str = "a pattern has no blanks and no NUL";
 const HASH: &str = "a hashed password is # and 64 hexadecimal digits";
 
-/// Applies the rules in `text`, divided by blanks, to `user`.
+/// Applies the rules in `text`, separated by blanks, to `user`.
 pub(crate) fn apply(user: &mut User, text: &str) -> Result<(), RuleFault> {
     let mut words = text.split_ascii_whitespace();
     while let Some(word) = words.next() {
@@ -51,7 +51,7 @@ pub(crate) fn apply(user: &mut User, text: &str) -> Result<(), RuleFault> {
     Ok(())
 }
 
-/// Applies the rules as [`apply`] does, and tells every one that is none.
+/// Applies the rules like [`apply`], and returns every one that is invalid.
 pub(crate) fn faults(user: &mut User, text: &str) -> Vec<RuleFault> {
     let mut faults = Vec::new();
     let mut words = text.split_ascii_whitespace();
@@ -83,7 +83,7 @@ pub(crate) fn faults(user: &mut User, text: &str) -> Vec<RuleFault> {
     faults
 }
 
-/// What of a rule may be told.
+/// Returns the part of a rule that may be shown.
 fn shown(word: &str) -> String {
     match word.starts_with(['>', '<', '#', '!']) {
         true => String::new(),
@@ -91,7 +91,7 @@ fn shown(word: &str) -> String {
     }
 }
 
-/// The selector whose first word `word` is, without its bracket.
+/// Reads the selector whose first word is `word`, without its bracket.
 fn read_selector<'t>(
     word: &'t str,
     words: &mut impl Iterator<Item = &'t str>,
@@ -117,7 +117,7 @@ fn read_selector<'t>(
     }
 }
 
-/// What a user has whom nothing is allowed.
+/// Returns the selector of a user who may do nothing.
 pub(crate) fn empty() -> Selector {
     Selector { command_rules: vec!["-@all".to_owned()], ..Selector::default() }
 }
@@ -141,7 +141,7 @@ fn of_user(user: &mut User, word: &str) -> Read {
             user.selectors.clear();
         }
         "clearselectors" => user.selectors.clear(),
-        // What RESTORE is given is looked at in any case.
+        // The argument of RESTORE is checked in any case.
         "sanitize-payload" | "skip-sanitize-payload" => {}
         _ if word.starts_with(['>', '<', '!']) => return Err(CLEAR),
         _ if word.starts_with('#') => user.passwords.add(Digest::parse(word).ok_or(HASH)?),
@@ -187,7 +187,7 @@ fn of_selector(selector: &mut Selector, word: &str) -> Read {
     Ok(())
 }
 
-/// `%R~pattern`, without its `%`.
+/// Reads `%R~pattern`, without its `%`.
 fn of_key_access(selector: &mut Selector, word: &str) -> Read {
     let (letters, pattern) = word.split_once('~').ok_or(SYNTAX)?;
     let mut access = Access::default();
@@ -238,7 +238,7 @@ fn read_pattern(text: &str) -> Result<Pattern, &'static str> {
     if text.bytes().any(is_blank) { Err(BLANK) } else { Ok(Pattern::new(text.as_bytes())) }
 }
 
-/// `+get`, `-@dangerous`, `+config|get`, `+select|0`, in lower case.
+/// Reads `+get`, `-@dangerous`, `+config|get`, `+select|0`, in lower case.
 fn of_command(selector: &mut Selector, word: &str) -> Read {
     let (is_allowed, name) = (word.starts_with('+'), &word[1..]);
     if let Some(category) = name.strip_prefix('@') {
@@ -258,7 +258,7 @@ fn of_command(selector: &mut Selector, word: &str) -> Read {
     Ok(())
 }
 
-/// Keeps a rule; what it said before of the same is over.
+/// Keeps a rule, and removes earlier rules about the same.
 fn note(rules: &mut Vec<String>, word: &str) {
     rules.retain(|rule| rule[1..] != word[1..]);
     rules.push(word.to_owned());

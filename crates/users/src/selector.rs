@@ -2,24 +2,25 @@ use crate::commands::Commands;
 use crate::pattern::Pattern;
 use keyway_command::{Command, KeyFlags, KeysFault, Request, Verb};
 
-/// Why a request may not be made.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The user may not use the command.
     Command,
-    /// The user may not use the key that this argument is, or not in this way.
+    /// The user may not use the key in this argument, or not in this way.
     Key(usize),
-    /// The user may not use the channel that this argument is.
+    /// The user may not use the channel in this argument.
     Channel(usize),
-    /// It cannot be told which keys it is about: its arguments are wrong.
+    /// The keys of the request are unknown, because its arguments are wrong.
     Keys(KeysFault),
-    /// A SORT reads keys by the pattern of this option (`BY` or `GET`), and the user may
-    /// not read all keys.
+    /// A SORT reads keys by the pattern of this option (`BY` or `GET`), and the user may not read
+    /// all keys.
     Pattern(&'static str),
 }
 
 impl Denied {
-    /// Of what several selectors say the furthest counts, as in Redis.
+    /// Returns how far a request got. If several selectors deny it, the furthest counts, as in
+    /// Redis.
     fn distance(self) -> (u8, usize) {
         match self {
             Denied::Command => (1, 0),
@@ -29,7 +30,7 @@ impl Denied {
         }
     }
 
-    /// The one of two that tells more.
+    /// Returns the denial that got further.
     pub(crate) fn or(self, other: Denied) -> Denied {
         if other.distance() > self.distance() { other } else { self }
     }
@@ -38,9 +39,9 @@ impl Denied {
 /// What is done with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Something of its value is told.
+    /// The reply contains something of its value.
     pub reads: bool,
-    /// Its value is made, changed or removed.
+    /// Its value is created, changed or removed.
     pub writes: bool,
 }
 
@@ -63,7 +64,7 @@ impl Access {
     }
 }
 
-/// Keys that may be used, and how.
+/// A pattern of keys that may be used, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyPattern {
     pub(crate) access: Access,
@@ -74,26 +75,25 @@ pub(crate) struct KeyPattern {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub(crate) commands: Commands,
-    /// The rules that made `commands`, in their order.
+    /// The rules that define `commands`, in their order.
     pub(crate) command_rules: Vec<String>,
     pub(crate) has_all_keys: bool,
     pub(crate) keys: Vec<KeyPattern>,
     pub(crate) has_all_channels: bool,
     pub(crate) channels: Vec<Pattern>,
-    /// Commands that are allowed whatever they are about.
+    /// Commands that are allowed whatever their keys and channels.
     pub(crate) free: Commands,
-    /// Those that are where their one key may be used.
+    /// Commands that are allowed if their one key may be used.
     pub(crate) by_key: Commands,
 }
 
 impl Selector {
-    /// Whether nothing is denied.
+    /// Returns whether nothing is denied.
     pub(crate) fn is_free(&self) -> bool {
         self.commands.is_all() && self.has_all_keys && self.has_all_channels
     }
 
-    /// Works out which commands need a short look alone. To be called when nothing of it
-    /// changes any more.
+    /// Computes which commands need only a short check. It must be called after the last change.
     pub(crate) fn settle(&mut self) {
         let is_plain = |command: &Command| {
             self.commands.allow_all_of(command)
@@ -107,7 +107,7 @@ impl Selector {
         (self.free, self.by_key) = (free, by_key);
     }
 
-    /// Whether a request may certainly be made, as most may that may.
+    /// Returns whether a request is certainly allowed. This is true for most allowed requests.
     #[inline]
     pub(crate) fn passes(&self, request: &Request) -> bool {
         let verb = request.command.verb;
@@ -116,7 +116,7 @@ impl Selector {
 
     fn passes_by_key(&self, request: &Request) -> bool {
         let flags = request.command.key_specs[0].flags;
-        // Where the arguments say what is done with it, all that may be done.
+        // If the arguments decide what is done with the key, every access must be allowed.
         let access = match flags.contains(KeyFlags::VARIABLE_FLAGS) {
             true => Access::BOTH,
             false => Access::of(flags),
@@ -124,7 +124,7 @@ impl Selector {
         self.may_use(&request.args[usize::from(request.command.only_key)], access)
     }
 
-    /// Whether a request may be made.
+    /// Returns whether a request is allowed.
     #[inline]
     pub(crate) fn judge(&self, request: &Request) -> Result<(), Denied> {
         if !self.commands.allow(request) {
@@ -166,14 +166,14 @@ impl Selector {
         denied.map_or(Ok(()), Err)
     }
 
-    /// Whether a key may be used in a way. One pattern must allow all of it.
+    /// Returns whether a key may be used in a way. One pattern must allow all of it.
     #[inline]
     pub(crate) fn may_use(&self, key: &[u8], access: Access) -> bool {
         self.has_all_keys
             || self.keys.iter().any(|own| own.access.covers(access) && own.pattern.matches(key))
     }
 
-    /// Whether every key may be read.
+    /// Returns whether every key may be read.
     pub(crate) fn reads_everything(&self) -> bool {
         let is_all = |own: &KeyPattern| own.access.reads && own.pattern.text() == b"*";
         self.has_all_keys || self.keys.iter().any(is_all)
@@ -190,7 +190,8 @@ impl Selector {
         (1..=last).find(is_denied).map_or(Ok(()), |at| Err(Denied::Channel(at)))
     }
 
-    /// Whether a channel may be used. A pattern may where the very same is allowed.
+    /// Returns whether a channel may be used. A pattern may be used if exactly the same pattern is
+    /// allowed.
     pub(crate) fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.has_all_channels
             || self.channels.iter().any(|own| match is_pattern {
@@ -199,7 +200,8 @@ impl Selector {
             })
     }
 
-    /// Whether all that `other` certainly allows is allowed, by patterns that are the very same.
+    /// Returns whether everything that `other` certainly allows is allowed, by exactly the same
+    /// patterns.
     pub(crate) fn covers(&self, other: &Selector) -> bool {
         let has_key = |its: &KeyPattern| {
             let covers = |own: &KeyPattern| {
@@ -215,7 +217,7 @@ impl Selector {
     }
 }
 
-/// Whether a command has one key, always at the same place.
+/// Returns whether a command has exactly one key, always at the same index.
 fn has_one_key(command: &Command) -> bool {
     let is_key = |flags: KeyFlags| !flags.contains(KeyFlags::NOT_KEY);
     command.only_key != 0 && command.key_specs.first().is_some_and(|spec| is_key(spec.flags))
@@ -226,7 +228,7 @@ fn is_about_channels(verb: Verb) -> bool {
     matches!(verb, Publish | Spublish | Subscribe | Ssubscribe | Psubscribe)
 }
 
-/// The option of a SORT that reads keys it does not name, as Redis finds the first.
+/// Returns the first option of a SORT that reads keys which it does not name, as Redis finds it.
 pub(crate) fn sort_pattern(request: &Request) -> Option<&'static str> {
     if !matches!(request.command.verb, Verb::Sort | Verb::SortRo) {
         return None;

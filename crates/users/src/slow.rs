@@ -1,11 +1,12 @@
-//! Passwords that were hashed so that it takes long (Argon2id), and those who wait until it is
-//! known whether theirs is one of them.
+//! Passwords with slow hashes (Argon2id), and the logins that wait until it is known whether theirs
+//! is one of them.
 //!
 //! ```text
 //!  Users::prepare ─► Trials ─► Verifier ─► its thread ─► verdict ─► Users::log_in
 //! ```
-//! No worker computes such a hash. What others make us compute is bounded: in what waits, for
-//! each address, and in time, since the thread rests as long as it took to find one wrong.
+//! No worker computes such a hash. The work that others can cause is bounded: by the number of
+//! waiting logins, for each address, and in time, because the thread pauses for as long as it took
+//! to find a password wrong.
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, SaltString};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -20,26 +21,27 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// Most memory of one hash, in KiB. More would be held while anybody logs in.
+/// Largest memory of one hash, in KiB. More would be in use during every login.
 const MEMORY_MAX: u32 = 64 << 10;
 
-/// Most memory times passes. More takes longer than a quarter of a second.
+/// Largest product of memory and passes. More takes longer than a quarter of a second.
 const WORK_MAX: u32 = 256 << 10;
 
-/// Passwords longer than this are wrong without a look.
+/// Passwords longer than this are wrong without a check.
 const PASSWORD_LEN_MAX: usize = 1024;
 
-/// Logins that wait, or whose end nobody has asked for yet. More would be waited for longer
-/// than clients do.
+/// Number of logins that wait, or whose result has not been read yet. With more, clients would give
+/// up before their turn.
 const TRIALS_MAX: usize = 64;
 
-/// Those of one address that wait: others come in between.
+/// Number of waiting logins of one address, so that others come in between.
 const WAITING_OF_ONE_MAX: usize = 4;
 
-/// So long the end of one is kept for who began it.
+/// How long the result of a login is kept for the client that began it.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Right logins that are remembered, so that clients that come again are in at once.
+/// Number of successful logins that are remembered, so that clients that reconnect are accepted at
+/// once.
 const RIGHT_MAX: usize = 256;
 
 /// An Argon2id hash.
@@ -51,10 +53,10 @@ pub struct SlowHash {
 }
 
 impl SlowHash {
-    /// The one that a text in PHC's form writes.
+    /// Parses a hash in PHC's format.
     ///
     /// # Errors
-    /// What is wrong with it, in words that show nothing of it.
+    /// Returns what is wrong with it, in words that show nothing of it.
     pub fn parse(text: &str) -> Result<SlowHash, &'static str> {
         const FORM: &str =
             "is no hash of Argon2id in the form $argon2id$v=19$m=…,t=…,p=…$salt$hash";
@@ -88,8 +90,8 @@ impl fmt::Debug for SlowHash {
     }
 }
 
-/// What stands for a password in a configuration, hashed so that it takes long: 19 MiB, two
-/// passes. `None` where it cannot be, of an empty salt, say.
+/// Returns the text for a password in a configuration, with a slow hash: 19 MiB, two passes.
+/// Returns `None` if it cannot be hashed, for example because of an empty salt.
 pub fn slow_text(password: &[u8], salt: &[u8; 16]) -> Option<String> {
     let salt = SaltString::encode_b64(salt).ok()?;
     Argon2::default().hash_password(password, &salt).ok().map(|hash| hash.to_string())
@@ -99,13 +101,13 @@ const WAITING: u8 = 0;
 const WRONG: u8 = 1;
 const RIGHT: u8 = 2;
 
-/// What is found out of a login.
+/// The result of a login.
 type Verdict = Arc<AtomicU8>;
 
-/// A login whose password is to be looked at.
+/// A login whose password must be checked.
 pub struct Job {
     hashes: Arc<[SlowHash]>,
-    /// Whether one of them may be right at all: else it takes as long.
+    /// Whether one of the hashes may be right at all. If not, it takes as long.
     may_be_right: bool,
     password: Vec<u8>,
     verdict: Verdict,
@@ -118,22 +120,22 @@ impl Drop for Job {
 }
 
 impl Job {
-    /// Finds out whether the password is right, which takes long.
+    /// Checks whether the password is right, which is slow.
     pub fn work(&self) -> bool {
         let mut memory = Vec::new();
-        // All are tried, whichever is right.
+        // All hashes are tried, whichever is right.
         let found = self
             .hashes
             .iter()
             .fold(false, |found, hash| found | hash.is_of(&self.password, &mut memory));
         let is_right = found & self.may_be_right;
-        // ORDER: pairs with `Trials::verdict`; nothing else is told by it.
+        // ORDER: pairs with `Trials::verdict`. It publishes nothing else.
         self.verdict.store(if is_right { RIGHT } else { WRONG }, Ordering::Release);
         is_right
     }
 }
 
-/// Logins that are to be looked at, by a thread of their own.
+/// Logins that must be checked, by a thread of their own.
 #[derive(Default)]
 pub struct Verifier {
     jobs: Mutex<VecDeque<Job>>,
@@ -168,11 +170,11 @@ impl Verifier {
 pub enum Prepared {
     /// It can.
     Ready,
-    /// Ask again in a moment.
+    /// It cannot. The caller must ask again soon.
     Waiting,
 }
 
-/// A name and a password, hashed with what nobody else knows.
+/// A name and a password, hashed with a secret.
 type Tag = [u8; 32];
 
 struct Trial {
@@ -182,10 +184,10 @@ struct Trial {
     verdict: Verdict,
 }
 
-/// Logins whose passwords take long to look at.
+/// Logins whose passwords are slow to check.
 pub(crate) struct Trials {
     verifier: Arc<Verifier>,
-    /// What is worked out for those who have no such hash.
+    /// The hashes that are computed for users who have none.
     usual: Arc<[SlowHash]>,
     secrets: [RandomState; 2],
     state: Mutex<State>,
@@ -203,7 +205,7 @@ impl Trials {
         Trials { verifier, usual, secrets, state: Mutex::default() }
     }
 
-    /// Whether this password was found to be right.
+    /// Returns whether this password was found right, or `None` if that is unknown.
     pub(crate) fn is_right(&self, name: &[u8], password: &[u8]) -> Option<bool> {
         if password.len() > PASSWORD_LEN_MAX {
             return Some(false);
@@ -232,7 +234,7 @@ impl Trials {
         }
     }
 
-    /// How it stands with one that was begun, or need not be.
+    /// Returns the state of a login that was begun, or that need not be begun.
     pub(crate) fn known(&self, name: &[u8], password: &[u8]) -> Option<Prepared> {
         if password.len() > PASSWORD_LEN_MAX {
             return Some(Prepared::Ready);
@@ -244,7 +246,7 @@ impl Trials {
         state.trials.iter().any(|trial| trial.tag == tag).then_some(Prepared::Waiting)
     }
 
-    /// Begins to find out; `own` are the user's hashes, if there is one that has some.
+    /// Begins the check. `own` are the user's hashes, if there is such a user with hashes.
     pub(crate) fn begin(
         &self,
         (name, password): (&[u8], &[u8]),
@@ -257,7 +259,7 @@ impl Trials {
         let is_waiting = |trial: &Trial| trial.verdict.load(Ordering::Relaxed) == WAITING;
         state.trials.retain(|trial| is_waiting(trial) || now.since(trial.began) < KEPT);
         if state.trials.len() == TRIALS_MAX {
-            // The one whose end was known first.
+            // The login whose result was known first is removed.
             match state.trials.iter().position(|trial| !is_waiting(trial)) {
                 Some(at) => drop(state.trials.remove(at)),
                 None => return Prepared::Ready,
@@ -301,7 +303,7 @@ mod tests {
 
     const SALT: &[u8; 16] = b"0123456789abcdef";
 
-    /// A hash that is quick for one of its kind.
+    /// Returns a hash that is quick for its kind.
     fn quick(password: &[u8]) -> SlowHash {
         let params = Params::new(64, 1, 1, None).unwrap();
         let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -323,7 +325,7 @@ mod tests {
 
     const FROM: &str = "10.0.0.1:1";
 
-    /// What comes of a login, when it is known.
+    /// Returns the result of a login, once it is known.
     fn log_in(
         (users, verifier): &(Users, Arc<Verifier>),
         name: &[u8],
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(unprepared.err(), Some(LoginFault::Limited), "no worker works it out");
         for password in [b"right", b"other"] {
             assert_eq!(log_in(&both, b"slow", password), Ok("slow".to_owned()));
-            // And at once from then on.
+            // From then on the login succeeds at once.
             assert_eq!(both.0.prepare(b"slow", password, FROM, Time(9)), Prepared::Ready);
             assert!(both.0.log_in(b"slow", password, FROM, Time(9)).is_ok());
         }
@@ -358,7 +360,7 @@ mod tests {
             (b"fast", LoginFault::Password),
             (b"none", LoginFault::Unknown),
         ] {
-            // What is right for one is so for no other.
+            // A password that is right for one user is right for no other.
             assert_eq!(both.0.prepare(name, b"wrong", FROM, Time(9)), Prepared::Waiting);
             assert_eq!(log_in(&both, name, b"wrong"), Err(fault));
         }
@@ -377,7 +379,7 @@ mod tests {
         assert_eq!(jobs(&verifier), WAITING_OF_ONE_MAX);
         let text = users.log_in(b"slow", &[50], FROM, Time(9)).err();
         assert_eq!(text, Some(LoginFault::Limited));
-        // The same again is the same.
+        // The same login again is not a new one.
         assert_eq!(users.prepare(b"slow", &[0], FROM, Time(9)), Prepared::Waiting);
         assert_eq!(jobs(&verifier), WAITING_OF_ONE_MAX);
         for n in 0..500u32 {
@@ -387,7 +389,8 @@ mod tests {
         }
         assert_eq!(jobs(&verifier), TRIALS_MAX);
         (0..TRIALS_MAX).for_each(|_| assert!(!verifier.next().work()));
-        // Whoever tries on has as many as may fail in one row, each second one.
+        // An attacker that goes on has as many attempts as may fail in a row, and then one each
+        // second.
         let mut worked = 0;
         for n in 0..1000u32 {
             users.prepare(format!("{n}").as_bytes(), b"x", "10.0.0.9:1", Time(9));
@@ -446,7 +449,7 @@ mod tests {
         assert!(job(both(), b"right").work() && !job(both(), b"wrong").work());
     }
 
-    /// Logins with the hash of `password`, and their verifier.
+    /// Returns the logins with the hash of `password`, and their verifier.
     fn trials(password: &[u8]) -> (Trials, Arc<[SlowHash]>) {
         let own: Arc<[SlowHash]> = vec![quick(password)].into();
         (Trials::new(Arc::default(), Arc::clone(&own)), own)
@@ -521,7 +524,7 @@ mod tests {
         let verifier = Arc::new(Verifier::default());
         let own: Arc<[SlowHash]> = vec![quick(b"right")].into();
         for n in 0..TRIALS_MAX + 2 {
-            // Each listener has one login.
+            // Each listener has a login of its own.
             let trials = Trials::new(Arc::clone(&verifier), Arc::clone(&own));
             let prepared = trials.begin((b"u", b"right"), Some(&own), 1, at(0));
             let expected = if n < TRIALS_MAX { Prepared::Waiting } else { Prepared::Ready };

@@ -6,7 +6,7 @@ use keyway_command::{Request, Verb};
 use std::fmt;
 use std::sync::Arc;
 
-/// A user: a name, what lets it in, and what it may do.
+/// A user: its name, its passwords, and what it may do.
 #[derive(Clone)]
 pub struct User {
     name: Arc<str>,
@@ -14,20 +14,20 @@ pub struct User {
     pub(crate) passwords: Passwords,
     pub(crate) root: Selector,
     pub(crate) selectors: Vec<Selector>,
-    /// Position of the pool its requests go to, if not that of the listener.
+    /// Index of the pool of its requests, if that is not the listener's.
     pool: Option<u16>,
-    /// Position of what says which servers its reads go to, if the listener and the pool do not.
+    /// Index of the read policy, if that is neither the listener's nor the pool's.
     reads: Option<u16>,
 }
 
-/// What stands for a hashed password where users are shown.
+/// The placeholder for a hashed password where users are shown.
 const HIDDEN: &str = "#hidden";
 
 impl User {
-    /// The user that `rules` make of one to whom nothing is allowed and who is on.
+    /// Creates a user who is on, with nothing allowed, and applies `rules`.
     ///
     /// # Errors
-    /// The first rule that is none.
+    /// Returns the first invalid rule.
     pub fn new(name: &str, rules: &str) -> Result<User, RuleFault> {
         let mut user = User {
             name: name.into(),
@@ -43,14 +43,14 @@ impl User {
         Ok(user)
     }
 
-    /// Every rule among these that is none, in their order.
+    /// Returns every invalid rule among these, in their order.
     pub fn faults(rules: &str) -> Vec<RuleFault> {
         let mut user = User::free("", None);
         user.root = empty();
         rules::faults(&mut user, rules)
     }
 
-    /// A user who may do everything, with a password or without.
+    /// Creates a user who may do everything, with a password or without.
     pub fn free(name: &str, password: Option<&str>) -> User {
         let user = User::new(name, "nopass ~* &* +@all").expect("these are rules");
         match password {
@@ -59,14 +59,14 @@ impl User {
         }
     }
 
-    /// The same with one more password.
+    /// Returns the user with one more password.
     #[must_use]
     pub fn with_digest(mut self, digest: Digest) -> User {
         self.passwords.add(digest);
         self
     }
 
-    /// The same with more passwords, of hashes that take long to look at.
+    /// Returns the user with more passwords, given as slow hashes.
     #[must_use]
     pub fn with_slow(mut self, hashes: Vec<SlowHash>) -> User {
         if !hashes.is_empty() {
@@ -76,65 +76,66 @@ impl User {
         self
     }
 
-    /// The same, of a pool.
+    /// Returns the user with this pool.
     #[must_use]
     pub fn of_pool(mut self, pool: Option<u16>) -> User {
         self.pool = pool;
         self
     }
 
-    /// The same, whose reads go where the choice at this position says.
+    /// Returns the user with the read policy of this index.
     #[must_use]
     pub fn with_reads(mut self, reads: Option<u16>) -> User {
         self.reads = reads;
         self
     }
 
-    /// Position of what says which servers its reads go to; `None` for the listener or the pool.
+    /// Returns the index of its read policy, or `None` for that of the listener or the pool.
     pub fn reads(&self) -> Option<u16> {
         self.reads
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Position of the pool that its requests go to; `None` for that of the listener.
+    /// Returns the index of the pool of its requests, or `None` for that of the listener.
     pub fn pool(&self) -> Option<u16> {
         self.pool
     }
 
-    /// Whether it can come in at all.
+    /// Returns whether it can log in at all.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Whether any password is right for it.
+    /// Returns whether any password is right for it.
     pub fn needs_no_password(&self) -> bool {
         self.passwords.is_open
     }
 
-    /// Whether anything lets it in.
+    /// Returns whether it can log in with any password.
     pub fn has_password(&self) -> bool {
         self.passwords.is_open || self.passwords.len() > 0
     }
 
-    /// Whether it may do everything, so that its requests need not be looked at.
+    /// Returns whether it may do everything, so that its requests need not be judged.
     pub fn is_free(&self) -> bool {
         self.root.is_free()
     }
 
-    /// Whether it may certainly make a request: most that may be made are told by this alone.
+    /// Returns whether a request is certainly allowed. This alone is true for most allowed
+    /// requests.
     #[inline]
     pub fn passes(&self, request: &Request) -> bool {
         self.root.passes(request)
     }
 
-    /// Whether it may make a request.
+    /// Judges a request.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason if it is denied.
     pub fn judge(&self, request: &Request) -> Result<(), Denied> {
         if self.passes(request) {
             return Ok(());
@@ -160,7 +161,7 @@ impl User {
         Err(denied)
     }
 
-    /// A SORT by patterns is for who may read every key.
+    /// Judges a SORT by patterns. It needs the right to read every key.
     #[cold]
     fn judge_sort(&self, request: &Request) -> Result<(), Denied> {
         let Some(option) = sort_pattern(request) else { return Ok(()) };
@@ -171,17 +172,16 @@ impl User {
         }
     }
 
-    /// Whether it may certainly use `verb` on one key in a way.
+    /// Returns whether it may certainly use `verb` on one key in a way.
     #[inline]
     pub fn may_use(&self, verb: Verb, key: &[u8], access: Access) -> bool {
         self.root.commands.has(verb) && self.root.may_use(key, access)
     }
 
-    /// Whether it may use `verb` on `keys` in a way, where what a client asks is not a
-    /// request of Redis.
+    /// Judges the use of `verb` on `keys` in a way, for a client whose request is not one of Redis.
     ///
     /// # Errors
-    /// [`Denied::Command`], or the first of the keys that it may not use so.
+    /// Returns [`Denied::Command`], or the first key that it may not use like that.
     pub fn judge_keys<'k>(
         &self,
         verb: Verb,
@@ -210,18 +210,18 @@ impl User {
         Err(denied)
     }
 
-    /// Whether it may use `verb` on some keys or other.
+    /// Returns whether it may use `verb` on some keys.
     pub fn may(&self, verb: Verb) -> bool {
         self.all().any(|own| own.commands.has(verb))
     }
 
-    /// Whether it may hear what is said on a channel, or on those of a pattern, by `verb`.
+    /// Returns whether it may receive messages of a channel, or of those of a pattern, with `verb`.
     pub fn may_hear(&self, verb: Verb, channel: &[u8], is_pattern: bool) -> bool {
         self.all().any(|own| own.commands.has(verb) && own.may_hear(channel, is_pattern))
     }
 
-    /// Whether it may do all that another might. Of patterns that are not the very same it is not
-    /// told: `false` then.
+    /// Returns whether it may do everything that another user may. It returns `false` if that
+    /// depends on patterns that are not exactly equal.
     pub fn may_all_of(&self, other: &User) -> bool {
         other.all().all(|its| self.all().any(|own| own.covers(its)))
     }
@@ -230,30 +230,29 @@ impl User {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
-    /// The words that `ACL GETUSER` has for flags.
+    /// Returns the flags in the words of `ACL GETUSER`.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.passwords.is_open.then_some("nopass"));
         flags
     }
 
-    /// Whether the same passwords let both in.
+    /// Returns whether both have the same passwords.
     pub fn has_passwords_of(&self, other: &User) -> bool {
         self.passwords == other.passwords
     }
 
-    /// What stands for its passwords, which are never shown.
+    /// Returns placeholders for its passwords, which are never shown.
     pub fn passwords(&self) -> Vec<&'static str> {
         vec![HIDDEN; self.passwords.len()]
     }
 
-    /// Its commands, keys and channels, as rules; then those of each of its selectors.
+    /// Returns its commands, keys and channels as rules, and then those of each of its selectors.
     pub fn permissions(&self) -> impl Iterator<Item = [String; 3]> {
         self.all().map(|own| [own.command_text(), own.key_text(), own.channel_text()])
     }
 
-    /// The rules that make it, but for its passwords: a line of `ACL LIST` without the
-    /// name.
+    /// Returns its rules without its passwords: a line of `ACL LIST` without the name.
     pub fn rules(&self) -> String {
         let mut words: Vec<String> = self.flags().into_iter().map(str::to_owned).collect();
         words.extend(self.passwords().into_iter().map(str::to_owned));
@@ -309,8 +308,8 @@ impl fmt::Debug for User {
     }
 }
 
-/// Users are the same who may do the same in the same places, whatever their passwords are: see
-/// [`User::has_passwords_of`].
+/// Two users are equal if they may do the same in the same places. Their passwords do not matter:
+/// see [`User::has_passwords_of`].
 impl PartialEq for User {
     fn eq(&self, other: &User) -> bool {
         let places = |user: &User| (user.pool, user.reads);

@@ -16,7 +16,7 @@ pub enum LoginFault {
     Disabled,
     /// The password is wrong.
     Password,
-    /// It was not looked at: too many failed before it, or are being looked at.
+    /// The login was not checked: too many failed before it, or are being checked.
     Limited,
 }
 
@@ -25,7 +25,7 @@ impl LoginFault {
     pub const ALL: [LoginFault; 4] =
         [LoginFault::Unknown, LoginFault::Disabled, LoginFault::Password, LoginFault::Limited];
 
-    /// What metrics call it.
+    /// Returns its name in metrics.
     pub fn label(self) -> &'static str {
         match self {
             LoginFault::Unknown => "user",
@@ -40,45 +40,44 @@ impl LoginFault {
     }
 }
 
-/// The user whom a client is before it says who it is.
+/// The user of a client that has not logged in.
 const DEFAULT: &str = "default";
 
-/// Failed logins in a row unless told otherwise.
+/// Default number of failed logins in a row.
 const FAILED_MAX: u32 = 10;
 
-/// Passwords of one address, one after the other, whose hashes are worked out for what takes
-/// long; one more each second. More would be more of a processor for who only tries.
+/// Number of passwords of one address, one after the other, for which slow hashes are computed. One
+/// more is allowed each second. More would give an attacker more processor time.
 pub(crate) const WORK_OF_ONE_MAX: u32 = 64;
 
-/// Bytes of a name that tell whose failed logins they are. More would be more to hash.
+/// Number of bytes of a name by which failed logins are counted. More would be more to hash.
 const NAME_LEN_MAX: usize = 256;
 
-/// Who may come in at a listener.
+/// The users of a listener.
 pub struct Users {
-    /// By name.
+    /// The users, sorted by name.
     all: Vec<Arc<User>>,
-    /// Clients of memcached may say any name: there is one password for all.
+    /// Whether clients of memcached may give any name, because there is one password for all.
     any_name: bool,
-    /// Some are of another pool than the listener.
+    /// Whether some belong to another pool than the listener.
     has_pools: bool,
     attempts: Attempts,
-    /// Logins that wait for what takes long, where some may.
+    /// The logins that wait for a slow hash, if there can be some.
     trials: Option<Trials>,
-    /// Those, by address alone.
+    /// The slow checks, by address alone.
     worked: Attempts,
     failed: [AtomicU64; LoginFault::ALL.len()],
     log: AccessLog,
 }
 
 impl Users {
-    /// The one user of a listener with one password, or with none.
+    /// Creates the only user of a listener with one password, or with none.
     pub fn plain(password: Option<&str>) -> Users {
         let user = Arc::new(User::free(DEFAULT, password));
         Users { any_name: true, ..Users::new(vec![user]) }
     }
 
-    /// These users. Where none of them is called `default`, nobody is let in without a
-    /// name.
+    /// Creates the users of a listener. If none of them is called `default`, a login needs a name.
     pub fn new(mut all: Vec<Arc<User>>) -> Users {
         if !all.iter().any(|user| **user.name() == *DEFAULT) {
             let nobody = User::new(DEFAULT, "off").expect("these are rules");
@@ -97,15 +96,15 @@ impl Users {
         }
     }
 
-    /// The same with another bound on logins that fail one after the other, from one
-    /// address for one user; 0 for none.
+    /// Returns the users with another limit on failed logins in a row, from one address for one
+    /// user. 0: no limit.
     #[must_use]
     pub fn limited(mut self, failed_max: u32) -> Users {
         self.attempts = Attempts::new(failed_max);
         self
     }
 
-    /// The same; passwords that take long to look at are looked at by `verifier`.
+    /// Returns the users with `verifier` for slow hashes.
     #[must_use]
     pub fn verified_by(mut self, verifier: &Arc<Verifier>) -> Users {
         let usual = self.all.iter().map(|user| &user.passwords.slow).find(|slow| !slow.is_empty());
@@ -113,14 +112,13 @@ impl Users {
         self
     }
 
-    /// Whether passwords of some take long to look at, so that [`Users::prepare`] is to be
-    /// asked first.
+    /// Returns whether some users have slow hashes. Then [`Users::prepare`] must be called first.
     #[inline]
     pub fn are_slow(&self) -> bool {
         self.trials.is_some()
     }
 
-    /// Begins to look at a password that takes long, or asks whether that is over.
+    /// Begins a slow check of a password, or returns whether it is over.
     pub fn prepare(&self, name: &[u8], password: &[u8], from: &str, now: Time) -> Prepared {
         let Some(trials) = &self.trials else { return Prepared::Ready };
         if let Some(prepared) = trials.known(name, password) {
@@ -143,8 +141,8 @@ impl Users {
         prepared
     }
 
-    /// The same, who go on counting the logins that fail from what `old` has counted: who is
-    /// kept out there is kept out here.
+    /// Returns the users with the failed logins that `old` has counted: a client that is locked out
+    /// there is locked out here.
     #[must_use]
     pub fn following(mut self, old: &Users) -> Users {
         self.attempts = self.attempts.following(&old.attempts);
@@ -155,42 +153,42 @@ impl Users {
         self
     }
 
-    /// All of them, by name.
+    /// Returns all of them, sorted by name.
     pub fn all(&self) -> &[Arc<User>] {
         &self.all
     }
 
-    /// The user of this name.
+    /// Returns the user of this name.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
         let found = self.all.binary_search_by(|user| user.name().as_bytes().cmp(name));
         found.ok().map(|at| &self.all[at])
     }
 
-    /// The user whom a client is that says nothing.
+    /// Returns the user of a client that has not logged in.
     fn default_user(&self) -> &Arc<User> {
         self.get(DEFAULT.as_bytes()).expect("there is one always")
     }
 
-    /// Whom a client is at once; `None` where it must say who it is.
+    /// Returns the user of a new client, or `None` if it must log in.
     pub fn newcomer(&self) -> Option<&Arc<User>> {
         Some(self.default_user()).filter(|user| user.is_on() && user.needs_no_password())
     }
 
-    /// Whether a password without a name means something: not where the default user
-    /// needs none.
+    /// Returns whether a password without a name is accepted. It is not if the default user needs
+    /// none.
     pub fn takes_bare_password(&self) -> bool {
         !self.default_user().needs_no_password()
     }
 
-    /// Whether a login may lead to another pool.
+    /// Returns whether a login may lead to another pool.
     pub fn have_pools(&self) -> bool {
         self.has_pools
     }
 
-    /// Lets a client in from the address `from`.
+    /// Logs a client in from the address `from`.
     ///
     /// # Errors
-    /// Why not; it is counted.
+    /// Returns the reason if it fails, and counts it.
     pub fn log_in(
         &self,
         name: &[u8],
@@ -198,13 +196,13 @@ impl Users {
         from: &str,
         now: Time,
     ) -> Result<&Arc<User>, LoginFault> {
-        // Those that are no users' count alike, so that the bound tells nothing of who there is.
+        // Names without a user count alike, so that the limit does not show which users exist.
         let whose = &name[..name.len().min(NAME_LEN_MAX)];
         if self.attempts.are_used_up(from, whose, now) {
             return Err(self.count(LoginFault::Limited));
         }
         let user = self.get(name);
-        // Hashed for everybody, so that the time tells nothing of who there is.
+        // The password is hashed for every name, so that the time does not show which users exist.
         let digest = Digest::of(password);
         let judged = match user {
             None => Err(LoginFault::Unknown),
@@ -227,11 +225,11 @@ impl Users {
         })
     }
 
-    /// The same for a client of memcached, which may have to say a name though there is
-    /// one password for all.
+    /// Does the same for a client of memcached, which may have to give a name although there is one
+    /// password for all.
     ///
     /// # Errors
-    /// As [`Users::log_in`].
+    /// Returns the errors of [`Users::log_in`].
     pub fn log_in_memcached(
         &self,
         name: &[u8],
@@ -248,12 +246,12 @@ impl Users {
         fault
     }
 
-    /// How many logins failed for each reason of [`LoginFault::ALL`].
+    /// Returns how many logins failed for each reason of [`LoginFault::ALL`].
     pub fn failed(&self) -> [u64; LoginFault::ALL.len()] {
         std::array::from_fn(|at| self.failed[at].load(Ordering::Relaxed))
     }
 
-    /// What was refused of late.
+    /// Returns the recent refusals.
     pub fn log(&self) -> &AccessLog {
         &self.log
     }

@@ -1,6 +1,6 @@
-//! Users held against those of a real redis-server 7.0: the same rules are given to both,
-//! and both are asked about the same commands. Where the server is not installed these
-//! tests say so and pass; under `make test` they fail.
+//! Compares users with those of a real redis-server 7.0: both get the same rules, and both are
+//! asked about the same commands. If the server is not installed, these tests say so and pass.
+//! Under `make test` they fail.
 
 use keyway_base::ByteRange;
 use keyway_command::{Args, COMMANDS, Categories, Command, Request};
@@ -34,7 +34,7 @@ impl Chance {
     }
 }
 
-/// The commands and subcommands of the server's version.
+/// Returns the commands and subcommands of the server's version.
 fn commands() -> Vec<&'static Command> {
     let is_known =
         |command: &&Command| !["7.2.", "7.4.", "8."].iter().any(|it| command.since.starts_with(it));
@@ -58,7 +58,7 @@ fn one_rule(chance: &mut Chance, commands: &[&Command]) -> String {
     }
 }
 
-/// Words for `ACL SETUSER`, one for each rule and selector.
+/// Returns words for `ACL SETUSER`, one for each rule and selector.
 fn some_rules(chance: &mut Chance, commands: &[&Command]) -> Vec<String> {
     let mut rules: Vec<String> =
         (0..1 + chance.below(7)).map(|_| one_rule(chance, commands)).collect();
@@ -180,7 +180,7 @@ fn some_command(chance: &mut Chance, commands: &[&Command]) -> Vec<String> {
     words
 }
 
-/// What we say to it: as `ACL DRYRUN` says it. `None` where there is no such request.
+/// Returns Keyway's answer in the form of `ACL DRYRUN`, or `None` if there is no such request.
 fn our_word(user: &User, words: &[String]) -> Option<String> {
     let buf: Vec<u8> = words.concat().into_bytes();
     let mut end = 0;
@@ -194,8 +194,8 @@ fn our_word(user: &User, words: &[String]) -> Option<String> {
     let request = Request::resolve(Args::new(&buf, &ranges)).ok()?;
     let begin = "This user has no permissions to";
     Some(match user.judge(&request) {
-        // Redis looks at no key where it cannot tell which they are, and then refuses it
-        // for that; SORT looks for itself.
+        // Redis checks no key if it does not know which arguments are keys, and then refuses the
+        // request for that. SORT checks by itself.
         Ok(()) | Err(Denied::Keys(_) | Denied::Pattern(_)) => "OK".to_owned(),
         Err(Denied::Command) => format!("{begin} run the '{}' command", request.command.name),
         Err(Denied::Key(at)) => format!("{begin} access the '{}' key", words[at]),

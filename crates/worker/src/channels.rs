@@ -13,6 +13,7 @@
 //! answers. Only commands about channels, and keyspace notifications, take
 //! these locks.
 
+use crate::plan::PoolWorker;
 use indexmap::IndexMap;
 use keyway_base::glob;
 use keyway_proxy::pubsub::{Name, SubscriptionKind};
@@ -31,7 +32,7 @@ const INBOX_LEN_MAX: usize = 64 << 20;
 const MISSED_MAX: usize = 64;
 const MISSED_LEN_MAX: usize = 64 << 10;
 
-/// Messages for which an inbox keeps its place.
+/// Messages for which an inbox keeps room.
 const KEPT_MAX: usize = 4 << 10;
 
 /// What a message takes in an inbox besides its bytes.
@@ -123,21 +124,21 @@ impl Channels {
     /// when they were published. Nothing is counted then.
     pub(crate) fn change<'a>(
         &self,
-        place: (u16, u16),
+        of: PoolWorker,
         kind: SubscriptionKind,
         names: impl IntoIterator<Item = &'a Name>,
         change: i32,
     ) -> Result<(), Behind> {
         let mut shared = self.shared.write();
         let shared = &mut *shared;
-        let worker = usize::from(place.1);
+        let worker = usize::from(of.worker);
         if shared.inboxes.len() <= worker {
             shared.inboxes.resize_with(worker + 1, Mutex::default);
         }
         if !shared.inboxes[worker].get_mut().messages.is_empty() {
             return Err(Behind);
         }
-        names.into_iter().for_each(|name| shared.count(place, kind, name, change));
+        names.into_iter().for_each(|name| shared.count(of, kind, name, change));
         Ok(())
     }
 
@@ -149,8 +150,8 @@ impl Channels {
     }
 
     /// The same for a client that is gone: what waits for it is not delivered.
-    pub(crate) fn forget(&self, place: (u16, u16), kind: SubscriptionKind, name: &Name) {
-        self.shared.write().count(place, kind, name, -1);
+    pub(crate) fn forget(&self, of: PoolWorker, kind: SubscriptionKind, name: &Name) {
+        self.shared.write().count(of, kind, name, -1);
     }
 
     /// Publishes: the inbox of every worker with receivers gets the message.
@@ -158,7 +159,7 @@ impl Channels {
     /// delivered at the end of its turn.
     pub(crate) fn publish(
         &self,
-        (pool, from): (u16, u16),
+        PoolWorker { pool, worker: from }: PoolWorker,
         kind: SubscriptionKind,
         channel: &[u8],
         payload: &[u8],
@@ -302,7 +303,7 @@ impl Table {
 impl Shared {
     fn count(
         &mut self,
-        (pool, worker): (u16, u16),
+        PoolWorker { pool, worker }: PoolWorker,
         kind: SubscriptionKind,
         name: &Name,
         change: i32,
@@ -331,6 +332,10 @@ mod tests {
     use super::*;
     use SubscriptionKind::{Channel, Pattern, Shard};
 
+    fn of(pool: u16, worker: u16) -> PoolWorker {
+        PoolWorker { pool, worker }
+    }
+
     fn name(text: &str) -> Name {
         Name::from(text.as_bytes())
     }
@@ -347,45 +352,45 @@ mod tests {
         for (worker, kind, text) in
             [(0, Channel, "news"), (1, Channel, "news"), (1, Channel, "news"), (2, Pattern, "n*")]
         {
-            channels.change((0, worker), kind, [&name(text)], 1).unwrap();
+            channels.change(of(0, worker), kind, [&name(text)], 1).unwrap();
         }
-        channels.change((0, 1), Shard, [&name("news")], 1).unwrap();
-        channels.change((1, 1), Channel, [&name("news")], 1).unwrap();
-        let receivers = channels.publish((0, 0), Channel, b"news", b"x");
+        channels.change(of(0, 1), Shard, [&name("news")], 1).unwrap();
+        channels.change(of(1, 1), Channel, [&name("news")], 1).unwrap();
+        let receivers = channels.publish(of(0, 0), Channel, b"news", b"x");
         assert_eq!((receivers.count, receivers.wake), (4, vec![1, 2]));
         assert!(receivers.has_own);
         let own = take(&channels, 0).0;
         assert_eq!((own[0].channel(), own[0].payload()), (&b"news"[..], &b"x"[..]));
-        assert_eq!(channels.publish((0, 0), Shard, b"news", b"x").count, 1);
-        assert_eq!(channels.publish((0, 0), Channel, b"other", b"x").count, 0);
+        assert_eq!(channels.publish(of(0, 0), Shard, b"news", b"x").count, 1);
+        assert_eq!(channels.publish(of(0, 0), Channel, b"other", b"x").count, 0);
         assert_eq!(channels.subscribers(0, Channel, b"news"), 3);
         assert_eq!(channels.names(0, Channel, Some(b"n*")), [name("news")]);
         assert_eq!(take(&channels, 1).0.len(), 2);
-        channels.forget((0, 2), Pattern, &name("n*"));
+        channels.forget(of(0, 2), Pattern, &name("n*"));
         assert!(channels.names(0, Pattern, None).is_empty());
     }
 
     #[test]
     fn who_subscribes_is_told_nothing_published_before() {
         let channels = Channels::default();
-        channels.change((0, 1), Channel, [&name("a")], 1).unwrap();
-        assert_eq!(channels.publish((0, 0), Channel, b"a", b"x").wake, [1]);
-        assert!(channels.publish((0, 0), Channel, b"a", b"y").wake.is_empty(), "it knows");
-        assert_eq!(channels.change((0, 1), Channel, [&name("a")], 1), Err(Behind));
+        channels.change(of(0, 1), Channel, [&name("a")], 1).unwrap();
+        assert_eq!(channels.publish(of(0, 0), Channel, b"a", b"x").wake, [1]);
+        assert!(channels.publish(of(0, 0), Channel, b"a", b"y").wake.is_empty(), "it knows");
+        assert_eq!(channels.change(of(0, 1), Channel, [&name("a")], 1), Err(Behind));
         assert_eq!(take(&channels, 1).0.len(), 2);
-        assert_eq!(channels.change((0, 1), Channel, [&name("a")], 1), Ok(()));
+        assert_eq!(channels.change(of(0, 1), Channel, [&name("a")], 1), Ok(()));
     }
 
     #[test]
     fn an_inbox_is_bounded_and_tells_which_channels_missed_a_message() {
         let channels = Channels::default();
         for text in ["a", "b"] {
-            channels.change((3, 1), Channel, [&name(text)], 1).unwrap();
+            channels.change(of(3, 1), Channel, [&name(text)], 1).unwrap();
         }
         let payload = vec![b'x'; INBOX_LEN_MAX / 4];
-        (0..5).for_each(|_| drop(channels.publish((3, 0), Channel, b"a", &payload)));
-        channels.publish((3, 0), Channel, b"a", b"behind a gap");
-        channels.publish((3, 0), Channel, b"b", b"small");
+        (0..5).for_each(|_| drop(channels.publish(of(3, 0), Channel, b"a", &payload)));
+        channels.publish(of(3, 0), Channel, b"a", b"behind a gap");
+        channels.publish(of(3, 0), Channel, b"b", b"small");
         let (messages, missed) = take(&channels, 1);
         assert_eq!((messages.len(), missed.pools.len()), (4, 0));
         assert_eq!(missed.channels, [(3, Channel, name("a"))]);
@@ -395,9 +400,9 @@ mod tests {
     #[test]
     fn an_empty_inbox_takes_one_message_of_any_size() {
         let channels = Channels::default();
-        channels.change((0, 1), Channel, [&name("big")], 1).unwrap();
+        channels.change(of(0, 1), Channel, [&name("big")], 1).unwrap();
         let payload = vec![b'x'; INBOX_LEN_MAX + 1];
-        channels.publish((0, 0), Channel, b"big", &payload);
+        channels.publish(of(0, 0), Channel, b"big", &payload);
         let (messages, missed) = take(&channels, 1);
         assert!(messages.len() == 1 && missed.is_empty());
     }
@@ -405,10 +410,10 @@ mod tests {
     #[test]
     fn more_channels_than_are_noted_count_as_the_whole_pool() {
         let channels = Channels::default();
-        channels.change((0, 1), Pattern, [&name("*")], 1).unwrap();
-        channels.publish((0, 0), Channel, b"first", &vec![b'x'; INBOX_LEN_MAX]);
+        channels.change(of(0, 1), Pattern, [&name("*")], 1).unwrap();
+        channels.publish(of(0, 0), Channel, b"first", &vec![b'x'; INBOX_LEN_MAX]);
         for number in 0..2 * MISSED_MAX {
-            channels.publish((0, 0), Channel, number.to_string().as_bytes(), b"x");
+            channels.publish(of(0, 0), Channel, number.to_string().as_bytes(), b"x");
         }
         let missed = take(&channels, 1).1;
         assert_eq!((missed.channels.len(), missed.pools), (MISSED_MAX, vec![0]));
@@ -420,7 +425,7 @@ mod tests {
         const EACH: usize = 2_000;
         let channels = Channels::default();
         for worker in 0..WORKERS {
-            channels.change((0, worker), Channel, [&name("a")], 1).unwrap();
+            channels.change(of(0, worker), Channel, [&name("a")], 1).unwrap();
         }
         let seen: Vec<Vec<Vec<u8>>> = std::thread::scope(|scope| {
             let publish = |worker: u16| {
@@ -431,7 +436,7 @@ mod tests {
                     while seen.len() < EACH * usize::from(WORKERS) {
                         if published < EACH {
                             let text = format!("{worker} {published}");
-                            channels.publish((0, worker), Channel, b"a", text.as_bytes());
+                            channels.publish(of(0, worker), Channel, b"a", text.as_bytes());
                             published += 1;
                         }
                         let missed = channels.take(worker, &mut messages);

@@ -1,6 +1,6 @@
 use crate::Plan;
 use keyway_metrics::Registry;
-use keyway_net::{Listener, Mailer, Peer, Socket};
+use keyway_net::{Listener, Mailer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
 use std::sync::Arc;
@@ -14,8 +14,6 @@ use std::time::Duration;
 pub struct Adopted {
     /// Its socket; whoever holds this owns the descriptor.
     pub socket: Socket,
-    /// Its address.
-    pub peer: Peer,
     /// Position of its pool.
     pub pool: u16,
     /// Position of its listener.

@@ -7,6 +7,7 @@
 //! says which are. An inbox is bounded: what finds no room is counted.
 
 use crate::Pause;
+use crate::plan::PoolWorker;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ impl Part {
 
 impl Monitors {
     /// Counts one more monitor of a worker, and marks its pool.
-    pub(crate) fn add(&self, (pool, worker): (u16, u16), pause: &Pause) {
+    pub(crate) fn add(&self, PoolWorker { pool, worker }: PoolWorker, pause: &Pause) {
         let mut parts = self.0.lock();
         if parts.len() <= usize::from(worker) {
             parts.resize_with(usize::from(worker) + 1, Part::default);
@@ -73,7 +74,7 @@ impl Monitors {
     }
 
     /// Counts one less, and takes the mark away with the last.
-    pub(crate) fn remove(&self, (pool, worker): (u16, u16), pause: &Pause) {
+    pub(crate) fn remove(&self, PoolWorker { pool, worker }: PoolWorker, pause: &Pause) {
         let mut parts = self.0.lock();
         let part = parts.get_mut(usize::from(worker));
         if let Some(count) = part.and_then(|part| part.watching.get_mut(usize::from(pool))) {
@@ -112,13 +113,17 @@ impl Monitors {
 mod tests {
     use super::*;
 
+    fn of(pool: u16, worker: u16) -> PoolWorker {
+        PoolWorker { pool, worker }
+    }
+
     #[test]
     fn a_line_reaches_the_workers_whose_monitors_watch_its_pool() {
         let (monitors, pauses) = (Monitors::default(), [Pause::default(), Pause::default()]);
         assert!(!pauses[1].is_monitored());
-        monitors.add((1, 0), &pauses[1]);
-        monitors.add((1, 2), &pauses[1]);
-        monitors.add((0, 1), &pauses[0]);
+        monitors.add(of(1, 0), &pauses[1]);
+        monitors.add(of(1, 2), &pauses[1]);
+        monitors.add(of(0, 1), &pauses[0]);
         let show = |text: &[u8]| monitors.show(vec![(1, text.into())]);
         assert_eq!(show(b"a"), [0, 2]);
         assert_eq!(show(b"b"), [], "they have been told");
@@ -126,16 +131,16 @@ mod tests {
         let lines: Vec<Line> = vec![(1, b"a"[..].into()), (1, b"b"[..].into())];
         assert_eq!(monitors.take(2).0, lines);
         assert_eq!(show(b"c"), [2]);
-        monitors.remove((1, 0), &pauses[1]);
+        monitors.remove(of(1, 0), &pauses[1]);
         assert!(pauses[1].is_monitored());
-        monitors.remove((1, 2), &pauses[1]);
+        monitors.remove(of(1, 2), &pauses[1]);
         assert!(!pauses[1].is_monitored() && pauses[1].is_unused() && pauses[0].is_monitored());
     }
 
     #[test]
     fn what_finds_no_room_is_counted() {
         let (monitors, pause) = (Monitors::default(), Pause::default());
-        monitors.add((0, 0), &pause);
+        monitors.add(of(0, 0), &pause);
         let line: Arc<[u8]> = vec![b'x'; 1000].into();
         (0..200).for_each(|_| drop(monitors.show(vec![(0, Arc::clone(&line)); 10])));
         let (lines, lost) = monitors.take(0);

@@ -167,7 +167,7 @@ pub struct ListenerPlan {
     /// Position of the pool its clients talk to.
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
-    pub name: String,
+    pub name: Arc<str>,
     /// Who may come in.
     pub users: Arc<Users>,
     /// Its clients are those of memcached, and store items of so many bytes at
@@ -203,6 +203,15 @@ pub struct PoolPlan {
     pub notices: PoolNotices,
     /// What serves it.
     pub kind: PoolKind,
+}
+
+/// A worker's part in a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolWorker {
+    /// Position of the pool.
+    pub(crate) pool: u16,
+    /// The worker's number.
+    pub(crate) worker: u16,
 }
 
 impl PoolPlan {

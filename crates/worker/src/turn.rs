@@ -20,7 +20,7 @@ mod servers;
 mod subscribers;
 
 use crate::core::leftovers::Leftovers;
-use crate::core::{ConnectionKey, Core, SubscriberIndex};
+use crate::core::{ConnectionKey, Core, CutOff, SubscriberIndex};
 use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;
@@ -28,7 +28,7 @@ use crate::turn::departures::is_in_order;
 use crate::{Adopted, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
-use keyway_net::{Event, Io, Mailbox, Peer, Socket, Token};
+use keyway_net::{Event, Io, Mailbox, Socket, Token};
 use keyway_proxy::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,10 +45,12 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 struct Client {
     key: Key<Session>,
     socket: Socket,
-    peer: Peer,
     /// It has said that it sends no more, and all that it had sent was read.
     has_ended: bool,
 }
+
+/// One for each client, idle ones as well.
+const _: () = assert!(size_of::<Option<Client>>() <= 16, "a client takes more than 16 bytes");
 
 /// One worker: a [`Core`] and its sockets.
 pub struct Worker<I: Io> {
@@ -156,6 +158,7 @@ impl<I: Io> Worker<I> {
     pub fn turn(&mut self, may_sleep: bool) -> bool {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
+        self.core.tell_late();
         let ready = self.handle_events();
         self.read_again();
         self.resume();
@@ -297,14 +300,14 @@ impl<I: Io> Worker<I> {
 
     /// Makes a client this worker's.
     fn install(&mut self, client: Adopted) {
-        let Adopted { socket, peer, pool, listener, identity } = client;
+        let Adopted { socket, pool, listener, identity } = client;
         let id = identity.id;
         let key = self.core.add_session(pool, listener, identity);
         let index = key.index() as usize;
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);
         }
-        self.clients[index] = Some(Client { key, socket, peer, has_ended: false });
+        self.clients[index] = Some(Client { key, socket, has_ended: false });
         self.plan.clients.update(id, |entry| entry.worker = self.index);
         if self.core.bring_in(key).is_some() {
             return self.close_client(key, CloseReason::Killed);
@@ -474,7 +477,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Closes the clients that are still there when draining takes too long.
+    /// Closes the clients that are still there when draining takes too long. Their requests are
+    /// answered with an error first.
     fn cut_off(&mut self) {
         for key in self.core.client_keys() {
             let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
@@ -482,6 +486,10 @@ impl<I: Io> Worker<I> {
             let notices = &self.plan.notices;
             notices.clients_cut.fetch_add(1, Ordering::Relaxed);
             notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
+            self.core.answer_unanswered(key, CutOff::Drained);
+        }
+        self.flush_sessions();
+        for key in self.core.client_keys() {
             self.close_client(key, CloseReason::Drained);
         }
     }

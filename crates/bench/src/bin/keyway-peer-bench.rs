@@ -1,4 +1,4 @@
-//! Keyway against its peers on this machine: see `--help`.
+//! Compares Keyway with its peers on this machine. See `--help`.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -27,13 +27,13 @@ fn fail(error: &Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Does what the command line says; true when nothing failed.
+/// Does what the command line says. Returns true if nothing failed.
 fn run() -> Result<bool, Error> {
     let own_path = std::env::current_exe().unwrap_or_default();
     let beside = own_path.parent().unwrap_or(Path::new("."));
     let words: Vec<String> = std::env::args().skip(1).collect();
     match (words.first().map(String::as_str), words.get(1).and_then(|word| word.parse().ok())) {
-        // By these this program starts itself.
+        // This program starts itself with these words.
         (Some("guarded"), Some(run)) => match become_guarded(run, &words[2..])? {},
         (Some("floor"), Some(port)) => {
             let port = u16::try_from(port).unwrap_or_default();

@@ -11,16 +11,16 @@ use crate::systems::Kind;
 
 const SUBSCRIBERS: usize = 1000;
 const MESSAGES: usize = 320;
-/// A system that says nothing for this long is taken as stuck.
+/// A system that sends nothing for this long counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// PUBLISH commands at a time.
+/// Number of PUBLISH commands at a time.
 const DEPTHS: [usize; 2] = [1, 16];
 
-/// Counts deliveries of one channel with many subscribers by CPU-second of the
-/// whole path; the text to print.
+/// Counts the deliveries of one channel with many subscribers for each CPU-second of the whole
+/// path. Returns the text to print.
 ///
 /// # Errors
-/// When servers do not start or answer.
+/// Returns an error if servers do not start or answer.
 pub fn measure_fanout(options: &Options) -> Result<String, Error> {
     let mut session = Session::start(options.programs.clone())?;
     for kind in [Kind::Redis, Kind::KeywayStore, Kind::Keyway] {
@@ -50,7 +50,7 @@ pub fn measure_fanout(options: &Options) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Thousands of deliveries per CPU-second.
+/// Returns thousands of deliveries per CPU-second.
 fn deliver(addr: SocketAddr, pids: &[u32], depth: usize) -> Result<f64, Error> {
     let failed = || Error::io("publishing");
     let connect = || {
@@ -85,8 +85,8 @@ fn deliver(addr: SocketAddr, pids: &[u32], depth: usize) -> Result<f64, Error> {
     Ok((MESSAGES * SUBSCRIBERS) as f64 / used / 1000.0)
 }
 
-/// Reads so many replies to PUBLISH. A pool counts its servers' subscribers, which
-/// are its own links.
+/// Reads this many replies to PUBLISH. A pool counts the subscribers of its servers, which are its
+/// own links.
 fn hear_counts(publisher: &mut TcpStream, depth: usize) -> Result<(), Error> {
     let (mut replies, mut heard) = (0, [0; 1024]);
     while replies < depth {

@@ -1,5 +1,5 @@
-//! What a feature of Keyway costs, beside the same work without it: programs of
-//! their own, since no row of the comparison has such work.
+//! Measures what a feature of Keyway costs, compared with the same work without it. These are
+//! separate programs, because no row of the comparison has such work.
 
 mod fanout;
 mod reload;
@@ -35,12 +35,12 @@ fn keyway(session: &Session, port: u16, config: &str) -> Result<System, Error> {
     Ok(System { name, part, side, served, process: Some(process) })
 }
 
-/// The processor time that all of these have used so far.
+/// Returns the processor time that all of these have used so far.
 fn cpu_of(pids: &[u32]) -> Duration {
     pids.iter().filter_map(|pid| cpu_time(*pid)).sum()
 }
 
-/// The median of values and their ends.
+/// Formats the median, minimum and maximum of values.
 fn shown(values: &[f64], digits: usize) -> String {
     match Spread::of(values.iter().copied()) {
         Some(Spread { median, min, max }) => {

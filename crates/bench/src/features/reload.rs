@@ -15,15 +15,15 @@ const RELOADS: usize = 20;
 const EVERY: Duration = Duration::from_millis(1200);
 /// How long is measured before the first reload.
 const BEFORE: Duration = Duration::from_secs(4);
-/// Names of one server, which are as many servers to a pool.
+/// Names of one server. To a pool they are as many servers.
 const HOSTS: [&str; 4] = ["127.0.0.1", "localhost", "LOCALHOST", "Localhost"];
 const WEIGHTS: [&[u32]; 4] = [&[1, 1], &[1, 3], &[1, 1, 2], &[2]];
 
-/// Compares the latency of requests while a pool is replaced again and again
-/// with that before, and checks every value; the text to print.
+/// Compares the latency of requests while a pool is replaced again and again with the latency
+/// before, and checks every value. Returns the text to print.
 ///
 /// # Errors
-/// When servers do not start or answer.
+/// Returns an error if servers do not start or answer.
 pub fn measure_reload(options: &Options) -> Result<String, Error> {
     let session = Session::start(options.programs.clone())?;
     let port = free_port()?;
@@ -47,7 +47,7 @@ pub fn measure_reload(options: &Options) -> Result<String, Error> {
     let before = system.served.run(&workload, &plan(BEFORE), &mut |_| Flow::Continue)?;
     let (mut done, mut due) = (0, clock::now() + EVERY);
     let mut failure = None;
-    // One pause more, for the warm-up.
+    // There is one more pause, for the warm-up.
     let whole = EVERY * (RELOADS as u32 + 1);
     let meanwhile = system.served.run(&workload, &plan(whole), &mut |progress| {
         if !progress.is_warming_up && done < RELOADS && clock::now() >= due {

@@ -13,17 +13,17 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::systems::{installed, words};
 
-/// Keys as openssl names them.
+/// Keys with their names in openssl.
 const KEYS: [(&str, &str); 2] =
     [("ecdsa", "ec -pkeyopt ec_paramgen_curve:prime256v1"), ("rsa", "rsa:2048")];
 const PATIENCE: Duration = Duration::from_secs(30);
 const AT_REST: usize = 500;
 
-/// Compares what requests take of a store's processor time by TLS and without,
-/// and counts what handshakes take and connections hold; the text to print.
+/// Compares the processor time of a store for requests with TLS and without, and measures the cost
+/// of handshakes and the memory of connections. Returns the text to print.
 ///
 /// # Errors
-/// When openssl is missing, or the store does not start or answer.
+/// Returns an error if openssl is missing, or if the store does not start or answer.
 pub fn measure_tls(options: &Options) -> Result<String, Error> {
     let session = Session::start(options.programs.clone())?;
     let directory = session.scratch().directory().display();
@@ -91,7 +91,7 @@ fn issue(kind: &str, cert: &str, key: &str) -> Result<(), Error> {
     openssl(&line).map(drop)
 }
 
-/// Runs openssl and returns what it said.
+/// Runs openssl and returns its output.
 fn openssl(line: &str) -> Result<String, Error> {
     let line = words(&line.split(' ').collect::<Vec<_>>());
     let answer = ask(&installed("openssl".as_ref())?, &line, PATIENCE, interrupt::flag())?;
@@ -112,7 +112,7 @@ fn tls() -> Result<ClientTls, Error> {
     Ok(loaded.map_err(|_| Error::parse("TLS settings", ""))?.tls)
 }
 
-/// Thousands of GETs per CPU-second.
+/// Returns thousands of GETs per CPU-second.
 fn rate(served: &Served, depth: usize, options: &Options) -> Result<f64, Error> {
     let window = options.window();
     let until = Until::Time(window.at_least);

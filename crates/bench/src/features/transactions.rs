@@ -13,16 +13,16 @@ use crate::systems::keyway_proxy;
 
 const CLIENTS: usize = 20;
 const BATCHES: usize = 800;
-/// A proxy that answers nothing for this long is taken as stuck.
+/// A proxy that answers nothing for this long counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The reply to the SETs of a batch.
 const PIPELINED: &[u8] = b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n";
 
-/// Compares what a transaction of five SETs takes of a proxy's processor time
-/// with what five pipelined SETs take; the text to print.
+/// Compares the processor time of a proxy for a transaction of five SETs with that for five
+/// pipelined SETs. Returns the text to print.
 ///
 /// # Errors
-/// When servers do not start or answer.
+/// Returns an error if servers do not start or answer.
 pub fn measure_transactions(options: &Options) -> Result<String, Error> {
     let session = Session::start(options.programs.clone())?;
     let port = free_port()?;
@@ -71,7 +71,7 @@ pub fn measure_transactions(options: &Options) -> Result<String, Error> {
     ))
 }
 
-/// Five SETs of one server.
+/// Returns five SETs of one server.
 fn sets(client: usize) -> String {
     let set = |nth| {
         let (key, value) = (format!("{{t{client}}}k{nth}"), "x".repeat(64));

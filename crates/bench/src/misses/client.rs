@@ -1,5 +1,5 @@
-//! One connection that asks for keys in batches and writes those that were
-//! missing, as an application in front of a database does.
+//! One connection that asks for keys in batches and writes the missing ones, like an application in
+//! front of a database.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Keys asked for at once. A key missing in a batch twice is missing twice, in
-/// every system.
+/// Number of keys that are asked at once. If a missing key is in a batch twice, it is missing
+/// twice, in every system.
 pub const BATCH: usize = 50;
-/// A system that answers nothing for this long is taken as stuck.
+/// A system that answers nothing for this long counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 << 10;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// RESP2.
@@ -23,23 +23,23 @@ pub enum Words {
     Memcached,
 }
 
-/// A client, blocking.
+/// A blocking client.
 pub struct Client {
     stream: TcpStream,
     words: Words,
     value: Vec<u8>,
     out: Vec<u8>,
     input: Vec<u8>,
-    /// Where the part of `input` begins that was not taken yet.
+    /// Index at which the unread part of `input` begins.
     taken: usize,
     missing: Vec<u32>,
 }
 
 impl Client {
-    /// Connects; values will be of `value_bytes`.
+    /// Connects. Values will have `value_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`].
     pub fn connect(addr: SocketAddr, words: Words, value_bytes: usize) -> Result<Client, Error> {
         let io = || Error::io(format!("connecting to {addr}"));
         let stream = TcpStream::connect(addr).map_err(io())?;
@@ -50,12 +50,12 @@ impl Client {
         Ok(Client { stream, words, value, out, input, taken: 0, missing: Vec::new() })
     }
 
-    /// Asks for `keys`, a batch at most, and writes those that are missing;
-    /// how many were.
+    /// Asks for `keys`, at most a batch, and writes the missing ones. Returns how many were
+    /// missing.
     ///
     /// # Errors
-    /// [`Error::Answers`] when a reply is neither the value nor its absence, or
-    /// a write was refused; [`Error::Io`].
+    /// Returns [`Error::Answers`] if a reply is neither the value nor a miss, or if a write was
+    /// refused, and [`Error::Io`].
     pub fn get_or_set(&mut self, keys: &[u32]) -> Result<usize, Error> {
         for key in keys {
             let line = match self.words {
@@ -87,10 +87,10 @@ impl Client {
         Ok(self.missing.len())
     }
 
-    /// Items there are.
+    /// Returns the number of items.
     ///
     /// # Errors
-    /// [`Error::Answers`], [`Error::Io`].
+    /// Returns [`Error::Answers`] and [`Error::Io`].
     pub fn count_items(&mut self) -> Result<u64, Error> {
         let question: &[u8] = match self.words {
             Words::Redis => b"*1\r\n$6\r\nDBSIZE\r\n",
@@ -122,7 +122,7 @@ impl Client {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Whether the next reply is a value.
+    /// Reads the next reply. Returns whether it is a value.
     fn take_value(&mut self) -> Result<bool, Error> {
         let line = self.line()?;
         match (self.words, &line[..]) {
@@ -150,7 +150,7 @@ impl Client {
         Err(Error::Answers(String::from_utf8_lossy(&line).into_owned()))
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     fn line(&mut self) -> Result<Vec<u8>, Error> {
         let mut seen = self.taken;
         loop {
@@ -173,7 +173,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads on; what was taken is forgotten first.
+    /// Discards what was read and reads more.
     fn read(&mut self) -> Result<(), Error> {
         self.input.drain(..self.taken);
         self.taken = 0;

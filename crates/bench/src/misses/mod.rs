@@ -1,10 +1,10 @@
-//! How much of what is asked for a full cache has: misses of the embedded store,
+//! Compares how many of the requested keys a full cache has: the misses of the embedded store,
 //! `redis-server` and `memcached` with the same requests and the same memory.
 //!
-//! A client asks for keys and writes those that were missing. Memory is made
-//! equal in two ways: by each server's own bound, and by what the process takes
-//! in RAM at the end, for which each bound is searched. Misses count from the
-//! middle of the requests on, when every cache has long been full.
+//! A client asks for keys and writes the missing ones. Memory is made equal in two ways: by each
+//! server's own limit, and by the RAM that the process takes at the end, for which each limit is
+//! searched. Misses count from the middle of the requests on, when every cache has been full for
+//! long.
 
 mod client;
 mod trace;
@@ -26,20 +26,19 @@ use crate::systems::{Kind, start, version_of, words};
 use client::{BATCH, Client, Words};
 use trace::{MIXES, Mix};
 
-/// Bytes of a value; a key has 16.
+/// Length of a value in bytes. A key has 16.
 const VALUE_BYTES: usize = 64;
-/// Each server's own bound, in bytes: a fifth to a third of the keys
-/// asked for fit.
+/// Each server's own memory limit, in bytes. A fifth to a third of the requested keys fit.
 const BOUND: u64 = 32 << 20;
 /// Resident memory of the second comparison, in bytes.
 const RESIDENT: u64 = 40 << 20;
-/// How far the resident memory may be from that.
+/// How far the resident memory may be from that, as a ratio.
 const RESIDENT_ERROR: f64 = 0.01;
-/// Searches for a bound end after this many runs.
+/// Number of runs after which a search for a limit ends.
 const TRIES_MAX: usize = 6;
-/// Requests of a run.
+/// Number of requests of a run.
 const REQUESTS: usize = 1_500_000;
-/// Requests with `--quick`.
+/// Number of requests with `--quick`.
 const REQUESTS_QUICK: usize = 400_000;
 
 const KINDS: [Kind; 3] = [Kind::Redis, Kind::Memcached, Kind::KeywayStore];
@@ -53,11 +52,11 @@ struct Outcome {
     resident: u64,
 }
 
-/// Runs all mixes on all systems; the text for the document, and whether the
-/// store missed no more than the others on every mix.
+/// Runs all mixes on all systems. Returns the text for the document, and whether the store missed
+/// no more than the others on every mix.
 ///
 /// # Errors
-/// Whatever keeps a system from starting or answering.
+/// Returns an error if a system does not start or answer.
 pub fn compare_misses(options: &Options) -> Result<(String, bool), Error> {
     let requests = if options.quick { REQUESTS_QUICK } else { REQUESTS };
     let site = Site { options, scratch: Scratch::new(&options.programs.guard)? };
@@ -131,7 +130,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Sends the requests to a fresh process with this bound on memory.
+    /// Sends the requests to a fresh process with this memory limit.
     fn run(&self, kind: Kind, bound: u64, trace: &[u32]) -> Result<Outcome, Error> {
         let port = free_port()?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -178,7 +177,7 @@ impl Site<'_> {
         })
     }
 
-    /// The bound with which a process ends at [`RESIDENT`].
+    /// Returns the limit with which a process ends at [`RESIDENT`].
     fn bound_for_resident(&self, kind: Kind, trace: &[u32]) -> Result<u64, Error> {
         let (mut low, mut high): (Option<Outcome>, Option<Outcome>) = (None, None);
         let mut bound = BOUND;
@@ -198,7 +197,7 @@ impl Site<'_> {
                 }
                 _ => (bound + RESIDENT).saturating_sub(outcome.resident),
             };
-            // memcached takes whole mebibytes.
+            // memcached accepts only whole mebibytes.
             if next >> 16 == bound >> 16
                 || kind == Kind::Memcached && (next + (1 << 19)) >> 20 == bound >> 20
             {
@@ -214,7 +213,7 @@ fn memcached_path(options: &Options) -> PathBuf {
     options.programs.memcached.clone().unwrap_or_else(|| PathBuf::from("memcached"))
 }
 
-/// Sends requests; how many keys were missing.
+/// Sends requests. Returns how many keys were missing.
 fn send(client: &mut Client, trace: &[u32]) -> Result<usize, Error> {
     let mut missing = 0;
     for keys in trace.chunks(BATCH) {

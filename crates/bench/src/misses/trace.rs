@@ -1,26 +1,26 @@
-//! Which keys are asked for, and in which order: the same for every system.
+//! Which keys are requested, and in which order. It is the same for every system.
 
 use keyway_load::Random;
 
-/// Keys that are asked for again and again.
+/// Number of keys that are requested again and again.
 pub const KEYS: u32 = 1_000_000;
-/// Requests between the beginnings of two scans.
+/// Number of requests between the starts of two scans.
 const SCAN_EVERY: usize = 600_000;
-/// Keys of a scan: about what the larger caches hold.
+/// Number of keys of a scan: about what the larger caches hold.
 const SCAN_KEYS: usize = 200_000;
 /// The random numbers are the same every time.
 const SEED: u64 = 20;
 
-/// What a mix of requests is made of.
+/// A mix of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// The name in the table.
     pub title: &'static str,
-    /// Exponent of Zipf's law: the nth most wanted key is wanted 1/n^skew as
-    /// often as the first.
+    /// Exponent of Zipf's law: the nth most popular key is requested 1/n^skew as often as the
+    /// first.
     skew: f64,
-    /// Whether somebody reads a long row of keys from time to time that nobody
-    /// asks for again, one between any two of the other requests.
+    /// Whether there are scans from time to time: long sequences of keys that are not requested
+    /// again, one between any two of the other requests.
     has_scans: bool,
 }
 
@@ -33,8 +33,8 @@ pub const MIXES: [Mix; 4] = [
 ];
 
 impl Mix {
-    /// The keys of `count` requests, by number. Those of a scan are from
-    /// [`KEYS`] on and come once.
+    /// Returns the keys of `count` requests, by number. Keys of a scan are numbered from [`KEYS`]
+    /// on and occur once.
     pub fn trace(&self, count: usize) -> Vec<u32> {
         let zipf = Zipf::new(KEYS, self.skew);
         let mut random = Random::new(SEED);
@@ -51,7 +51,7 @@ impl Mix {
     }
 }
 
-/// Ranks with the probabilities of Zipf's law, by the sums of all up to each.
+/// Ranks with the probabilities of Zipf's law, as cumulative sums.
 struct Zipf {
     sums: Vec<f64>,
 }
@@ -67,7 +67,7 @@ impl Zipf {
         Zipf { sums: sums.collect() }
     }
 
-    /// A rank, from 0.
+    /// Draws a rank, from 0.
     fn draw(&self, random: &mut Random) -> u32 {
         let all = self.sums[self.sums.len() - 1];
         let point = random.unit() * all;

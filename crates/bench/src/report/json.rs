@@ -6,7 +6,7 @@ use crate::memory::Memory;
 use crate::rounds::{Column, RowResult};
 use crate::syscalls::Syscalls;
 
-/// Everything a run found, with every single measurement.
+/// Returns all results of a run, with every single measurement.
 pub fn to_json(report: &Report) -> Value {
     let machine = &report.setting.machine;
     let versions: serde_json::Map<String, Value> = report

@@ -1,4 +1,4 @@
-//! What a run found, as tables for people and as JSON for programs.
+//! The results of a run, as tables for people and as JSON for programs.
 
 mod json;
 mod tables;
@@ -15,7 +15,7 @@ use crate::rounds::RowResult;
 use crate::session::Absent;
 use crate::syscalls::Syscalls;
 
-/// A figure by system; a failure in words where there is none.
+/// A figure for each system, or the text of a failure.
 pub type BySystem<T> = Vec<(String, Result<T, String>)>;
 
 /// Where and how figures were measured.
@@ -25,23 +25,23 @@ pub struct Setting {
     pub machine: Machine,
     /// The day, `YYYY-MM-DD`, UTC.
     pub date: String,
-    /// The command that does it again.
+    /// The command that repeats it.
     pub command: String,
-    /// System and version.
+    /// Pairs of system and version.
     pub versions: Vec<(String, String)>,
 }
 
-/// Everything one comparison found.
+/// All results of one comparison.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Where and how.
+    /// Where and how it was measured.
     pub setting: Setting,
-    /// Interleaved rounds per row.
+    /// Number of interleaved rounds for each row.
     pub rounds: usize,
-    /// Runnable tasks (1 minute average) before the first and after the last
+    /// Number of runnable tasks (average of 1 minute) before the first and after the last
     /// measurement, as the kernel counts them.
     pub load_average: [Option<f64>; 2],
-    /// The rows, of both sides.
+    /// The rows of all sides.
     pub rows: Vec<RowResult>,
     /// Systems that took no part.
     pub absent: Vec<Absent>,
@@ -49,12 +49,12 @@ pub struct Report {
     pub memory: BySystem<Memory>,
     /// System calls by system.
     pub syscalls: BySystem<Syscalls>,
-    /// Bytes per item by system, for each number of items.
+    /// Bytes for an item by system, for each number of items.
     pub items: BySystem<[f64; COUNTS.len()]>,
 }
 
 impl Report {
-    /// Every failure, in words: a report with any of these is no evidence.
+    /// Returns every failure as text. A report with failures is no evidence.
     pub fn failures(&self) -> Vec<String> {
         let absent = self.absent.iter().filter(|absent| absent.is_failure);
         let absent = absent.map(|absent| format!("{}: {}", absent.name, absent.why));

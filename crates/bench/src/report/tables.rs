@@ -12,7 +12,7 @@ use crate::rounds::{Column, RowResult};
 use crate::syscalls::Syscalls;
 use crate::systems::Part;
 
-/// The generated part of the performance document.
+/// Returns the generated part of the performance document.
 pub fn comparison_markdown(report: &Report) -> String {
     let mut out = setting_lines(&report.setting);
     let shown = |load: Option<f64>| load.map_or("unknown".into(), |load| format!("{load:.2}"));
@@ -39,7 +39,7 @@ pub fn comparison_markdown(report: &Report) -> String {
     out
 }
 
-/// The generated table of instructions per request.
+/// Returns the generated table of instructions for a request.
 pub fn callgrind_markdown(setting: &Setting, figures: &BySystem<f64>) -> String {
     let mut out = setting_lines(setting);
     let row = |(title, figure): &(String, Result<f64, String>)| {
@@ -72,7 +72,8 @@ fn push(out: &mut String, line: &str) {
     let _ = writeln!(out, "{line}");
 }
 
-/// A table whose first column and last `words` columns are words, and the others figures.
+/// Returns a table whose first column and last `words` columns are texts, and whose other columns
+/// are figures.
 fn table(heads: &[String], words: usize, rows: Vec<Vec<Value>>) -> String {
     let figures = 1..heads.len() - words;
     let column = |(nth, title): (usize, &String)| keyway_report::Column {
@@ -84,7 +85,7 @@ fn table(heads: &[String], words: usize, rows: Vec<Vec<Value>>) -> String {
     Table { columns, rows, ..Table::default() }.markdown()
 }
 
-/// Figures by system, or that there are none.
+/// Returns figures by system, or a text that there are none.
 fn by_system<T>(
     heads: &[String],
     words: usize,
@@ -157,7 +158,7 @@ fn ratio_cell(ratio: Option<Spread>) -> String {
     }
 }
 
-/// Thousands with three digits that mean something.
+/// Formats thousands with three significant digits.
 fn thousands(figure: f64) -> String {
     let thousands = figure / 1000.0;
     if thousands >= 99.95 { format!("{thousands:.0}") } else { format!("{thousands:.1}") }

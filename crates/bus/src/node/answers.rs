@@ -1,4 +1,4 @@
-//! What is waited for: acknowledgements, results of commands.
+//! Outcomes that are waited for: acknowledgements, results of commands.
 
 use super::Node;
 use super::came::Came;
@@ -31,7 +31,7 @@ impl Node {
         self.wake_at(deadline);
     }
 
-    /// Whether somebody waited, and wants to know.
+    /// Ends the wait for a message. Returns whether the user waited for it.
     pub(super) fn end_waiting(&mut self, seq: u64, dst: NodeId, reason: Reason) -> bool {
         match self.waiting.take(seq, dst) {
             Some(awaited) if awaited.is_own => {
@@ -62,7 +62,7 @@ impl Node {
         }
     }
 
-    /// Tells who waits that nobody will ever know: the node is gone.
+    /// Fails all waits, because the node is gone.
     pub(super) fn end_all_waiting(&mut self) {
         self.waiting.by_time.clear();
         let (by, reason) = (self.id, Reason::Leaving);
@@ -82,9 +82,10 @@ impl Node {
         }
     }
 
-    /// Asks a node to do something: its name, then arguments; no longer than a message in all, and one of up to
-    /// 64 KiB does not wait behind messages. [`Event::Result`] or [`Event::Failed`] comes, once. Names that begin with `bus.` are answered by the node itself:
-    /// `bus.ping`, `bus.tree`, `bus.stats`, `bus.topics`, `bus.who`.
+    /// Sends a command to a node: its name, then arguments. It may be as long as a message, and one
+    /// of up to 64 KiB does not wait behind messages. Ends in one [`Event::Result`] or
+    /// [`Event::Failed`]. Names that begin with `bus.` are answered by the node itself: `bus.ping`,
+    /// `bus.tree`, `bus.stats`, `bus.topics`, `bus.who`.
     pub fn command<T: AsRef<[u8]>>(
         &mut self,
         dst: NodeId,
@@ -139,7 +140,7 @@ impl Node {
         }
         match self.builtin(&args) {
             Some(items) => {
-                // One that cannot be sent is a timeout there.
+                // If it cannot be sent, the sender gets a timeout.
                 let _ = self.reply(head.src, head.seq, 0, &items, now);
             }
             None => self.refuse(head, path, Reason::NoCommand, now),
@@ -206,8 +207,9 @@ impl Node {
         }
     }
 
-    /// Makes a connection to a node that is neither above nor below, so that messages to it go direct.
-    /// Where it is, it is asked through the tree. [`Event::PeerUp`] or [`Event::Refused`] comes.
+    /// Makes a connection to a node that is neither above nor below, so that messages to it go
+    /// directly. The node is asked for its address through the tree. Ends in [`Event::PeerUp`] or
+    /// [`Event::Refused`].
     pub fn connect_direct(
         &mut self,
         id: NodeId,

@@ -1,4 +1,4 @@
-//! What a node keeps for others is bounded in all: queues, messages in parts, strangers.
+//! Bounds on everything that a node keeps for others: queues, messages in parts, strangers.
 
 use super::Node;
 use super::came::Came;
@@ -11,16 +11,16 @@ use crate::peer::outbox::is_word;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Whether a peer that has `own` of the `all` bytes that are used may have `len` more, of `max`. It has as much as it
-/// leaves to others, so that one who takes nothing fills no more than half.
+/// Returns whether a peer that has `own` of the `all` used bytes may have `len` more, of `max`. A
+/// peer may have as much as it leaves to others, so a peer that reads nothing fills at most half.
 fn leaves_room(len: usize, own: usize, all: usize, max: usize) -> bool {
     let free = max.saturating_sub(all);
     len <= free && (own == 0 || own + len <= free)
 }
 
 impl Node {
-    /// Makes a place for somebody who has just connected: where there is none the oldest who has not
-    /// registered gives way. Whether there is one.
+    /// Makes room for a new connection. If there is none, the oldest stranger is closed. Returns
+    /// whether there is room.
     pub(super) fn make_place(&mut self, now: Time) -> bool {
         let strangers_max = (self.settings.peers_max / 4).max(16);
         let is_full = self.peers.len() >= self.settings.peers_max;
@@ -42,7 +42,8 @@ impl Node {
         self.strangers.order.push_back(key);
     }
 
-    /// Tells that somebody who connected was not let in: of many who come at once only some, and how many.
+    /// Reports that a new connection was refused. If many come at once, only some are reported,
+    /// with the number of the others.
     pub(super) fn tell_refused(
         &mut self,
         id: NodeId,
@@ -54,7 +55,7 @@ impl Node {
         self.tell_one_of_many(id, from, reason, now);
     }
 
-    /// Tells a refusal that others can bring about as often as they like.
+    /// Reports a refusal that others can cause as often as they like.
     pub(super) fn tell_one_of_many(
         &mut self,
         id: NodeId,
@@ -69,7 +70,7 @@ impl Node {
         self.wake_at(self.strangers.since + Duration::from_secs(1));
     }
 
-    /// Tells how many refusals were not told, once a second.
+    /// Reports the number of unreported refusals, once a second.
     pub(super) fn tell_unsaid(&mut self, now: Time) {
         if self.strangers.untold == 0 {
             return;
@@ -82,7 +83,7 @@ impl Node {
         self.tell(Event::Unsaid { count });
     }
 
-    /// Queues a frame on a connection, if there is room: for that peer, and in all queues together.
+    /// Queues a frame on a connection, if there is room for that peer and in all queues together.
     pub(super) fn queue(
         &mut self,
         key: PeerKey,
@@ -98,9 +99,10 @@ impl Node {
             Kind::Message | Kind::Command | Kind::Result => {
                 leaves_room(len, peer.counted, self.queued_len, max)
             }
-            // An eighth more, which messages cannot fill.
+            // These have an eighth more, which messages cannot fill.
             kind if is_word(kind) => leaves_room(len, peer.counted_words, self.words_len, max / 8),
-            // A node's own words, which an upstream is told alone: no peer's queue keeps it from them.
+            // These are a node's own words, which only an upstream is told. No peer's queue keeps
+            // it from them.
             _ => true,
         };
         if !has_room {
@@ -134,8 +136,8 @@ impl Node {
         (peer.counted, peer.counted_words) = (held, words);
     }
 
-    /// Gives up messages in parts that do not go on: their senders hear of it. A push has no sender, so its
-    /// connection is closed.
+    /// Gives up messages in parts that do not go on. Their senders are told. A push has no sender,
+    /// so its connection is closed.
     pub(super) fn give_up_idle_parts(&mut self, now: Time) {
         if self.assembly_left == self.settings.assembly_len_max {
             return;

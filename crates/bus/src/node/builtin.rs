@@ -5,7 +5,7 @@ use crate::peer::Identity;
 use crate::wire::Writer;
 
 impl Node {
-    /// The answer to one, a text or more; `None` if there is no such command.
+    /// Returns the texts that answer a command; `None` if there is no such command.
     pub(super) fn builtin(&self, args: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
         let items = match args[0].as_slice() {
             b"bus.ping" => vec![b"pong".to_vec()],
@@ -31,7 +31,7 @@ impl Node {
         bytes
     }
 
-    /// `id upstream labels` for this node and each below.
+    /// Returns `id upstream labels` for this node and each below.
     fn tree_lines(&self) -> Vec<Vec<u8>> {
         let upstream = self.upstream().unwrap_or_default();
         let own = format!("{} {} {}", self.id, upstream, self.settings.labels);
@@ -42,7 +42,7 @@ impl Node {
         std::iter::once(own.into_bytes()).chain(below).collect()
     }
 
-    /// `name value` for each count, then `peer id rtt_us queued bytes_in bytes_out`.
+    /// Returns `name value` for each count, then `peer id rtt_us queued bytes_in bytes_out`.
     fn stats_lines(&self) -> Vec<Vec<u8>> {
         let counts = self.counts;
         let mut lines: Vec<String> = [
@@ -81,8 +81,8 @@ impl Node {
         lines.into_iter().map(String::into_bytes).collect()
     }
 
-    /// `topic epoch version bytes publisher`, and for what this node published `lags node epoch version`
-    /// of each that has not applied it.
+    /// Returns `topic epoch version bytes publisher`, and for each topic of this node `lags node
+    /// epoch version` for each node that has not applied it.
     fn topic_lines(&self) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         for (name, topic) in self.topics.map.iter().filter(|(_, topic)| topic.gone.is_none()) {

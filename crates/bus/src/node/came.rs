@@ -1,18 +1,18 @@
-//! A body that came.
+//! A received body.
 
 use std::sync::Arc;
 
-/// A body that came: in a buffer that is read from, or put together.
+/// A received body, in a buffer that is read from, or put together.
 #[derive(Clone)]
 pub(super) enum Came<'a> {
     Slice(&'a [u8]),
     Whole(Arc<Vec<u8>>),
-    /// A command for this node, all before the bytes of its last argument, and these.
+    /// A command for this node: everything before the bytes of its last argument, and these bytes.
     Split(Vec<u8>, Vec<u8>),
 }
 
 impl Came<'_> {
-    /// What it says; of one that is split, what is in front.
+    /// Returns its bytes; for a split one, the first part.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Came::Slice(bytes) => bytes,
@@ -21,7 +21,7 @@ impl Came<'_> {
         }
     }
 
-    /// The same to be kept: copied only where others have it as well.
+    /// Returns its bytes to be kept. They are copied only if others have them as well.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Came::Slice(bytes) => bytes.to_vec(),

@@ -1,7 +1,8 @@
-//! Two connections that say they are the same node: who is there stays, if it is alive.
+//! Two connections that claim to be the same node: the existing one stays, if it is alive.
 //!
-//! It is asked, and has a short time to answer. A process that runs does, and the newcomer is refused; a host
-//! that died does not, and the newcomer, mostly the same node come back, takes the place.
+//! It is pinged, and has a short time to answer. A running process answers, and the newcomer is
+//! refused. A host that has died does not, and the newcomer, usually the same node come back, takes
+//! its place.
 
 use super::Node;
 use crate::fault::Reason;
@@ -10,12 +11,12 @@ use crate::peer::{Identity, PeerKey};
 use keyway_base::Time;
 use std::time::Duration;
 
-/// How long who is there has to answer. Longer keeps a node out whose old connection is dead and does not
-/// know it; shorter takes a node that is slow for dead.
+/// Time for the existing peer to answer. A longer time keeps out a node whose old connection is
+/// dead and not known to be. A shorter one takes a slow node for dead.
 const ANSWER: Duration = Duration::from_secs(2);
 
 impl Node {
-    /// Asks who is there whether it is alive; the newcomer waits.
+    /// Asks the existing peer whether it is alive. The newcomer waits.
     pub(super) fn begin_contest(
         &mut self,
         incumbent: PeerKey,
@@ -29,8 +30,8 @@ impl Node {
         };
         peer.ask_alive();
         self.mark(incumbent);
-        // Who dials waits for less than it does for an answer. That the newcomer has taken its time is no reason to
-        // give who is there less.
+        // A dialler waits longer for an answer than this. That the newcomer was slow does not
+        // shorten the existing peer's time.
         let until = now + ANSWER.min(self.settings.handshake / 2);
         if let Some(newcomer) = self.peers.get_mut(newcomer) {
             newcomer.is_contested = true;
@@ -40,7 +41,7 @@ impl Node {
         Ok(())
     }
 
-    /// Decides what can be decided.
+    /// Decides the contests that can be decided.
     pub(super) fn decide_contests(&mut self, now: Time) {
         for contest in std::mem::take(&mut self.contests) {
             let Contest { incumbent, newcomer, ref identity, asked_at, until } = contest;
@@ -72,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Refuses somebody who has proved who it is.
+    /// Refuses a peer that has proved its id.
     pub(super) fn refuse_known(
         &mut self,
         key: PeerKey,

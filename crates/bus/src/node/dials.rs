@@ -1,4 +1,4 @@
-//! Dials: the addresses of a node one after the other, each with the time it may take.
+//! Dials: tries the addresses of a node one after the other, each for a bounded time.
 
 use super::Node;
 use crate::event::{Action, DialKey, Event};
@@ -10,7 +10,7 @@ use crate::url::Url;
 use keyway_base::Time;
 use std::collections::VecDeque;
 
-/// What the end of a connection that never was one of the bus means to who has dialled.
+/// Returns what the end of a connection that was not registered means to its dialler.
 fn told(peer: &Peer, reason: Reason) -> Reason {
     let has_spoken = !peer.partial.is_empty();
     match reason {
@@ -25,7 +25,7 @@ fn told(peer: &Peer, reason: Reason) -> Reason {
 }
 
 impl Node {
-    /// Tries these addresses in their order.
+    /// Tries these addresses in order.
     pub(super) fn dial(&mut self, origin: Origin, urls: Vec<Url>, now: Time) {
         let mut rest = VecDeque::from(urls);
         match rest.pop_front() {
@@ -43,7 +43,8 @@ impl Node {
         self.wake_at(deadline);
     }
 
-    /// A dial has come to a connection; `None` if nobody waits for it any more, and it is to be closed.
+    /// Handles a dial that has become a connection. Returns `None` if it is not wanted any more;
+    /// the connection is then to be closed.
     pub fn handle_connected(
         &mut self,
         dial: DialKey,
@@ -55,7 +56,7 @@ impl Node {
             return None;
         }
         let expected = self.expected(origin);
-        // A guest is given another id with each connection to its upstream.
+        // A guest gets another id with each connection to its upstream.
         let our_id = match origin {
             Origin::Uplink(_) => self.settings.id,
             _ => self.id,
@@ -77,14 +78,14 @@ impl Node {
         }
     }
 
-    /// An address that was dialled could not be connected to; `reason` says why.
+    /// Handles a failed dial. `reason` is the reason.
     pub fn handle_dial_failed(&mut self, dial: DialKey, reason: Reason, now: Time) {
         let Some(Dial { origin, attempt, .. }) = self.dials.remove(&dial) else { return };
         self.on_address_lost(origin, attempt, reason, now);
         self.settle(now);
     }
 
-    /// Somebody who connected was turned away before this node heard of it, as by TLS.
+    /// Notes that a connection was refused before this node got it, such as by TLS.
     pub fn handle_turned_away(&mut self, from: Option<Box<str>>, reason: Reason, now: Time) {
         self.counts.turned_away += 1;
         self.tell_refused(NodeId::NONE, from, reason, now);
@@ -104,7 +105,8 @@ impl Node {
         self.dials.values().map(|dial| dial.deadline).min()
     }
 
-    /// A connection that was not registered is gone: of a dial, the next address has its turn.
+    /// Handles the loss of a connection that was not registered. If it was dialled, the next
+    /// address is tried.
     pub(super) fn on_stranger_lost(&mut self, mut peer: Peer, reason: Reason, now: Time) {
         match peer.attempt.take() {
             Some(attempt) => {

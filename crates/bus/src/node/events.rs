@@ -1,8 +1,8 @@
-//! What the user has not taken yet.
+//! Events that the user has not taken yet.
 //!
-//! All of it has a bound, beyond which peers get no more credit; what they may still send is bounded by their
-//! windows. A body that was compressed could be 255 times as much, so beyond the bound it stays as it came
-//! until it is taken.
+//! They have a bound, beyond which peers get no more credit. What peers may still send is bounded
+//! by their windows. A compressed body could be 255 times as large, so beyond the bound it stays
+//! compressed until it is taken.
 
 use super::Node;
 use super::state::Waits;
@@ -10,13 +10,13 @@ use crate::event::Event;
 use crate::frame::Head;
 
 impl Node {
-    /// Whether something has happened that [`Node::poll_event`] has not given yet: nobody is to
-    /// wait then.
+    /// Returns whether there are events that [`Node::poll_event`] has not returned yet. The caller
+    /// must not wait then.
     pub fn has_event(&self) -> bool {
         !self.events.queue.is_empty()
     }
 
-    /// What has happened, the oldest first.
+    /// Returns the next event, the oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop()?;
         if self.is_held && self.events.len() <= self.settings.inbox_len_max / 2 {
@@ -26,7 +26,7 @@ impl Node {
         Some(event)
     }
 
-    /// Whether there is so much that the user has not taken that nobody is heard any more.
+    /// Returns whether there are so many events that connections are not read any more.
     pub(super) fn is_overfull(&self) -> bool {
         self.events.len() > 2 * self.settings.inbox_len_max
     }
@@ -36,7 +36,7 @@ impl Node {
         self.put(Waits::Event(event), weight);
     }
 
-    /// Tells of a message or a result that came compressed as `packed`.
+    /// Adds an event for a message or a result that came compressed as `packed`.
     pub(super) fn tell_unpacked(&mut self, head: &Head, packed: &[u8], event: Event) {
         if !self.is_held {
             return self.tell(event);
@@ -79,7 +79,7 @@ mod tests {
             let (head, event) = message(seq, body.clone());
             node.tell_unpacked(&head, &packed, event);
         }
-        // The first one was taken apart: it is more than the bound alone.
+        // The first one was decompressed: it alone exceeds the bound.
         let kept = |waits: &Waits| match waits {
             Waits::Event(event) => event.weight(),
             Waits::Packed { packed, .. } => packed.len(),

@@ -1,4 +1,4 @@
-//! What comes on a connection, frame by frame.
+//! Received frames of a connection.
 
 use super::Node;
 use crate::event::Event;
@@ -10,7 +10,7 @@ use keyway_base::Time;
 use std::sync::Arc;
 
 impl Node {
-    /// Bytes have come on a connection: any number, cut anywhere.
+    /// Handles received bytes of a connection: any number, cut anywhere.
     pub fn handle_input(&mut self, key: PeerKey, bytes: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.traffic.bytes_in += bytes.len() as u64;
@@ -39,7 +39,8 @@ impl Node {
         self.settle(now);
     }
 
-    /// Handles whole frames; gives the bytes they took. All of them, if the connection has ended by one.
+    /// Handles whole frames. Returns the number of their bytes; all of them if a frame has ended
+    /// the connection.
     fn handle_frames(&mut self, key: PeerKey, bytes: &[u8], now: Time) -> usize {
         let mut at = 0;
         loop {
@@ -109,10 +110,10 @@ impl Node {
         }
     }
 
-    /// A dialler has proved what it has to.
+    /// Handles a dialler that has proved its id.
     fn on_asked(&mut self, key: PeerKey, identity: Identity, now: Time) -> Result<(), Reason> {
         let id = identity.id;
-        // Of two that dial each other as siblings the dial of the lower id counts.
+        // If two nodes dial each other as siblings, the dial of the lower id counts.
         let dials_it = |origin: &Origin| *origin == Origin::Direct(id);
         let is_dialled = self.dials.values().any(|dial| dials_it(&dial.origin))
             || self.peers.iter().any(|(_, peer)| peer.identity.is_none() && dials_it(&peer.origin));
@@ -120,7 +121,7 @@ impl Node {
         let refusal = if is_dialled && self.id < id && relation == Relation::Sibling {
             Some(Reason::IdInUse)
         } else if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
-            // An upstream is dialled, so nobody who dials us is one.
+            // An upstream is dialled, so no dialler is one.
             Some(Reason::IdRefused)
         } else {
             None
@@ -136,7 +137,8 @@ impl Node {
         let known = self.peers.get(incumbent).map(|peer| (peer.origin, peer.relation));
         let is_beside = matches!(known, Some((_, Relation::Sibling)));
         let outcome = match known {
-            // A direct connection is no more than a shorter way: that of a node that comes to be below gives way.
+            // A direct connection is only a shortcut. If its node joins below, the direct
+            // connection is closed.
             _ if is_beside
                 && relation == Relation::Child
                 && self.is_process(incumbent, &identity) =>
@@ -149,7 +151,7 @@ impl Node {
             Some((Origin::Direct(_), _)) if relation == Relation::Child => {
                 self.begin_contest(incumbent, key, identity, now)
             }
-            // One that this node has dialled does not give way to who came by himself.
+            // A connection that this node has dialled is not closed for one that came by itself.
             _ => Err(Reason::IdInUse),
         };
         if let Err(reason) = outcome {
@@ -158,7 +160,8 @@ impl Node {
         Ok(())
     }
 
-    /// Whether the process at the other end of a connection is the one that says so of itself.
+    /// Returns whether the process at the other end of a connection is the one that it claims to
+    /// be.
     fn is_process(&self, key: PeerKey, identity: &Identity) -> bool {
         let known = self.peers.get(key).and_then(|peer| peer.identity.as_deref());
         known.is_some_and(|known| {
@@ -166,7 +169,7 @@ impl Node {
         })
     }
 
-    /// Lets somebody in.
+    /// Accepts a peer.
     pub(super) fn admit(&mut self, key: PeerKey, identity: Identity, now: Time) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.welcome(identity, &self.settings, now);
@@ -174,8 +177,8 @@ impl Node {
         self.mark(key);
     }
 
-    /// A connection of the same node gives way to one that this node has dialled if that is an upstream, or if
-    /// the node was started anew.
+    /// Closes a connection of the same node for one that this node has dialled, if that is an
+    /// upstream, or if the node was restarted.
     fn make_room_for(
         &mut self,
         identity: &Identity,
@@ -196,7 +199,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whom we dialled has let us in.
+    /// Handles the acceptance by a peer that this node dialled.
     fn on_registered(&mut self, key: PeerKey, now: Time) -> Result<(), Reason> {
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         let Some(identity) = peer.identity.take() else { return Ok(()) };
@@ -228,8 +231,8 @@ impl Node {
         self.choose_upstream(now);
     }
 
-    /// The body of a frame as its sender meant it, taken out of `body` unless it was compressed; `None` if it is not
-    /// what it says.
+    /// Returns the body of a frame as its sender meant it, taken out of `body` unless it was
+    /// compressed; `None` if it is invalid.
     pub(super) fn plain_body(
         &self,
         head: &Head,

@@ -1,10 +1,10 @@
-//! Arguments of commands and items of results, as they are on the wire.
+//! Arguments of commands and items of results, in their wire format.
 
 use crate::wire::{Reader, Writer};
 
 pub(super) fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
     let count = from.u32()? as usize;
-    // Each has a length of four bytes: a lie about their number reserves nothing.
+    // Each has a length of four bytes: a false number reserves nothing.
     if count > count_max || count > from.rest().len() / 4 {
         return None;
     }
@@ -16,7 +16,7 @@ pub(super) fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<V
     Some(items)
 }
 
-/// Items of which the last is not copied: what is before its bytes lies in front.
+/// Reads items of which the last is not copied. `front` is everything before its bytes.
 pub(super) fn read_split(front: &[u8], last: Vec<u8>, count_max: usize) -> Option<Vec<Vec<u8>>> {
     let mut from = Reader::new(front);
     let count = from.u32()? as usize;
@@ -32,7 +32,7 @@ pub(super) fn read_split(front: &[u8], last: Vec<u8>, count_max: usize) -> Optio
     is_whole.then_some(items)
 }
 
-/// The status and the items of a result.
+/// Reads the status and the items of a result.
 pub(super) fn read_result(body: &[u8]) -> Option<(u16, Vec<Vec<u8>>)> {
     let mut from = Reader::new(body);
     Some((from.u16()?, read_items(from, ITEMS_MAX)?))
@@ -43,8 +43,8 @@ pub(super) fn write_items<T: AsRef<[u8]>>(items: &[T], out: &mut Writer<'_>) {
     items.iter().for_each(|item| out.bytes(item.as_ref()));
 }
 
-/// Arguments of a command at most, its name among them.
+/// Most arguments of a command, including its name.
 pub(super) const ARGS_MAX: usize = 256;
 
-/// Items of a result at most: an empty one takes more memory than bytes on the way.
+/// Most items of a result: an empty one takes more memory than bytes on the wire.
 pub(super) const ITEMS_MAX: usize = 1 << 17;

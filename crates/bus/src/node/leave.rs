@@ -1,4 +1,4 @@
-//! Going in order: what was sent is taken first.
+//! Leaving in order: what was sent is taken first.
 
 use super::Node;
 use crate::event::Event;
@@ -7,8 +7,9 @@ use crate::peer::PeerKey;
 use keyway_base::Time;
 
 impl Node {
-    /// Leaves the bus: peers are told, send elsewhere what they had for this node, and are waited for
-    /// until all that was sent is taken. [`Event::Gone`] comes when the last connection is closed.
+    /// Leaves the bus. Peers are told, and send elsewhere what they had for this node. It waits
+    /// until everything that was sent is taken. [`Event::Gone`] comes when the last connection is
+    /// closed.
     pub fn leave(&mut self, now: Time) {
         if self.leaving.is_some() {
             return;
@@ -25,7 +26,7 @@ impl Node {
         self.wake_at(now + self.settings.leave);
     }
 
-    /// Says farewell to a peer, and closes the connection once nothing is under way on it.
+    /// Says farewell to a peer, and closes the connection once nothing is in flight on it.
     pub(super) fn retire(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let until = now + self.settings.leave;
         let Some(peer) = self.peers.get_mut(key) else { return };
@@ -37,7 +38,7 @@ impl Node {
         self.mark(key);
     }
 
-    /// A peer says farewell, or answers ours.
+    /// Handles a peer's farewell, or its answer.
     pub(super) fn on_leaves(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         if reason == Reason::Bye {
@@ -48,7 +49,8 @@ impl Node {
         if std::mem::replace(&mut peer.is_leaving, true) && peer.retiring.is_none() {
             return;
         }
-        // It closes when it has the answer, and what it sent was taken; one that does not is not waited for.
+        // The peer closes when it has the answer and what it sent was taken. It is waited for only
+        // for a bounded time.
         let left_by = now + self.settings.leave;
         peer.left_by.get_or_insert(left_by);
         let remains = peer.take_unsent();
@@ -60,7 +62,7 @@ impl Node {
         self.route_remains(remains, now);
     }
 
-    /// Closes a connection whose other side has said farewell and stayed: an upstream is dialled again.
+    /// Closes a connection whose peer has said farewell and stayed. An upstream is dialled again.
     pub(super) fn part_from_leaving(&mut self, key: PeerKey, now: Time) {
         let left_by = self.peers.get(key).and_then(|peer| peer.left_by);
         if left_by.is_some_and(|at| now >= at) {
@@ -68,7 +70,7 @@ impl Node {
         }
     }
 
-    /// Closes what has nothing under way any more.
+    /// Closes connections on which nothing is in flight any more.
     pub(super) fn check_leave(&mut self, now: Time) {
         for key in std::mem::take(&mut self.retiring) {
             let Some(peer) = self.peers.get(key) else { continue };

@@ -1,9 +1,10 @@
-//! All connections of a node: the tree, the ways, what is sent, what is waited for.
+//! All connections of a node: the tree, the ways, and what is sent and waited for.
 //!
-//! In: `handle_*` (a connection is there, bytes came, it is gone, time has passed) and what the user asks
-//! (`send`, `command`, `publish`, `leave`). Out: [`Node::poll_action`], [`Node::poll_dirty`] with
-//! [`Node::poll_output`], [`Node::poll_event`]; all three until there is nothing, after every call in.
-//! Nothing but the node holds a connection's state, and a key of one that is closed is a normal outcome.
+//! In: `handle_*` (a connection was made, bytes came, it is gone, time has passed) and the user's
+//! requests (`send`, `command`, `publish`, `leave`). Out: [`Node::poll_action`],
+//! [`Node::poll_dirty`] with [`Node::poll_output`], and [`Node::poll_event`]. Call all three after
+//! every call in, until they return nothing. Only the node holds a connection's state, and the key
+//! of a closed connection is a normal outcome.
 
 mod answers;
 mod bounds;
@@ -37,13 +38,13 @@ use state::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Round trips kept at most for who does not take them.
+/// Most round trips kept for a user that does not take them.
 const ROUND_TRIPS_MAX: usize = 1024;
 
 /// A node of the bus.
 pub struct Node {
     settings: Settings,
-    /// Who this is: of a guest, what its upstream says.
+    /// Its id. A guest has the id that its upstream gave it.
     id: NodeId,
     peers: Slab<Peer>,
     by_id: BTreeMap<NodeId, PeerKey>,
@@ -51,11 +52,11 @@ pub struct Node {
     next_dial: u64,
     uplinks: Uplinks,
     below: Below,
-    /// Whether those below were told that no root is above.
+    /// Whether the nodes below were told that no root is above.
     told_cut: bool,
-    /// Who has asked by an upstream that is not used: answers go back there.
+    /// Nodes that have asked by an unused upstream: answers go back there.
     asked_by: Askers,
-    /// Nodes whose way has changed, to be told to the upstream.
+    /// Nodes whose way has changed, to be announced to the upstream.
     untold: BTreeSet<NodeId>,
     first_stamp: u64,
     attach_stamp: u64,
@@ -69,10 +70,10 @@ pub struct Node {
     early: Early,
     strangers: Strangers,
     contests: Vec<Contest>,
-    /// Bytes in the queues of all peers, and what of that is word that senders wait for.
+    /// Bytes in the queues of all peers, and how many of them are word that senders wait for.
     queued_len: usize,
     words_len: usize,
-    /// What is left for messages in parts.
+    /// Memory left for messages in parts, in bytes.
     assembly_left: usize,
     events: Events,
     /// Whether peers get no credit until the user has taken events.
@@ -80,31 +81,32 @@ pub struct Node {
     actions: VecDeque<Action>,
     dirty: VecDeque<PeerKey>,
     leaving: Option<Time>,
-    /// Connections that are closed once nothing is under way on them.
+    /// Connections that are closed once nothing is in flight on them.
     retiring: Vec<PeerKey>,
     is_gone: bool,
-    /// Connections by when they are to be looked at.
+    /// Connections by the time of their next check.
     timers: BTreeSet<(Time, u64)>,
     next_timeout: Time,
-    /// When what is old is looked for next, at the earliest.
+    /// Earliest time of the next search for old state.
     upkeep_at: Time,
     random: u64,
     counts: Counts,
-    /// What was counted on connections that are gone.
+    /// Counts of connections that are gone.
     gone: Traffic,
     round_trips: VecDeque<Duration>,
 }
 
-/// How a message is to be sent.
+/// Options of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
-    /// Wait so long for word that it has arrived; then [`Event::Acked`] or [`Event::Failed`] comes, once.
+    /// Longest wait for its acknowledgement. Then one [`Event::Acked`] or [`Event::Failed`] comes.
+    /// `None`: neither comes.
     pub ack_within: Option<Duration>,
-    /// Only to nodes below this one, or connected to it.
+    /// Whether it goes only to nodes below this one, or connected to it.
     pub no_upstream: bool,
 }
 
-/// What a node has counted.
+/// Counts of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages and commands of its own.
@@ -113,71 +115,71 @@ pub struct Counts {
     pub delivered: u64,
     /// Frames that it passed on.
     pub relayed: u64,
-    /// Who connected and was turned away by the transport, as by TLS.
+    /// Connections that the transport refused, as by TLS.
     pub turned_away: u64,
     /// Failures that it has sent to others.
     pub refused: u64,
     /// Failures of its own messages.
     pub failed: u64,
-    /// Failures that nobody could be told, for there was no room to keep them.
+    /// Failures that were dropped, because there was no room to keep them.
     pub untold_failures: u64,
-    /// Failures, and word of what was applied, from where they cannot be from.
+    /// Failures, and word of what was applied, from where they cannot come from.
     pub unproven: u64,
-    /// Messages in parts that stood still and were given up.
+    /// Messages in parts that did not go on and were given up.
     pub stalled: u64,
-    /// Connections of strangers that did not come to be.
+    /// Connections of strangers that were not made.
     pub strangers_refused: u64,
     /// Ids below that two processes used at once.
     pub ids_twice: u64,
-    /// Answers that nobody waited for any more.
+    /// Answers that were not waited for any more.
     pub late_answers: u64,
-    /// Nodes below that there was no room for.
+    /// Nodes below for which there was no room.
     pub nodes_over: u64,
     /// Times that the upstream changed.
     pub upstream_changes: u64,
     /// Pushes sent, whole.
     pub pushes_full: u64,
-    /// Pushes sent as what changed.
+    /// Pushes sent as deltas.
     pub pushes_delta: u64,
 }
 
-/// What a connection is to its node.
+/// The kind of a connection, for its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkKind {
     /// The upstream that is used.
     Upstream,
-    /// The other one.
+    /// The other upstream.
     Standby,
-    /// Of a node or a guest that is below, or may be.
+    /// A node or a guest that is below, or may be.
     Below,
-    /// Direct, beside the tree.
+    /// A direct connection, besides the tree.
     Sibling,
     /// Not registered.
     Stranger,
 }
 
-/// A connection, for who looks.
+/// A connection, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
     /// Its key.
     pub peer: PeerKey,
-    /// Who is there; nobody before the registration.
+    /// The peer's id; [`NodeId::NONE`] before the registration.
     pub id: NodeId,
-    /// What was counted.
+    /// Its counts.
     pub traffic: Traffic,
     /// Bytes that wait to be sent.
     pub queued_len: usize,
     /// Whether messages may be sent to it.
     pub is_open: bool,
-    /// What it is to this node.
+    /// Its kind.
     pub kind: LinkKind,
 }
 
 impl Node {
-    /// A node that begins at `now`. `random` is any number, other ones for other nodes: retries are
-    /// spread by it. Settings with [`Settings::faults`] are for who wrote them, not for here.
+    /// Creates a node that begins at `now`. `random` is any number that differs between nodes: it
+    /// spreads retries. The caller checks [`Settings::faults`].
     pub fn new(settings: Settings, random: u64, now: Time) -> Self {
-        // Another number than those that retries are spread by, which who is dialled may see.
+        // It differs from the numbers by which retries are spread, which a dialled node may see.
         let first_stamp = tree::first_stamp(settings.incarnation, random.rotate_left(23));
         let mut node = Self {
             id: settings.id,
@@ -224,22 +226,22 @@ impl Node {
         node
     }
 
-    /// Who this is.
+    /// Returns its id.
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// What it was told at its start.
+    /// Returns its settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What it has counted.
+    /// Returns its counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub fn peers(&self) -> impl Iterator<Item = PeerView> {
         self.peers.iter().map(|(peer, at)| PeerView {
             peer,
@@ -261,17 +263,19 @@ impl Node {
         }
     }
 
-    /// What was counted on all connections, those that are gone among them. Round trips are of none.
+    /// Returns the counts of all connections, including those that are gone. Round trips are left
+    /// out.
     pub fn traffic(&self) -> Traffic {
         self.peers.iter().fold(self.gone, |all, (_, peer)| all.with(&peer.traffic))
     }
 
-    /// Bytes of events that its user has not taken.
+    /// Returns the bytes of events that its user has not taken.
     pub fn inbox_len(&self) -> usize {
         self.events.len()
     }
 
-    /// The time from a ping to its answer, on any connection: the last 1024 that were not taken.
+    /// Returns the time from a ping to its answer, on any connection. The last 1024 that were not
+    /// taken are kept.
     pub fn poll_round_trip(&mut self) -> Option<Duration> {
         self.round_trips.pop_front()
     }
@@ -286,22 +290,22 @@ impl Node {
         self.round_trips.push_back(rtt);
     }
 
-    /// The nodes below, each with its upstream.
+    /// Returns the nodes below, each with its upstream.
     pub fn nodes_below(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
         self.below.iter().map(|(id, known)| (id, known.parent))
     }
 
-    /// The nodes below that have a label of this value.
+    /// Returns the nodes below whose label `name` has this value.
     pub fn nodes_with(&self, name: &str, value: &str) -> Vec<NodeId> {
         let has = |known: &state::Known<'_>| known.labels().get(name) == Some(value);
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 
-    /// Somebody has connected; `None` if there are too many, or too much that the user has not taken, and the
-    /// connection is to be closed.
+    /// Handles an accepted connection. Returns `None` if there are too many, or too many events
+    /// that the user has not taken; the connection is then to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
-        // Each connection may send a window, so who comes again and again waits until the user takes what came.
-        // Strangers leave room for those who are let in.
+        // Each connection may send a window, so new connections wait until the user takes the
+        // events. Strangers leave room for accepted peers.
         if self.leaving.is_some() || self.is_overfull() || !self.make_place(now) {
             return None;
         }
@@ -312,18 +316,18 @@ impl Node {
         Some(key)
     }
 
-    /// A connection has ended by itself, or by its transport, which says why.
+    /// Handles the end of a connection. Its transport may give the reason.
     pub fn handle_closed(&mut self, peer: PeerKey, why: Option<Reason>, now: Time) {
         self.drop_peer(peer, why.unwrap_or(Reason::Closed), now);
         self.settle(now);
     }
 
-    /// What is to be done with connections.
+    /// Returns the next order about connections.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// A connection that has something to say. Each is told once until it is polled.
+    /// Returns a connection with output. Each is returned once until it is polled.
     pub fn poll_dirty(&mut self) -> Option<PeerKey> {
         while let Some(key) = self.dirty.pop_front() {
             if let Some(peer) = self.peers.get_mut(key) {
@@ -336,9 +340,9 @@ impl Node {
         None
     }
 
-    /// Appends what is to be sent on a connection, until `out` is `len_max` long or one frame longer;
-    /// whether there is more. Who sends should not be more than 128 KiB ahead of the system: a ping waits
-    /// behind no more than that.
+    /// Appends output of a connection, until `out` is `len_max` long or one frame longer. Returns
+    /// whether there is more. The caller should not be more than 128 KiB ahead of the system: a
+    /// ping waits behind no more than that.
     pub fn poll_output(
         &mut self,
         key: PeerKey,
@@ -346,7 +350,8 @@ impl Node {
         len_max: usize,
         now: Time,
     ) -> bool {
-        // Data first: what keeps the tree together is held only where the user takes nothing at all.
+        // Data stops first. Frames that keep the tree together stop only if the user takes nothing
+        // at all.
         let is_all = self.is_overfull();
         let Some(peer) = self.peers.get_mut(key) else { return false };
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
@@ -398,7 +403,7 @@ impl Node {
         self.drop_peer(key, reason, now);
     }
 
-    /// Forgets a connection: its ways are gone, what it had to send goes elsewhere or back.
+    /// Removes a connection: its ways are gone, and its output goes elsewhere or back.
     fn drop_peer(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let Some(mut peer) = self.peers.remove(key) else { return };
         self.timers.remove(&(peer.timer, key.to_bits()));
@@ -426,13 +431,13 @@ impl Node {
         let remains = peer.take_remains();
         self.route_remains(remains, now);
         if matches!(peer.origin, Origin::Uplink(_)) {
-            // Who was a guest there is nobody until it is let in again.
+            // A guest has no id until it is accepted again.
             self.id = self.settings.id;
         }
     }
 
-    /// What is done once at the end of every call: the upstream hears what changed, failures that were
-    /// kept go on their way.
+    /// Does the work at the end of every call: announces changes to the upstream, and sends kept
+    /// failures.
     fn settle(&mut self, now: Time) {
         self.dial_uplinks(now);
         self.choose_upstream(now);
@@ -456,7 +461,7 @@ impl Node {
         }
     }
 
-    /// The next number by chance: for jitter and ids of guests, never for secrets.
+    /// Returns the next random number, for jitter and ids of guests, never for secrets.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,4 +1,5 @@
-//! Failures whose sender cannot be reached: kept for a while, and no more of one origin than of others.
+//! Failures whose sender cannot be reached. They are kept for a while, and no origin has more of
+//! them than others.
 
 use super::Node;
 use super::state::Kept;
@@ -9,7 +10,8 @@ use crate::peer::outbox::Routed;
 use keyway_base::Time;
 
 impl Node {
-    /// On whose account a failure is kept: of who has passed it on, or of who is the next on its way back.
+    /// Returns the node on whose account a failure is kept: the one that has passed it on, or the
+    /// next one on its way back.
     pub(super) fn origin_of(&self, routed: &Routed, from: Option<PeerKey>) -> NodeId {
         let from = from.and_then(|key| self.peers.get(key)).map(|peer| peer.id());
         let whose = match routed.head.kind {
@@ -34,7 +36,7 @@ impl Node {
             return;
         }
         for (_, Kept { since, origin, routed }) in std::mem::take(&mut self.parked).all {
-            // Where it is kept again, it is as old as it was, and whose it was.
+            // If it is kept again, it keeps its age and its origin.
             if let Some(routed) = self.try_again(routed, now) {
                 self.park(origin, routed, since);
             }
@@ -42,7 +44,7 @@ impl Node {
         self.hear_early(now);
     }
 
-    /// Gives up all there are.
+    /// Gives up all kept failures.
     pub(super) fn forget_parked(&mut self) {
         self.counts.untold_failures += std::mem::take(&mut self.parked).len() as u64;
     }

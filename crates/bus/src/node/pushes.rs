@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long it is remembered that a topic was withdrawn. A node that was away for longer keeps what it had.
+/// Time for which a withdrawn topic is remembered. A node that was away for longer keeps its
+/// version.
 const GONE_FOR: Duration = Duration::from_secs(600);
 
 impl Node {
@@ -25,8 +26,8 @@ impl Node {
         Bounds { count, len, body_len: TOPIC_BODY_MAX }
     }
 
-    /// Publishes a version to all nodes below, now and when they come. It must be later than the one
-    /// there is.
+    /// Publishes a version to all nodes below, now and when they join. It must be later than the
+    /// current one.
     pub fn publish(&mut self, topic: &str, stamp: Stamp, body: Vec<u8>) -> Result<(), SendFault> {
         if !is_topic(topic) {
             return Err(SendFault::Topic);
@@ -50,15 +51,15 @@ impl Node {
         }
     }
 
-    /// Does the next piece of what takes long of topics.
+    /// Does the next piece of long work on topics.
     pub(super) fn go_on_with_topics(&mut self) {
         if self.topics.has_chores() && self.topics.go_on() {
             self.offer_all();
         }
     }
 
-    /// Withdraws a topic, here and at all nodes below, now and when they come for ten minutes more: they hear
-    /// [`Event::Withdrawn`]. The stamp must be later than that of the version there is.
+    /// Withdraws a topic, here and at all nodes below, now and when they join within ten minutes:
+    /// they get [`Event::Withdrawn`]. The stamp must be later than the current version's.
     pub fn withdraw(&mut self, topic: &str, stamp: Stamp, now: Time) -> Result<(), SendFault> {
         let known = self.topics.map.get(topic).filter(|known| known.gone.is_none());
         let Some(known) = known else { return Err(SendFault::Topic) };
@@ -72,7 +73,7 @@ impl Node {
         Ok(())
     }
 
-    /// Forgets topics that were withdrawn long ago, and who has which version of them.
+    /// Forgets topics that were withdrawn long ago, and the versions of them that nodes have.
     pub(super) fn forget_topics(&mut self, now: Time) {
         let names = self.topics.forget_gone(GONE_FOR, now);
         for name in &names {
@@ -89,7 +90,7 @@ impl Node {
         }
     }
 
-    /// There is a place again: what had none is asked for.
+    /// Asks for topics that had no place, because there is one again.
     fn ask_for_refused(&mut self, now: Time) {
         if let Some(upstream) = self.uplinks.active_peer()
             && self.topics.take_was_full()
@@ -98,25 +99,26 @@ impl Node {
         }
     }
 
-    /// The latest version of a topic that this node has.
+    /// Returns the latest version of a topic that this node has.
     pub fn topic(&self, name: &str) -> Option<(Stamp, &[u8])> {
         let topic = self.topics.map.get(name).filter(|topic| topic.gone.is_none());
         topic.map(|topic| (topic.stamp, &topic.body[..]))
     }
 
-    /// Of the latest version of a topic, also of one that was withdrawn: what is published must be later.
+    /// Returns the stamp of the latest version of a topic, also of a withdrawn one. A published
+    /// version must be later.
     pub fn latest(&self, name: &str) -> Option<Stamp> {
         self.topics.map.get(name).map(|topic| topic.stamp)
     }
 
-    /// The latest version of a topic that nodes which are connected below have, as they say.
+    /// Returns the latest version of a topic that directly connected nodes below have, as they say.
     pub fn latest_below(&self, name: &str) -> Option<Stamp> {
         let versions = self.peers.iter().filter_map(|(_, peer)| peer.versions.as_ref());
         versions.filter_map(|versions| versions.get(name)?.have).max()
     }
 
-    /// The nodes below that have not told that they have applied the latest version of a topic which this
-    /// node has published, and what they told last.
+    /// Returns the nodes below that have not reported that they have applied the latest version of
+    /// a topic of this node, and their last report.
     pub fn laggards(&self, topic: &str) -> Vec<(NodeId, Option<AppliedAt>)> {
         let is_ours = |topic: &&Topic| topic.publisher == self.id && topic.gone.is_none();
         let Some(topic) = self.topics.map.get(topic).filter(is_ours) else {
@@ -130,14 +132,16 @@ impl Node {
         members.map(|(id, _)| told(id)).filter(lags).collect()
     }
 
-    /// The user has applied a version that came by [`Event::Push`], or could not. The publisher hears it.
+    /// Notes that the user has applied a version of [`Event::Push`], or could not. The publisher is
+    /// told.
     pub fn applied(&mut self, topic: &str, stamp: Stamp, is_good: bool, now: Time) {
         let Some(kept) = self.topics.map.get_mut(topic) else { return };
         kept.own = Some((stamp, is_good));
         self.tell_applied(topic, now);
     }
 
-    /// A new upstream may know another publisher, or the last word was lost.
+    /// Tells a new upstream which versions were applied: it may know another publisher, or the last
+    /// word was lost.
     pub(super) fn tell_own_applied(&mut self, now: Time) {
         let names: Vec<String> = self.topics.map.keys().cloned().collect();
         names.iter().for_each(|name| self.tell_applied(name, now));
@@ -173,7 +177,7 @@ impl Node {
             dst: publisher,
             ttl: TTL_MAX,
         };
-        // What cannot be sent now is told when there is an upstream again.
+        // If it cannot be sent now, it is told when there is an upstream again.
         let _ = self.pass(&head, &[], Came::Slice(&body), None, now);
     }
 
@@ -189,11 +193,11 @@ impl Node {
         if topic.applied.len() >= nodes_max && !topic.applied.contains_key(&head.src) {
             return;
         }
-        // Nobody has applied what was not published.
+        // A version that was not published cannot have been applied.
         if stamp > topic.stamp {
             return;
         }
-        // Word that was sent again may come behind later word.
+        // Word that was sent again may come after later word.
         if topic.applied.get(&head.src).is_some_and(|known| known.stamp > stamp) {
             return;
         }
@@ -202,7 +206,7 @@ impl Node {
         self.tell(Event::Applied { topic: name, node: head.src, epoch, version, is_good });
     }
 
-    /// Tells a new upstream what versions this node has; it sends what is later.
+    /// Tells a new upstream the versions that this node has. It sends later ones.
     pub(super) fn tell_all_versions(&mut self, key: PeerKey, now: Time) {
         let mut body = vec![1];
         let mut out = Writer::new(&mut body);
@@ -230,12 +234,12 @@ impl Node {
         self.push_plain(key, Kind::Have, &body, now);
     }
 
-    /// A child tells what it has.
+    /// Handles a child's list of its versions.
     pub(super) fn on_have(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let bounds = self.bounds();
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         if !peer.is_attached {
-            // It has changed its upstream, and this came after that.
+            // The child has changed its upstream, and this came after that.
             return Ok(());
         }
         let mut from = Reader::new(body);
@@ -251,7 +255,8 @@ impl Node {
                 return Err(Reason::Malformed);
             }
             let have = is_good.then_some(stamp);
-            // What was not sent whole is not answered: whoever says so is not sent it once more meanwhile.
+            // A version that was not sent whole is not answered yet: a child that repeats its list
+            // is not sent it once more meanwhile.
             let is_on_its_way = peer.has_topic(name);
             self.topics.note_held(&mut versions, name, Held { have, is_on_its_way }, bounds);
         }
@@ -271,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Whether a version that is not the latest any more is being sent to a peer.
+    /// Returns whether a version that is not the latest any more is being sent to a peer.
     fn is_begun_old(&self, peer: &Peer) -> bool {
         peer.begun_version().is_some_and(|(version, _)| {
             let latest = self.topics.map.get(&*version.topic);
@@ -279,9 +284,9 @@ impl Node {
         })
     }
 
-    /// Who was begun to be sent a version keeps it here until it has all of it, although there are later ones.
-    /// All such versions have no more room than the latest: beyond it, who takes longest is given up, and
-    /// gets the latest when it comes again.
+    /// A version that a peer is being sent stays here until it is sent whole, even if there are
+    /// later ones. All such versions may take as much room as the latest ones. Beyond that, the
+    /// slowest peers are given up. They get the latest version when they join again.
     pub(super) fn give_up_slow_takers(&mut self, now: Time) {
         if !std::mem::take(&mut self.topics.may_have_old) {
             return;
@@ -304,8 +309,8 @@ impl Node {
         }
     }
 
-    /// Sends a child what is later than what it has: one version of a topic at a time, so one that is slow
-    /// gets the latest next, and not all in between.
+    /// Sends a child the versions that are later than its own: one version of a topic at a time, so
+    /// a slow child gets the latest next, and not all in between.
     fn offer(&mut self, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let (our_id, id) = (peer.our_id(), peer.id());
@@ -348,7 +353,7 @@ impl Node {
         self.mark(key);
     }
 
-    /// An upstream pushes a version.
+    /// Handles a version that an upstream pushes.
     pub(super) fn on_push(
         &mut self,
         key: PeerKey,
@@ -372,7 +377,7 @@ impl Node {
         let (epoch, version, publisher) = (stamp.epoch, stamp.version, push.publisher);
         let taken = match self.topics.take(push, sum, self.bounds(), now) {
             Err(reason @ (Reason::TopicsFull | Reason::TooLarge)) => {
-                // It is not to be sent again, and who has published it sees who lacks it.
+                // It is not to be sent again, and its publisher sees which nodes lack it.
                 self.tell_stamp(key, &name, stamp, true, now);
                 self.tell_publisher(publisher, &name, stamp, false, now);
                 self.tell(Event::Unkept { topic: name, epoch, version, reason });

@@ -13,11 +13,11 @@ use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::sync::Arc;
 
-/// Bytes of a failure, or of word of what was applied, at most.
+/// Most bytes of a failure, or of word of what was applied.
 const KEPT_LEN_MAX: usize = 128;
 
 impl Node {
-    /// Sends a message; gives its number. Nothing of what is refused has left.
+    /// Sends a message. Returns its number. Nothing of a refused message is sent.
     pub fn send(
         &mut self,
         dst: NodeId,
@@ -58,7 +58,7 @@ impl Node {
         Ok(head.seq)
     }
 
-    /// A head of ours with the next number.
+    /// Returns a head of this node's with the next number.
     pub(super) fn head_for(&mut self, dst: NodeId, kind: Kind) -> Result<Head, SendFault> {
         if dst.is_none() {
             return Err(SendFault::NoDestination);
@@ -71,7 +71,7 @@ impl Node {
         Ok(Head { kind, flags: 0, seq: self.next_seq, src: self.id, dst, ttl: self.settings.ttl })
     }
 
-    /// A frame that is for this node, or for another.
+    /// Handles a frame that is for this node, or for another.
     pub(super) fn on_routed(
         &mut self,
         from: PeerKey,
@@ -95,7 +95,7 @@ impl Node {
         if !self.untold.is_empty() {
             self.tell_way_of(head.src, now);
         }
-        // These may be kept: longer than they can be, they are none.
+        // These may be kept. If they are longer than they can be, they are invalid.
         let is_kept = matches!(head.kind, Kind::Failure | Kind::Applied);
         if is_kept && body.bytes().len() > KEPT_LEN_MAX {
             return;
@@ -140,7 +140,7 @@ impl Node {
         Ok(())
     }
 
-    /// Who asks by an upstream that is not used may be unknown to the one that is.
+    /// Notes a node that asks by an unused upstream: the used one may not know it.
     fn note_asker(&mut self, from: PeerKey, head: &Head) {
         if !matches!(head.kind, Kind::Message | Kind::Command) {
             return;
@@ -151,15 +151,15 @@ impl Node {
         self.asked_by.note(head.src, from);
     }
 
-    /// The way back to who has asked by an upstream that is not used.
+    /// Returns the way back to a node that has asked by an unused upstream.
     fn answer_way(&self, head: &Head) -> Option<PeerKey> {
         let is_answer = matches!(head.kind, Kind::Ack | Kind::Result) && head.src == self.id;
         let key = self.asked_by.way(head.dst).filter(|_| is_answer)?;
         self.peers.get(key).is_some_and(|peer| peer.is_open()).then_some(key)
     }
 
-    /// The connection that leads to `dst`, but for the one it came on. What is not `own` goes up by the
-    /// upstream that is used only: another does not know whom it is from.
+    /// Returns the connection that leads to `dst`, but not the one it came on. A frame that is not
+    /// `own` goes up only by the used upstream: another one would not know its sender.
     fn way_to(
         &self,
         dst: NodeId,
@@ -235,18 +235,18 @@ impl Node {
                 ttl: TTL_MAX,
                 ..*head
             };
-            // One that cannot be sent is a timeout there.
+            // If it cannot be sent, the sender gets a timeout.
             let _ = self.pass(&ack, &[], Came::Slice(&[]), None, now);
         }
     }
 
-    /// Sends word to the sender of what cannot go on.
+    /// Tells the sender of a frame that it cannot go on.
     pub(super) fn refuse(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
         self.fail(head, path, reason, false, now);
     }
 
-    /// The same of a message in parts that is not taken. Where its connection is lost before all of it was sent, it
-    /// goes another way: only that it is too long for who it is for is certain.
+    /// Refuses a message in parts. If its connection is lost before all of it was sent, it goes
+    /// another way. So only one thing is certain: that it is too long for its destination.
     pub(super) fn refuse_parts(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
         let is_certain = reason == Reason::TooLarge && head.dst == self.id;
         self.fail(head, path, reason, !is_certain, now);
@@ -268,7 +268,7 @@ impl Node {
         self.send_back(routed, None, now);
     }
 
-    /// Tells who asked that the result cannot go on: the command may have been done.
+    /// Tells the asking node that the result cannot go on: the command may have been executed.
     fn fail_result(&mut self, result: &Head, reason: Reason, now: Time) {
         let asked =
             Head { kind: Kind::Command, src: result.dst, dst: result.src, flags: 0, ..*result };
@@ -294,7 +294,7 @@ impl Node {
         (back, body)
     }
 
-    /// Sends a failure back; where there is no way, it is kept.
+    /// Sends a failure back. If there is no way, it is kept.
     fn send_back(&mut self, routed: Routed, from: Option<PeerKey>, now: Time) {
         let origin = self.origin_of(&routed, from);
         if let Some(routed) = self.try_back(routed, from) {
@@ -302,11 +302,12 @@ impl Node {
         }
     }
 
-    /// Sends a failure the way its message came: the last node of its path is the next. Where that is
-    /// not connected any more, the way is looked for; where there is none, it is given back.
+    /// Sends a failure the way its message came: the last node of its path is the next. If that
+    /// node is not connected any more, another way is searched. If there is none, returns the
+    /// failure.
     fn try_back(&mut self, mut routed: Routed, from: Option<PeerKey>) -> Option<Routed> {
         if routed.head.ttl == 0 {
-            // Nodes do not agree on the way: they will once they have heard what has changed.
+            // Nodes do not agree on the way. They will once they have learnt of the changes.
             routed.head.ttl = TTL_MAX;
             routed.path.clear();
             return Some(routed);
@@ -337,7 +338,7 @@ impl Node {
         }
     }
 
-    /// Sends again what may come twice; where there is no way, it is given back.
+    /// Sends again a frame that may come twice. If there is no way, returns it.
     pub(super) fn try_again(&mut self, routed: Routed, now: Time) -> Option<Routed> {
         if routed.head.kind == Kind::Failure {
             return self.try_back(routed, None);
@@ -357,7 +358,7 @@ impl Node {
         let maybe = head.has(flags::MAYBE) || is_unproven;
         let is_ours = head.seq > self.settings.incarnation && head.seq <= self.next_seq;
         if !is_ours || (is_awaited && is_unproven) {
-            // What is waited for has a time of its own.
+            // The wait for it has a time of its own.
             self.counts.unproven += 1;
             return;
         }
@@ -368,8 +369,8 @@ impl Node {
         self.tell(Event::Failed { seq: head.seq, dst, by, reason, maybe });
     }
 
-    /// What a lost connection leaves: what was not sent goes another way, what may have arrived is
-    /// never sent again.
+    /// Handles what a lost connection leaves: unsent frames go another way, and frames that may
+    /// have arrived are never sent again.
     pub(super) fn route_remains(&mut self, remains: Remains, now: Time) {
         for delivery in remains.in_doubt {
             match delivery {
@@ -389,7 +390,7 @@ impl Node {
             let body: Body = routed.body;
             let outcome = self.pass(&routed.head, &routed.path, Came::Whole(body), None, now);
             if let Err(reason) = outcome {
-                // The way it came has its last hop in the path: this node itself.
+                // The path has the last hop of its way: this node itself.
                 let own = self.id;
                 let came: Vec<u8> = path_ids(&routed.path)
                     .take_while(|id| *id != own)

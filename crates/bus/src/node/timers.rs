@@ -1,8 +1,9 @@
-//! When something is due. Each connection stands in one queue with the time at which it is to be looked at:
-//! what is not due costs nothing, however many there are.
+//! Deadlines. Each connection is in one queue with the time of its next check: connections that are
+//! not due cost nothing, however many there are.
 //!
-//! That time may be too early, for hearing of a connection only puts things off: then it is put back. It is never
-//! too late: whatever brings a deadline forward calls [`Node::schedule`].
+//! That time may be too early, because received frames only postpone it: then the connection is
+//! queued again. It is never too late: every change that brings a deadline forward calls
+//! [`Node::schedule`].
 
 use super::Node;
 use crate::peer::{Origin, PeerKey, Relation};
@@ -10,12 +11,13 @@ use keyway_base::Time;
 use std::time::Duration;
 
 impl Node {
-    /// Time has passed: to be called at [`Node::poll_deadline`].
+    /// Handles the passing of time. To be called at [`Node::poll_deadline`].
     pub fn handle_timeout(&mut self, now: Time) {
         if now < self.next_timeout {
             return;
         }
-        // What is due again at once is so at the next call: others may have to act before.
+        // Connections that are due again at once are handled by the next call: others may have to
+        // act before.
         let later = self.timers.split_off(&(Time(now.0 + 1), 0));
         for (_, bits) in std::mem::replace(&mut self.timers, later) {
             self.on_due(PeerKey::from_bits(bits), now);
@@ -34,11 +36,11 @@ impl Node {
         self.tell_unsaid(now);
     }
 
-    /// Once a heartbeat at most: what others have left here and is not wanted any more.
+    /// Removes old state that others have left here, at most once a heartbeat.
     fn forget_what_is_old(&mut self, now: Time) {
         self.seen.forget(now);
         self.expire_parked(now);
-        // What was kept because a queue was full is tried again, too.
+        // Frames that were kept because a queue was full are tried again, too.
         self.may_unpark |= !self.parked.is_empty();
         self.forget_topics(now);
         self.give_up_idle_parts(now);
@@ -46,7 +48,7 @@ impl Node {
         self.early.forget(now);
     }
 
-    /// Whether anything waits for the next upkeep that must not wait for longer.
+    /// Returns whether anything must not wait longer than until the next upkeep.
     pub(super) fn needs_upkeep(&self) -> bool {
         self.assembly_left != self.settings.assembly_len_max
             || !self.parked.is_empty()
@@ -72,7 +74,7 @@ impl Node {
         self.mark(key);
     }
 
-    /// Makes sure that a connection is looked at when it is due.
+    /// Makes sure that a connection is checked when it is due.
     pub(super) fn schedule(&mut self, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let at = peer.deadline(&self.settings);
@@ -85,7 +87,7 @@ impl Node {
         self.wake_at(at);
     }
 
-    /// When [`Node::handle_timeout`] is to be called.
+    /// Returns the time at which to call [`Node::handle_timeout`].
     pub fn poll_deadline(&self) -> Time {
         self.next_timeout
     }

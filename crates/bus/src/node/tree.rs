@@ -1,4 +1,4 @@
-//! What nodes tell their upstream: who is below, and who no longer is.
+//! Announcements to the upstream: which nodes are below, and which have left.
 
 use super::Node;
 use super::state::Change;
@@ -10,22 +10,23 @@ use crate::peer::{Identity, Origin, PeerKey, Relation};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 
-/// Bytes of one announcement at most, but for its last entry.
+/// Most bytes of one announcement, without its last entry.
 const ANNOUNCEMENT_LEN: usize = 32 << 10;
-/// Bytes of announcements that wait to be sent, about. More only waits here as well.
+/// Bytes of announcements that are queued ahead, approximately. More would only wait there instead
+/// of here.
 const ANNOUNCE_AHEAD: usize = 128 << 10;
 
-/// Attachments of a node that was started once; its next start is later by as many.
+/// Attachments of a node during one run; its next run has stamps that are later by this many.
 const ATTACHMENTS_MAX: u64 = 1 << 20;
 
-/// The stamp of a node's first attachment is one above this: by chance in the first half of all that it may have, so
-/// that only who was told it knows it.
+/// Returns the number before the stamp of a node's first attachment: random in the first half of
+/// all possible stamps, so that only nodes that were told know it.
 pub(super) fn first_stamp(incarnation: u64, random: u64) -> u64 {
     incarnation.saturating_add(random % (ATTACHMENTS_MAX / 2))
 }
 
 impl Node {
-    /// A child says whether messages for it go through this node.
+    /// Handles a child's word whether messages for it go through this node.
     pub(super) fn on_attach(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         let mut from = Reader::new(body);
@@ -40,7 +41,7 @@ impl Node {
         }
         let Some(identity) = peer.identity.as_deref().cloned() else { return Ok(()) };
         let parent = peer.our_id();
-        // Who is connected has its place: there are as many as there may be peers.
+        // A connected node has its place: there are as many places as there may be peers.
         self.note_way(key, identity.id, stamp, parent, &identity);
         Ok(())
     }
@@ -54,7 +55,8 @@ impl Node {
         identity: &Identity,
     ) {
         let id = identity.id;
-        // Stamps begin at the incarnation: no other node is displaced for ever by one of all time.
+        // Stamps begin at the incarnation, so a stamp beyond all time does not displace a node for
+        // ever.
         let stamp = stamp.min(identity.incarnation.saturating_add(ATTACHMENTS_MAX));
         if id != by && !self.below.has_room(key, identity, self.settings.nodes_max) {
             self.counts.nodes_over += 1;
@@ -77,7 +79,7 @@ impl Node {
         }
     }
 
-    /// Forgets all ways through a connection.
+    /// Removes all ways through a connection.
     pub(super) fn forget_ways(&mut self, key: PeerKey) {
         for id in self.below.of(key) {
             let change = self.below.unset(key, id);
@@ -89,7 +91,7 @@ impl Node {
         }
     }
 
-    /// A child says who is below it.
+    /// Handles a child's announcement of the nodes below it.
     pub(super) fn on_topology(
         &mut self,
         key: PeerKey,
@@ -97,11 +99,11 @@ impl Node {
         now: Time,
     ) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
-        // What it said before it heard that its farewell was taken.
+        // It was sent before the child learnt that its farewell was accepted.
         if peer.is_leaving {
             return Ok(());
         }
-        // A guest has nobody below it.
+        // A guest has no nodes below it.
         if !peer.is_attached || peer.id().is_guest() {
             return Err(Reason::Unexpected);
         }
@@ -128,7 +130,7 @@ impl Node {
                 self.on_upstream_below(stamp, NodeId(parent), &identity, now);
                 continue;
             }
-            // The same rule as at the door.
+            // The same rule holds for direct connections.
             if !self.settings.accept.iter().any(|range| range.contains(id)) {
                 continue;
             }
@@ -137,9 +139,10 @@ impl Node {
         from.end().ok_or(Reason::Malformed)
     }
 
-    /// This node is said to be below itself. Where upstreams go round in a cycle it is so, and comes back with what
-    /// it has said to its own upstream: a stamp that nobody below is told. Anything else is another process with
-    /// its id, or a lie of whoever is below: who passes that on is not closed for it.
+    /// Handles an announcement that this node is below itself. In a cycle of upstreams this is
+    /// true, and comes back with the stamp that this node has announced to its own upstream, which
+    /// no node below is told. Otherwise it is another process with its id, or a lie of a node
+    /// below: a peer that passes it on is not closed for it.
     fn on_itself(&mut self, stamp: u64, identity: &Identity, now: Time) -> Result<(), Reason> {
         let is_said = stamp > self.first_stamp && stamp <= self.attach_stamp;
         let is_this = is_said && identity.incarnation == self.settings.incarnation;
@@ -150,12 +153,12 @@ impl Node {
         Ok(())
     }
 
-    /// The upstream that is used is said to be below: it is asked whether it is, as the one who knows, and not
-    /// taken for below.
+    /// Handles an announcement that the used upstream is below. The upstream itself is asked,
+    /// because it knows, and is not taken for a node below.
     fn on_upstream_below(&mut self, stamp: u64, parent: NodeId, identity: &Identity, now: Time) {
         self.tell_twice(identity.id, now);
         let Some(key) = self.uplinks.active_peer() else { return };
-        // Of lies without end some are passed on.
+        // Of endless lies only some are passed on.
         if self.peers.get(key).is_some_and(|up| up.queued_on(Channel::Control) < ANNOUNCEMENT_LEN) {
             let mut entry = Vec::new();
             let mut out = Writer::new(&mut entry);
@@ -171,17 +174,17 @@ impl Node {
         self.tell_one_of_many(id, None, Reason::IdTwice, now);
     }
 
-    /// Tells a new upstream of all nodes below.
+    /// Announces all nodes below to a new upstream.
     pub(super) fn tell_all_ways(&mut self, now: Time) {
         self.untold = self.below.iter().map(|(id, _)| id).collect();
         self.tell_ways(now);
     }
 
-    /// Tells the upstream what has changed since, as much as it takes for now: a large tree goes in pieces,
-    /// each when the one before was sent.
+    /// Announces changes to the upstream, as many as it accepts for now. A large tree is announced
+    /// in pieces, each after the one before was sent.
     pub(super) fn tell_ways(&mut self, now: Time) {
         if self.leaving.is_some() {
-            // Those above know already that nobody is here.
+            // The nodes above know already that none is here.
             self.untold.clear();
         }
         while !self.untold.is_empty()
@@ -203,8 +206,8 @@ impl Node {
         }
     }
 
-    /// Tells the upstream of a node before it hears from it, but where the queue is full: then it is told later,
-    /// for what must be said leaves nothing out.
+    /// Announces a node to the upstream before a frame of it is sent up, unless the queue is full.
+    /// Then it is announced later, with all other changes.
     pub(super) fn tell_way_of(&mut self, id: NodeId, now: Time) {
         let len_max = self.settings.queue_len_max;
         if let Some(key) = self.uplinks.active_peer()
@@ -222,7 +225,7 @@ impl Node {
         self.push_plain(key, Kind::Topology, &body, now);
     }
 
-    /// Tells of ids that two processes have used for longer than it takes to miss one.
+    /// Reports ids that two processes have used for longer than it takes to notice a lost one.
     pub(super) fn look_for_twins(&mut self, now: Time) {
         let silence = self.settings.heartbeat * self.settings.silent_after;
         for id in self.below.look(3 * silence, now) {

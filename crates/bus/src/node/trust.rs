@@ -1,8 +1,8 @@
-//! Who may say what: peers were let in, which does not make true what they say.
+//! Which peer may send what. Accepted peers do not always tell the truth.
 //!
-//! What cannot be from its sender is refused. A failure that comes from where its message did not go is marked
-//! *unproven* by the first node that sees so: it ends nobody's waiting. Word of what was applied, whose way is
-//! not known yet, is kept until it is, for a while.
+//! A frame that cannot be from its sender is refused. A failure from where its message did not go
+//! is marked *unproven* by the first node that notices: it ends no wait. Word of what was applied
+//! whose way is not known yet is kept for a while, until it is.
 
 use super::Node;
 use super::came::Came;
@@ -20,9 +20,10 @@ fn is_child(peer: &Peer) -> bool {
 }
 
 impl Node {
-    /// Whether a frame of that sender can come on a connection: from a child its own, and those of whom
-    /// the way there is that connection; from others none of whom that is below. Word of what was applied may
-    /// come by the way of before. Failures are of whoever has refused: see [`Node::is_from_its_way`].
+    /// Returns whether a frame of that sender can come on a connection. A child may send its own
+    /// frames, and those of nodes whose way is that connection. Other peers may send none of nodes
+    /// below. Word of what was applied may come by an earlier way. Any node may send failures: see
+    /// [`Node::is_from_its_way`].
     pub(super) fn may_say(&self, from: PeerKey, head: &Head) -> bool {
         let Some(peer) = self.peers.get(from) else { return false };
         if head.kind == Kind::Failure || head.src == peer.id() {
@@ -37,14 +38,14 @@ impl Node {
         let way = self.below.way(head.src);
         match is_child(peer) {
             true => way == Some(from),
-            // One of ours that comes back is refused as a loop.
+            // A frame of this node that comes back is refused as a loop.
             false => way.is_none() && (head.src != self.id || head.dst != self.id),
         }
     }
 
-    /// Whether a failure comes from where the message of which it tells could have gone: from a child, if
-    /// that was for itself or a node below it; from a direct connection, if it was for that node; from an
-    /// upstream, if it was for a node that is not below. A moment ago is enough.
+    /// Returns whether a failure comes from where its message could have gone: from a child, if the
+    /// message was for it or a node below it; from a direct connection, if it was for that node;
+    /// from an upstream, if it was for a node that is not below. A way of a moment ago is enough.
     pub(super) fn is_from_its_way(&self, from: PeerKey, body: &[u8]) -> bool {
         let Some(dst) = Reader::new(body).u64().map(NodeId) else { return false };
         let Some(peer) = self.peers.get(from) else { return false };
@@ -55,7 +56,7 @@ impl Node {
         }
     }
 
-    /// What cannot be from its sender is refused to who has said it, and to nobody else.
+    /// Refuses a frame that cannot be from its sender. Only the peer that sent it is told.
     pub(super) fn refuse_there(
         &mut self,
         from: PeerKey,
@@ -82,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Looks again at word whose sender may have been announced since.
+    /// Checks again word whose sender may have been announced since.
     pub(super) fn hear_early(&mut self, now: Time) {
         self.early.forget(now);
         for (at, from, routed) in self.early.take() {
@@ -90,7 +91,7 @@ impl Node {
                 let body = Came::Whole(Arc::clone(&routed.body));
                 self.on_routed(from, &routed.head, &routed.path, body, now);
             } else if self.peers.get(from).is_some() {
-                // In the order it came, with the time of then.
+                // It keeps its order and its time.
                 self.early.put(from, routed, at);
             }
         }

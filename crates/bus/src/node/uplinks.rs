@@ -1,4 +1,4 @@
-//! The way up: a primary upstream and a standby, both connected, one of them used.
+//! The upstreams: a primary and a standby, both connected, one of them used.
 
 use super::Node;
 use super::came::Came;
@@ -10,7 +10,7 @@ use crate::wire::Writer;
 use keyway_base::Time;
 
 impl Node {
-    /// When an upstream is to be dialled, or the other one to be used.
+    /// Returns the next time at which an upstream is to be dialled, or the other one to be used.
     pub(super) fn uplinks_deadline(&self) -> Option<Time> {
         if self.leaving.is_some() {
             return None;
@@ -38,21 +38,21 @@ impl Node {
         self.wake_at(now + self.settings.prefer_after);
     }
 
-    /// The upstream that messages go through.
+    /// Returns the upstream through which messages go.
     pub fn upstream(&self) -> Option<crate::NodeId> {
         let peer = self.peers.get(self.uplinks.active_peer()?)?;
         Some(peer.id())
     }
 
-    /// An upstream that can be used, and since when it is there without a break.
+    /// Returns an upstream that can be used, and since when it has been connected without a break.
     fn usable(&self, at: usize) -> Option<(&Peer, Time)> {
         let (key, since) = self.uplinks.up(at)?;
         let peer = self.peers.get(key).filter(|peer| peer.is_open())?;
         Some((peer, since))
     }
 
-    /// When the other upstream is to be used instead of the one that is, if all stays as it is: that one is
-    /// cut off from the root and the other is not, or the other is the primary one.
+    /// Returns when to change to the other upstream, if nothing changes until then: the used one is
+    /// cut off from the root and the other is not, or the other is the primary.
     fn next_move(&self) -> Option<Time> {
         let at = self.uplinks.active?;
         let (current, _) = self.usable(at)?;
@@ -70,14 +70,14 @@ impl Node {
         }
     }
 
-    /// Whether no root is above: upstreams are wanted, and none is there, or the one that is used says that
-    /// it is cut off itself.
+    /// Returns whether no root is above: upstreams are configured, and none is connected, or the
+    /// used one says that it is cut off itself.
     pub fn is_cut_off(&self) -> bool {
         let of_peer = |key| self.peers.get(key).is_none_or(|peer: &Peer| peer.cut.is_off);
         !self.settings.upstreams.is_empty() && self.uplinks.active_peer().is_none_or(of_peer)
     }
 
-    /// Tells those below when that has changed.
+    /// Tells the nodes below when that has changed.
     pub(super) fn tell_cut(&mut self, now: Time) {
         let is_off = self.is_cut_off();
         if is_off == std::mem::replace(&mut self.told_cut, is_off) {
@@ -100,15 +100,15 @@ impl Node {
         }
     }
 
-    /// Whether a connection leads to an upstream that is not used: nothing goes up there for others, who
-    /// would not be known.
+    /// Returns whether a connection leads to an unused upstream. Nothing is sent up there for other
+    /// nodes, which it would not know.
     pub(super) fn is_unused_uplink(&self, key: PeerKey) -> bool {
         let origin = self.peers.get(key).map(|peer| peer.origin);
         matches!(origin, Some(Origin::Uplink(at)) if self.uplinks.active != Some(at))
     }
 
-    /// Goes on with the upstream that is used, unless it is time for the other one; without one, the first
-    /// that is not cut off is used, or else the first.
+    /// Goes on with the used upstream, unless it is time for the other one. If there is none, the
+    /// first that is not cut off is used, else the first.
     pub(super) fn choose_upstream(&mut self, now: Time) {
         let current = self.uplinks.active.filter(|at| self.usable(*at).is_some());
         let wanted = match current {
@@ -153,8 +153,8 @@ impl Node {
         }
     }
 
-    /// Says to an upstream what it must know. One that takes so little that there is no room even for that is
-    /// not to be told half of it.
+    /// Tells an upstream what it must know. If there is no room even for that, the connection is
+    /// closed rather than told a part.
     pub(super) fn push_plain(&mut self, key: PeerKey, kind: Kind, body: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let head = Head::plain(kind, peer.our_id(), peer.id());

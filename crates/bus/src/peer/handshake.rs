@@ -1,4 +1,4 @@
-//! The registration: who dials proves that it knows a token, then who was dialled does.
+//! The registration: the dialler proves that it knows a token, then the acceptor does.
 //!
 //! ```text
 //!  dialler                                   acceptor
@@ -21,18 +21,18 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"KWBUS\r\n\x01";
 
-/// What a connection's dialler wants to be.
+/// The relation that a connection's dialler wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Relation {
-    /// Below the acceptor.
+    /// The dialler is below the acceptor.
     Child = 0,
-    /// Beside it: messages between the two go direct.
+    /// The dialler is beside it: messages between the two go directly.
     Sibling = 1,
 }
 
-/// The name that stands in the certificate of a node: its id in front of `.bus.keyway`; of a guest, for
-/// [`NodeId::NONE`], `guest.bus.keyway`.
+/// Returns the name in the certificate of a node: its id followed by `.bus.keyway`; for a guest, or
+/// for [`NodeId::NONE`], `guest.bus.keyway`.
 pub fn certificate_name(id: NodeId) -> String {
     match id.is_none() || id.is_guest() {
         true => "guest.bus.keyway".to_owned(),
@@ -40,13 +40,13 @@ pub fn certificate_name(id: NodeId) -> String {
     }
 }
 
-/// Tells of an id whether the certificate of the other side is made out to it; of [`NodeId::NONE`], whether
-/// it is a guest's.
+/// Tells for an id whether the other side's certificate is made out to it; for [`NodeId::NONE`],
+/// whether it is a guest's.
 #[derive(Clone)]
 pub struct Vouch(Arc<dyn Fn(NodeId) -> bool + Send + Sync>);
 
 impl Vouch {
-    /// One that asks `is_of`.
+    /// Creates one that calls `is_of`.
     pub fn new(is_of: impl Fn(NodeId) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(is_of))
     }
@@ -62,39 +62,40 @@ impl fmt::Debug for Vouch {
     }
 }
 
-/// What the transport says of a connection.
+/// The transport's description of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// Bytes that both ends see alike and that no other connection has: a TLS exporter. Otherwise what
-    /// kind of channel it is, as `tcp`.
+    /// Bytes that are the same at both ends and that no other connection has: a TLS exporter.
+    /// Without TLS, the kind of channel, such as `tcp`.
     pub binding: Vec<u8>,
-    /// Set where the transport has checked certificates of both sides: then tokens are not asked for, and
-    /// only an id that the certificate is made out to is let in.
+    /// Set if the transport has checked certificates of both sides. Then tokens are not asked for,
+    /// and only an id that the certificate is made out to is accepted.
     pub vouch: Option<Vouch>,
-    /// 32 bytes that nobody can guess, drawn for this connection.
+    /// 32 random bytes that cannot be guessed, drawn for this connection.
     pub nonce: [u8; 32],
-    /// Whether it does not leave the host: the system then tells either side at once that the other is gone.
+    /// Whether it stays within the host: the system then tells either side at once that the other
+    /// is gone.
     pub is_within_host: bool,
-    /// Where one who was accepted comes from, for people; nothing if that is not known.
+    /// Address of the dialler, for people; `None` if it is not known.
     pub from: Option<Box<str>>,
 }
 
-/// What a node says of itself when it registers.
+/// A node's description of itself in its registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its id.
     pub id: NodeId,
-    /// Grows with each of its starts.
+    /// Its incarnation, which grows with each of its starts.
     pub incarnation: u64,
-    /// Where it runs.
+    /// The place where it runs.
     pub place: Place,
     /// Its labels.
     pub labels: Labels,
-    /// Where it can be dialled.
+    /// The addresses at which it can be dialled.
     pub urls: Vec<Url>,
 }
 
-/// No start of a node is later: in milliseconds, shifted left by 20, it is the year 2248.
+/// The end of valid incarnations: in milliseconds, shifted left by 20, it is the year 2248.
 const INCARNATION_END: u64 = 1 << 63;
 
 impl Identity {
@@ -106,7 +107,7 @@ impl Identity {
         write_urls(&self.urls, out);
     }
 
-    /// Bytes that it is written in.
+    /// Returns the number of bytes that it takes.
     pub(crate) fn len(&self) -> usize {
         let labels: usize =
             self.labels.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
@@ -128,7 +129,7 @@ fn write_urls(urls: &[Url], out: &mut Writer<'_>) {
     }
 }
 
-/// Addresses of a scheme that this version does not know are left out.
+/// Reads addresses. Those of a scheme that this version does not know are left out.
 fn read_urls(from: &mut Reader<'_>) -> Option<Vec<Url>> {
     let count = from.u8()?;
     let mut urls = Vec::new();
@@ -138,13 +139,13 @@ fn read_urls(from: &mut Reader<'_>) -> Option<Vec<Url>> {
     (usize::from(count) <= URLS_MAX).then_some(urls)
 }
 
-/// One side's way to a registered connection.
+/// One side's handshake until a connection is registered.
 pub(crate) struct Handshake {
     state: State,
     transcript: Transcript,
     vouch: Option<Vouch>,
     nonce: [u8; 32],
-    /// Who this is, and who is expected there or offered to a guest.
+    /// The own id, and the id that is expected there or offered to a guest.
     our_id: NodeId,
     other_id: NodeId,
     relation: Relation,
@@ -156,19 +157,19 @@ enum State {
     RegisterSent,
     AwaitHello,
     AwaitRegister,
-    /// The token of the dialler, and what it said of itself.
+    /// The token of the dialler. Its identity is known.
     Deciding(Option<usize>),
     Done,
 }
 
-/// What a frame of a registration came to.
+/// The result of a frame of a registration.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// More must come.
+    /// More frames are needed.
     Going,
-    /// The acceptor is to decide, then to call [`Handshake::welcome`].
+    /// The acceptor must decide, and then call [`Handshake::welcome`].
     Asked(Identity),
-    /// The dialler is let in.
+    /// The dialler is accepted.
     Welcome(Identity),
 }
 
@@ -225,22 +226,22 @@ impl Handshake {
         }
     }
 
-    /// What the dialler wants to be.
+    /// Returns the relation that the dialler wants.
     pub fn relation(&self) -> Relation {
         self.relation
     }
 
-    /// Our id: a guest has got one by now.
+    /// Returns the own id. A guest has got one by now.
     pub fn our_id(&self) -> NodeId {
         self.our_id
     }
 
-    /// How much may be sent ahead on each channel.
+    /// Returns how many bytes may be sent ahead on each channel.
     pub fn windows(&self) -> [u32; CHANNELS] {
         self.windows
     }
 
-    /// Appends a frame, of which the first `len` bytes of the body are part of what is proved.
+    /// Appends a frame. The first `len` bytes of its body are included in the proof.
     fn say(&mut self, out: &mut Vec<u8>, kind: Kind, dst: NodeId, body: &[u8], len: usize) {
         let head = Head::plain(kind, self.our_id, dst);
         self.note(&head, &body[..len]);
@@ -306,14 +307,15 @@ impl Handshake {
         if let Some(vouch) = &self.vouch {
             vouch.check(src)?;
         }
-        // Who has no id gets the one that was drawn for it; nobody chooses one of a guest.
+        // A node without an id gets the one that was drawn for it; a node cannot choose the id of a
+        // guest.
         if src.is_guest() {
             return Err(Reason::IdRefused);
         }
         if !src.is_none() {
             self.other_id = src;
         }
-        // A guest by the id that it is given.
+        // A guest is checked by the id that it is given.
         if !settings.accept.iter().any(|range| range.contains(self.other_id)) {
             return Err(Reason::IdRefused);
         }
@@ -389,7 +391,7 @@ impl Handshake {
         Ok(Progress::Asked(identity))
     }
 
-    /// The identity in a body, noted, and the proofs behind it.
+    /// Reads and notes the identity in a body. Returns it and the proofs after it.
     fn read_identity<'a>(&mut self, frame: &Frame<'a>) -> Result<(Identity, &'a [u8]), Reason> {
         let mut from = Reader::new(frame.body);
         let identity = Identity::read(frame.head.src, &mut from).ok_or(Reason::Malformed)?;
@@ -403,7 +405,7 @@ impl Handshake {
         Ok((identity, proofs))
     }
 
-    /// Lets the dialler in.
+    /// Accepts the dialler.
     pub fn welcome(&mut self, settings: &Settings, out: &mut Vec<u8>) {
         let State::Deciding(token) = self.state else { return };
         let mut body = own_identity(settings, self.our_id);
@@ -480,7 +482,7 @@ mod tests {
         Line { binding: b"tcp".to_vec(), nonce: [nonce; 32], ..Line::default() }
     }
 
-    /// A registration: what each side came to, and everything that was said.
+    /// A registration: the result of each side, and everything that was sent.
     struct Run {
         dialler: Result<Option<Identity>, Reason>,
         acceptor: Result<Option<Identity>, Reason>,
@@ -551,7 +553,7 @@ mod tests {
         assert_eq!(denied.acceptor, Err(Reason::Denied));
         let denied = run((&settings(2, &[]), line(1)), (&root, line(2)), NodeId::NONE);
         assert_eq!(denied.acceptor, Err(Reason::Denied));
-        // An acceptor without tokens lets anybody in, and cannot prove itself.
+        // An acceptor without tokens accepts any dialler, and cannot prove itself.
         let unproven =
             run((&settings(2, &[TOKEN]), line(1)), (&settings(1, &[]), line(2)), NodeId::NONE);
         assert_eq!(unproven.dialler, Err(Reason::Unproven));
@@ -574,7 +576,7 @@ mod tests {
             vouch: Some(Vouch::new(move |other| other == NodeId(id))),
             ..line(secret)
         };
-        // Neither knows a token of the other: certificates do.
+        // Neither knows a token of the other; certificates are enough.
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &["another token, long enough"]));
         let both = run((&child, certified(1, 1)), (&root, certified(2, 2)), NodeId(1));
         assert!(matches!(both.dialler, Ok(Some(_))) && matches!(both.acceptor, Ok(Some(_))));
@@ -582,7 +584,7 @@ mod tests {
         assert_eq!(thief.acceptor, Err(Reason::CertificateName));
         let liar = run((&child, certified(1, 9)), (&root, certified(2, 2)), NodeId::NONE);
         assert_eq!(liar.dialler, Err(Reason::CertificateName));
-        // A guest's certificate is no node's, and a node's is no guest's.
+        // A guest's certificate is not a node's, and a node's is not a guest's.
         let guest = settings(0, &[]);
         let as_guest = run((&guest, certified(1, 1)), (&root, certified(2, 0)), NodeId(1));
         assert!(matches!(as_guest.dialler, Ok(Some(_))));
@@ -595,12 +597,13 @@ mod tests {
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &[TOKEN]));
         let good = run((&child, line(1)), (&root, line(2)), NodeId(1));
         assert!(good.acceptor.is_ok());
-        // Another connection, with another nonce of the acceptor: the dialler's words, played again.
+        // On another connection, with another nonce of the acceptor, the dialler's frames are
+        // replayed.
         let mut again = Handshake::accept(root.id, &line(3), NodeId::guest(root.id, 1));
         let mut out = Vec::new();
         step(&mut again, &root, &good.said[0], &mut out).unwrap();
         assert_eq!(step(&mut again, &root, &good.said[2], &mut out), Err(Reason::Denied));
-        // The acceptor's words, played to a dialler with another nonce.
+        // The acceptor's frames are replayed to a dialler with another nonce.
         let mut out = Vec::new();
         let mut dialler =
             Handshake::dial(&child, child.id, &line(4), NodeId(1), Relation::Child, &mut out);
@@ -613,8 +616,8 @@ mod tests {
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &[TOKEN]));
         let good = run((&child, line(1)), (&root, line(2)), NodeId(1));
         let register = &good.said[2];
-        // The proof is at the end; every bit of the body in front of it counts too. The checksum is made
-        // anew, as whoever changes a frame would.
+        // The proof is at the end, and covers every bit of the body before it. The checksum is
+        // computed anew, as an attacker would do.
         for at in 0..(register.len() - crate::frame::HEAD_LEN) {
             let mut a = Handshake::accept(root.id, &line(2), NodeId::guest(root.id, 1));
             let mut out = Vec::new();

@@ -6,23 +6,25 @@ use crate::settings::{Rest, Settings};
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Pings at rest are sent at whole multiples of the time between two, divided by this: those of many
-/// connections fall together, and one wake-up serves all. More is more wake-ups, fewer is more pings in one go.
+/// Pings at rest are sent at whole multiples of their interval divided by this number. So those of
+/// many connections fall together, and one wake-up serves all. A larger number means more wake-ups;
+/// a smaller one more pings at once.
 const SLOTS: u64 = 8;
 
-/// How many times fewer pings there are at rest where both ends are on one host. The system tells of a process
-/// that has died; what they are for is one that hangs.
+/// Factor by which pings at rest are rarer if both ends are on one host. The system reports a
+/// process that has died; pings only find one that hangs.
 const FEWER_WITHIN_HOST: u32 = 10;
 
 /// Heartbeats that a ping of the acceptor may be late before the dialler asks.
 const LATE_BEATS: u32 = 2;
 
-/// How long a ping may have no answer: with the heartbeat before it, that is `silent_after` of them.
+/// Returns how long a ping may stay unanswered: with the heartbeat before it, that is
+/// `silent_after` heartbeats.
 fn patience(settings: &Settings) -> Duration {
     settings.heartbeat * (settings.silent_after - 1)
 }
 
-/// The last beginning of a slot within `between` after `at`.
+/// Returns the last beginning of a slot within `between` after `at`.
 fn in_slot(at: Time, between: Duration) -> Time {
     let between = between.as_nanos() as u64;
     let slot = (between / SLOTS).max(1);
@@ -30,7 +32,7 @@ fn in_slot(at: Time, between: Duration) -> Time {
 }
 
 impl Peer {
-    /// When [`Peer::on_timeout`] is due, and what else the node looks for at a time.
+    /// Returns when [`Peer::on_timeout`] is due, including other deadlines that the node checks.
     pub(crate) fn deadline(&self, settings: &Settings) -> Time {
         if self.identity.is_none() {
             return match self.is_contested {
@@ -63,7 +65,7 @@ impl Peer {
         }
         let between = settings.rest.heartbeat * self.rest_factor();
         match self.origin {
-            // A node is dialled by many and dials few: who is dialled asks all of them at once.
+            // A node is dialled by many and dials few: the acceptor pings all of them at once.
             Origin::Accepted => in_slot(self.ping_at, between).max(next),
             Origin::Uplink(_) | Origin::Direct(_) => {
                 self.ping_at.max(self.heard_at) + between + settings.heartbeat * LATE_BEATS
@@ -75,7 +77,7 @@ impl Peer {
         if self.is_within_host { FEWER_WITHIN_HOST } else { 1 }
     }
 
-    /// Pings in time, and tells when the other side is silent for too long.
+    /// Sends pings in time. Returns an error if the other side is silent for too long.
     pub(crate) fn on_timeout(&mut self, settings: &Settings, now: Time) -> Result<(), Reason> {
         if self.identity.is_none() {
             let is_late = !self.is_contested && now >= self.since + self.registration(settings);
@@ -87,20 +89,22 @@ impl Peer {
         if now >= self.ping_due(settings) {
             self.ask(now);
             self.tell_credit();
-            // Once a heartbeat: who has something to say soon needs not reserve it anew each time.
+            // This is done once a heartbeat, so that a busy peer need not allocate it anew each
+            // time.
             self.outboxes.iter_mut().for_each(Outbox::give_back);
         }
         Ok(())
     }
 
-    /// Wants an answer from the other side.
+    /// Demands an answer from the other side.
     fn ask(&mut self, now: Time) {
         self.ping_at = now;
         self.due.ping = true;
         self.asked_at.get_or_insert(now);
     }
 
-    /// Tells a node below whether this one is cut off from the root: a ping does, and is sent at once.
+    /// Tells a node below whether this one is cut off from the root. A ping carries that, and is
+    /// sent at once.
     pub(crate) fn tell_cut(&mut self, is_off: bool, now: Time) {
         if std::mem::replace(&mut self.tells_cut, is_off) != is_off {
             self.ask(now);
@@ -113,7 +117,8 @@ impl Peer {
         }
     }
 
-    /// Something is said: on a connection that rested, it is asked at the same time whether anybody is there.
+    /// Ends the rest of a connection because something is sent: at the same time the peer is
+    /// pinged.
     pub(super) fn wake_up(&mut self, rest: Rest, now: Time) {
         if !self.outboxes.iter().any(Outbox::is_ready) {
             return;

@@ -1,4 +1,5 @@
-//! What came on one channel of a connection: credit, and messages put together from fragments.
+//! Received frames of one channel of a connection: credit, and messages put together from
+//! fragments.
 
 use crate::fault::Reason;
 use crate::frame::{FRAGMENT_LEN, FRAME_LEN_MAX, Frame, Head, Kind, flags};
@@ -22,31 +23,32 @@ enum Assembly {
         head: Head,
         path: Vec<u8>,
         total: usize,
-        /// Of a command for this node: all before the bytes of its last argument, so that these need not be copied.
+        /// Of a command for this node: everything before the bytes of its last argument, so that
+        /// these need not be copied.
         front: Vec<u8>,
         bytes: Vec<u8>,
         sum: Sum,
         moved: Moved,
     },
-    /// What there was no memory for: the rest is passed over.
+    /// There was no memory for it: the rest is skipped.
     Skipped {
         seq: u64,
         left: usize,
     },
 }
 
-/// When a message in parts went on by as much as one part has, and how far it was then: who sends a byte now
-/// and then does not go on.
+/// When a message in parts last went on by as much as one part has, and how far it was then. A byte
+/// now and then does not count as going on.
 struct Moved {
     at: Time,
     len: usize,
 }
 
-/// Bytes at the end of a message that are not summed: what a push says of its body is there.
+/// Bytes at the end of a message that are not summed: a push has its facts about the body there.
 pub(crate) const UNSUMMED: usize = 512;
 
-/// The crc32c of the beginning of a message, made as it comes: all at once it would take as long as a ping
-/// may, of a long one.
+/// The crc32c of the beginning of a message, computed as it comes. Computing that of a long message
+/// at once would take as long as a ping may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     crc: u32,
@@ -54,12 +56,12 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// How many bytes it is of.
+    /// Returns the number of bytes it covers.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Goes on to `end` of `bytes`.
+    /// Continues to `end` of `bytes`.
     pub fn go_on(&mut self, bytes: &[u8], end: usize) {
         if end > self.len {
             self.crc = crc32c::crc32c_append(self.crc, &bytes[self.len..end]);
@@ -67,7 +69,7 @@ impl Sum {
         }
     }
 
-    /// The crc32c of all of `bytes`, of which this is the sum of the beginning.
+    /// Returns the crc32c of all of `bytes`, of which this is the sum of the beginning.
     pub fn of(self, bytes: &[u8]) -> u32 {
         match bytes.get(self.len..) {
             Some(rest) => crc32c::crc32c_append(self.crc, rest),
@@ -76,16 +78,16 @@ impl Sum {
     }
 }
 
-/// What a frame was.
+/// The result of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All there is of it.
+    /// It is complete by itself.
     Single,
-    /// One of several, and not the last.
+    /// It is a fragment, and not the last.
     Kept,
-    /// The last: this is the whole.
+    /// It is the last fragment: this is the whole.
     Done { head: Head, path: Vec<u8>, front: Vec<u8>, body: Vec<u8>, sum: Sum },
-    /// The first of something there is no memory for.
+    /// It is the first fragment of a message for which there is no memory.
     Refused(Reason),
 }
 
@@ -95,8 +97,8 @@ impl Inbox {
         Self { window, received: 0, granted: window, reported: 0, assembly: Assembly::None }
     }
 
-    /// Counts a frame against the credit, and keeps it if it is a fragment. `memory` is what all messages
-    /// in parts may still take; `our_id` is this node's.
+    /// Counts a frame against the credit, and keeps it if it is a fragment. `memory` is what all
+    /// messages in parts may still take; `our_id` is this node's.
     pub fn accept(
         &mut self,
         frame: &Frame<'_>,
@@ -138,7 +140,8 @@ impl Inbox {
         let is_ours = frame.head.kind == Kind::Command && frame.head.dst == our_id;
         let is_split = is_ours && !frame.head.has(flags::COMPRESSED);
         let at = if is_split { last_item_at(part, total).unwrap_or(0) } else { 0 };
-        // All at once, for to move it as it grows takes long: one who only begins takes addresses and no memory.
+        // The memory is reserved at once, because moving it as it grows takes long. A peer that
+        // only begins takes addresses and no memory.
         let mut bytes = Vec::new();
         let has_memory = total <= *memory && total <= len_max;
         if !has_memory || bytes.try_reserve_exact(total - at).is_err() {
@@ -197,15 +200,15 @@ impl Inbox {
         }
     }
 
-    /// Gives up a message in parts that has not gone on for `idle`, gives its memory back, and tells whose it
-    /// is; the rest of it is passed over if it comes.
+    /// Gives up a message in parts that has not gone on for `idle`, and frees its memory. Returns
+    /// whose it is. The rest of it is skipped if it comes.
     pub fn give_up_idle(
         &mut self,
         idle: Duration,
         memory: &mut usize,
         now: Time,
     ) -> Option<(Head, Vec<u8>)> {
-        // Who has no credit cannot go on.
+        // A peer without credit cannot go on.
         let may_go_on = self.granted - self.received >= FRAME_LEN_MAX as u64;
         let Assembly::Whole { head, total, front, bytes, moved, .. } = &mut self.assembly else {
             return None;
@@ -224,7 +227,7 @@ impl Inbox {
         }
     }
 
-    /// Memory that the message in parts holds.
+    /// Returns the memory of the message in parts.
     pub fn assembly_len(&self) -> usize {
         match &self.assembly {
             Assembly::Whole { total, .. } => *total,
@@ -232,16 +235,16 @@ impl Inbox {
         }
     }
 
-    /// Whether it is time to tell what was taken: after a quarter of the window, or anything at all when
-    /// `eagerly`.
+    /// Returns whether it is time to report what was taken: after a quarter of the window, or
+    /// anything at all when `eagerly`.
     pub fn is_credit_due(&self, eagerly: bool) -> bool {
         let unsaid = self.received - self.reported;
         unsaid >= self.window / 4
             || (eagerly && (unsaid > 0 || self.granted < self.received + self.window))
     }
 
-    /// What to tell: bytes taken, and how many may have been sent. A channel that is `held` gets no more
-    /// than it has.
+    /// Returns what to report: bytes taken, and how many may have been sent. A channel that is
+    /// `held` gets no more credit than it has.
     pub fn credit(&mut self, held: bool) -> (u64, u64) {
         self.reported = self.received;
         if !held {
@@ -315,13 +318,13 @@ mod tests {
         accept(&mut inbox, &first, &mut memory).unwrap();
         let before = Time(0) + Duration::from_secs(29);
         assert_eq!(inbox.give_up_idle(idle, &mut memory, before), None);
-        // A byte now and then is no way to go on.
+        // A byte now and then does not count as going on.
         let bytes = fragment(0, 1, &[1]);
         let Ok(Parsed::Frame(frame)) = frame::parse(&bytes, 1000) else { panic!() };
         inbox.accept(&frame, NodeId(1), 1000, &mut memory, before).unwrap();
         let given_up = inbox.give_up_idle(idle, &mut memory, Time(0) + idle).unwrap();
         assert_eq!((given_up.0.seq, memory, inbox.assembly_len()), (1, 500, 0));
-        // What comes of it all the same is passed over, and the next message is taken.
+        // What comes of it all the same is skipped, and the next message is accepted.
         let rest = fragment(flags::LAST, 1, &[1; 497]);
         assert_eq!(accept(&mut inbox, &rest, &mut memory), Ok(Part::Kept));
         accept(&mut inbox, &fragment(flags::FIRST, 2, &[5, 0, 0, 0, 1]), &mut memory).unwrap();
@@ -420,7 +423,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is queued comes out of the other side, whatever the credit and the room.
+        /// Everything that is queued arrives, whatever the credit and the room.
         #[test]
         fn what_is_queued_arrives_whole_and_in_order(
             lens in prop::collection::vec(0usize..200_000, 1..6),

@@ -1,7 +1,8 @@
 //! One connection: registration, frames, credit, heartbeat.
 //!
-//! [`Peer::accept_frame`] takes what came, [`Peer::poll_output`] gives what goes. Pings, credit and farewells are
-//! not queued but due, so they go ahead of everything and take no room.
+//! [`Peer::accept_frame`] takes received frames, [`Peer::poll_output`] returns output. Pings,
+//! credit and farewells are not queued but due, so they are sent before everything else and take no
+//! room.
 
 mod attempt;
 mod handshake;
@@ -29,52 +30,52 @@ use outbox::{Outbox, Remains, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Room at least that a node's own words have in a queue that is full of what others say.
+/// Least room for a node's own words in a queue that is full of others' frames.
 const OWN_WORDS: usize = 128 << 10;
 
 /// Names a connection.
 pub type PeerKey = Key<Peer>;
 
-/// Why a connection is there.
+/// The origin of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Dialled as the upstream of that place in the settings.
+    /// It was dialled as the upstream with this index in the settings.
     Uplink(usize),
-    /// Dialled as a sibling.
+    /// It was dialled as a sibling.
     Direct(NodeId),
-    /// Accepted.
+    /// It was accepted.
     Accepted,
 }
 
-/// What a frame was to this connection.
+/// The result of a frame for this connection.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Nothing more to be done.
     Done,
-    /// A dialler wants in: [`Peer::welcome`] or an end.
+    /// A dialler asks to be accepted: [`Peer::welcome`] or a close must follow.
     Asked(Box<Identity>),
     /// It is registered.
     Registered,
     /// The other side leaves.
     Leaves(Reason),
-    /// The frame, whole as it is.
+    /// The frame is complete by itself.
     Frame,
-    /// A message that was put together; of a command, what is before its last argument is in front.
+    /// A message was put together. For a command, `front` has everything before its last argument.
     Whole { head: Head, path: Vec<u8>, front: Vec<u8>, body: Vec<u8>, sum: Sum },
-    /// A message in parts that is not taken.
+    /// A message in parts is refused.
     Refused(Reason),
 }
 
-/// What was counted on a connection.
+/// Counts of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Frames that came.
+    /// Received frames.
     pub frames_in: u64,
-    /// Bytes that came.
+    /// Received bytes.
     pub bytes_in: u64,
-    /// Bytes that went.
+    /// Sent bytes.
     pub bytes_out: u64,
-    /// Pings that were answered.
+    /// Answered pings.
     pub pongs: u64,
     /// The last round trip, in nanoseconds; 0 before the first.
     pub rtt_ns: u64,
@@ -83,7 +84,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What was counted on both.
+    /// Returns the sums of both.
     pub(crate) fn with(self, other: &Traffic) -> Traffic {
         Traffic {
             frames_in: self.frames_in + other.frames_in,
@@ -96,14 +97,14 @@ impl Traffic {
     }
 }
 
-/// What goes ahead of every queue, at the next output.
+/// What is sent before every queue, at the next output.
 #[derive(Default)]
 struct Due {
     ping: bool,
     pong: Option<u64>,
     credit: [bool; CHANNELS],
     goaway: Option<Reason>,
-    /// The answer to a farewell, which does not take the place of one.
+    /// Whether to answer a farewell, which does not replace one.
     bye: bool,
 }
 
@@ -119,46 +120,48 @@ pub struct Peer {
     pub(crate) origin: Origin,
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) relation: Relation,
-    /// Bytes of a frame that has not come whole.
+    /// Bytes of an incomplete frame.
     pub(crate) partial: Vec<u8>,
     pub(crate) traffic: Traffic,
-    /// Set when either side leaves: nothing new goes there.
+    /// Set if either side leaves: nothing new is sent there.
     pub(crate) is_leaving: bool,
-    /// Whether it is in the list of who has output.
+    /// Whether it is in the list of connections with output.
     pub(crate) is_listed: bool,
-    /// Whether the node that was dialled takes us for a part of its tree: see `Attach`.
+    /// Whether the dialled node takes this one for a part of its tree: see `Attach`.
     pub(crate) is_attached: bool,
     pub(crate) used_at: Time,
-    /// Until when it is waited for what is under way, once this side has said farewell.
+    /// Time until which frames in flight are waited for, once this side has said farewell.
     pub(crate) retiring: Option<Time>,
-    /// Whether it has answered that.
+    /// Whether the peer has answered that.
     pub(crate) said_bye: bool,
-    /// When the connection is closed although the other side, which has said farewell, did not.
+    /// Time at which the connection is closed although the peer, which has said farewell, did not
+    /// close it.
     pub(crate) left_by: Option<Time>,
-    /// Set while it is found out whether who it says to be is here already: that ends by itself.
+    /// Set while it is checked whether the node that it claims to be is here already: that ends by
+    /// itself.
     pub(crate) is_contested: bool,
-    /// Why it leaves.
+    /// The reason for leaving.
     pub(crate) farewell: Option<Reason>,
-    /// Who it has proved to be, of one that is not let in for all that.
+    /// The id that it has proved, if it is not accepted all the same.
     pub(crate) proved_id: NodeId,
-    /// Where it comes from, until it is let in.
+    /// Its address, until it is accepted.
     pub(crate) from: Option<Box<str>>,
-    /// When the last ping that was answered was sent.
+    /// Time at which the last answered ping was sent.
     pub(crate) answered_at: Time,
-    /// What it holds of all queues, as it was counted last, and what of that is word.
+    /// Bytes that it holds of all queues, as last counted, and how many of them are word.
     pub(crate) counted: usize,
     pub(crate) counted_words: usize,
-    /// What a child that goes through this node has of each topic.
+    /// The versions of topics of a child that goes through this node.
     pub(crate) versions: Option<BTreeMap<String, Held>>,
-    /// Of a dial: its addresses.
+    /// The addresses of a dial.
     pub(crate) attempt: Option<Box<Attempt>>,
-    /// A round trip that the node has not heard of.
+    /// A round trip that the node has not taken.
     pub(crate) round_trip: Option<Duration>,
-    /// What an upstream says of its own way up.
+    /// An upstream's report whether it is cut off.
     pub(crate) cut: Cut,
-    /// What it is told of ours.
+    /// The last report of this node to it.
     tells_cut: bool,
-    /// When the node looks at it; the end of time if never.
+    /// Time at which the node checks it; the end of time if never.
     pub(crate) timer: Time,
     our_id: NodeId,
     handshake: Option<Handshake>,
@@ -171,12 +174,12 @@ pub struct Peer {
     since: Time,
     heard_at: Time,
     ping_at: Time,
-    /// Since when a ping of ours has no answer, and nothing else was heard.
+    /// Time since which a ping is unanswered, and nothing else was received.
     asked_at: Option<Time>,
-    /// When something else than heartbeats was said last, by either side.
+    /// Time at which either side last sent something other than heartbeats.
     spoken_at: Time,
-    /// Whether both ends are on one host, so that a dead one is heard of without a ping: as the transport says,
-    /// and, from the registration on, the other side too.
+    /// Whether both ends are on one host, so that a dead one is noticed without a ping: as the
+    /// transport reports, and, from the registration on, the other side too.
     is_within_host: bool,
 }
 
@@ -265,17 +268,17 @@ impl Peer {
         }
     }
 
-    /// Who is there; nobody before the registration.
+    /// Returns the peer's id; [`NodeId::NONE`] before the registration.
     pub fn id(&self) -> NodeId {
         self.identity.as_ref().map_or(NodeId::NONE, |identity| identity.id)
     }
 
-    /// Our own id on this connection.
+    /// Returns the own id on this connection.
     pub(crate) fn our_id(&self) -> NodeId {
         self.our_id
     }
 
-    /// Whether messages may be sent to it.
+    /// Returns whether messages may be sent to it.
     pub(crate) fn is_open(&self) -> bool {
         self.identity.is_some() && !self.is_leaving
     }
@@ -284,7 +287,8 @@ impl Peer {
         if self.identity.is_some() { FRAME_BODY_MAX } else { STRANGER_BODY_MAX }
     }
 
-    /// Takes a frame that came. `memory` is what is left for messages in parts, of all connections.
+    /// Handles a received frame. `memory` is what is left for messages in parts, over all
+    /// connections.
     pub(crate) fn accept_frame(
         &mut self,
         frame: &Frame<'_>,
@@ -307,7 +311,7 @@ impl Peer {
             _ => frame::MESSAGE_LEN_MAX,
         };
         let channel = frame.head.channel() as usize;
-        // Whoever begins messages without end takes no more than a share.
+        // A peer that begins endless messages takes no more than a share.
         let share =
             if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
         let before = (*memory).min(share);
@@ -326,8 +330,8 @@ impl Peer {
         })
     }
 
-    /// Memory that one more message in parts may take of this peer. An upstream, which is chosen in the
-    /// settings, has all there is.
+    /// Returns the memory that one more message in parts of this peer may take. An upstream, which
+    /// the settings name, may take everything.
     fn share(&self, settings: &Settings) -> usize {
         match self.origin {
             Origin::Uplink(_) => usize::MAX,
@@ -358,7 +362,7 @@ impl Peer {
         }
     }
 
-    /// Lets the dialler in.
+    /// Accepts the dialler.
     pub(crate) fn welcome(&mut self, identity: Identity, settings: &Settings, now: Time) {
         if let Some(handshake) = &mut self.handshake {
             handshake.welcome(settings, &mut self.opening);
@@ -372,7 +376,7 @@ impl Peer {
         for (outbox, window) in self.outboxes.iter_mut().zip(handshake.windows()) {
             outbox.set_credit(0, u64::from(window));
         }
-        // What is on this host by its address may be the near end of a tunnel.
+        // A connection that is on this host by its address may be the near end of a tunnel.
         self.is_within_host &= identity.place.is_host_of(settings.place);
         self.identity = Some(Box::new(identity));
         self.from = None;
@@ -390,7 +394,7 @@ impl Peer {
                 self.note_cut(from.u8() == Some(1), now);
             }
             Kind::Pong => {
-                // What it says it was sent at is its word.
+                // The time of sending is only the peer's word.
                 let sent_at = Time(from.u64().ok_or(Reason::Malformed)?).min(now);
                 self.answered_at = sent_at;
                 self.note_rtt(now.since(sent_at));
@@ -463,8 +467,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Queues a version of a topic, with a few bytes behind its body. There is always room: the body is shared,
-    /// and of each topic one version waits.
+    /// Queues a version of a topic, with a few bytes after its body. There is always room: the body
+    /// is shared, and one version of each topic waits.
     pub(crate) fn push_version(
         &mut self,
         head: &Head,
@@ -475,27 +479,28 @@ impl Peer {
         self.outboxes[Channel::Config as usize].push_version(head, version, body, tail);
     }
 
-    /// Whether a version of a topic waits, or is being sent.
+    /// Returns whether a version of a topic waits, or is being sent.
     pub(crate) fn has_topic(&self, name: &str) -> bool {
         self.outboxes[Channel::Config as usize].has_topic(name)
     }
 
-    /// Takes a version of a topic back that is not the one of that number, unless it was begun; whether it did.
+    /// Takes back a version of a topic that does not have that number, unless it was begun. Returns
+    /// whether it did.
     pub(crate) fn take_back(&mut self, name: &str, number: u64) -> bool {
         self.outboxes[Channel::Config as usize].take_back(name, number)
     }
 
-    /// Takes all versions of topics back that were not begun.
+    /// Takes back all versions of topics that were not begun.
     pub(crate) fn take_back_all(&mut self) {
         self.outboxes[Channel::Config as usize].take_back_all();
     }
 
-    /// The version of a topic that is being sent, and its body.
+    /// Returns the version of a topic that is being sent, and its body.
     pub(crate) fn begun_version(&self) -> Option<(&Version, &Body)> {
         self.outboxes[Channel::Config as usize].begun_version()
     }
 
-    /// Pings at the next output, whenever it did so last.
+    /// Sends a ping at the next output, even if one was sent recently.
     pub(crate) fn ask_alive(&mut self) {
         self.due.ping = true;
     }
@@ -510,19 +515,20 @@ impl Peer {
         self.due.bye = true;
     }
 
-    /// Wants credit told for all that was taken, the data channel's too once it is no more held.
+    /// Reports credit for everything that was taken, also of the data channel once it is not held
+    /// any more.
     pub(crate) fn tell_credit(&mut self) {
         for (due, inbox) in self.due.credit.iter_mut().zip(&self.inboxes) {
             *due |= inbox.is_credit_due(true);
         }
     }
 
-    /// Whether all that was queued was sent and taken.
+    /// Returns whether everything that was queued was sent and taken.
     pub(crate) fn is_done(&self) -> bool {
         self.due.goaway.is_none() && !self.due.bye && self.outboxes.iter().all(Outbox::is_done)
     }
 
-    /// Whether [`Peer::poll_output`] has something to say.
+    /// Returns whether [`Peer::poll_output`] has output.
     pub(crate) fn has_output(&self) -> bool {
         let due = &self.due;
         let is_open = self.identity.is_some();
@@ -536,8 +542,8 @@ impl Peer {
             || (is_open && self.outboxes.iter().any(Outbox::is_ready))
     }
 
-    /// Appends what is to be sent until `out` is `len_max` bytes long, or a frame longer. The other side
-    /// gets no more credit for channels that are `held`.
+    /// Appends output until `out` is `len_max` bytes long, or a frame longer. The other side gets
+    /// no more credit for channels that are `held`.
     pub(crate) fn poll_output(
         &mut self,
         out: &mut Vec<u8>,
@@ -557,7 +563,7 @@ impl Peer {
         self.traffic.bytes_out += (out.len() - start) as u64;
     }
 
-    /// Config and data take turns of a fragment.
+    /// Config and data alternate by fragments.
     fn poll_bodies(&mut self, out: &mut Vec<u8>, len_max: usize) {
         while out.len() < len_max {
             let order = [Channel::Config, Channel::Data];
@@ -608,7 +614,7 @@ impl Peer {
         frame::append(out, &Head::plain(kind, self.our_id, self.id()), &[], [body, &[]]);
     }
 
-    /// What is said last to one that is not let in; nothing to one that is.
+    /// Returns the last words for a peer that is not accepted; empty for one that is.
     pub(crate) fn last_words(&self, reason: Reason) -> Vec<u8> {
         let mut out = self.opening.clone();
         let mut body = Vec::new();
@@ -622,7 +628,7 @@ impl Peer {
         out
     }
 
-    /// Gives up messages in parts that do not go on: the head and the path of each.
+    /// Gives up messages in parts that do not go on. Returns the head and the path of each.
     pub(crate) fn give_up_idle(
         &mut self,
         settings: &Settings,
@@ -632,41 +638,42 @@ impl Peer {
         self.inboxes.each_mut().map(|inbox| inbox.give_up_idle(settings.parts_idle, memory, now))
     }
 
-    /// Takes what is for other nodes out of the queues of a connection that is gone.
+    /// Takes frames for other nodes out of the queues of a connection that is gone.
     pub(crate) fn take_remains(&mut self) -> Remains {
         let mut remains = Remains::default();
         self.outboxes.iter_mut().for_each(|outbox| outbox.take_remains(&mut remains));
         remains
     }
 
-    /// The same of one that is leaving.
+    /// Takes unsent frames for other nodes out of the queues of a peer that is leaving.
     pub(crate) fn take_unsent(&mut self) -> Remains {
         let mut remains = Remains::default();
         self.outboxes.iter_mut().for_each(|outbox| outbox.take_unsent(&mut remains));
         remains
     }
 
-    /// Memory that its messages in parts hold.
+    /// Returns the memory of its messages in parts.
     pub(crate) fn assembly_len(&self) -> usize {
         self.inboxes.iter().map(Inbox::assembly_len).sum()
     }
 
-    /// Bytes that wait to be sent on one channel.
+    /// Returns the bytes that wait to be sent on one channel.
     pub(crate) fn queued_on(&self, channel: Channel) -> usize {
         self.outboxes[channel as usize].queued_len()
     }
 
-    /// Bytes that it holds of all queues: what waits, and what is remembered of what was sent.
+    /// Returns the bytes that it holds of all queues: waiting ones, and what is remembered of sent
+    /// ones.
     pub(crate) fn held_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::held_len).sum()
     }
 
-    /// Of these, what senders wait for.
+    /// Returns how many of these are word that senders wait for.
     pub(crate) fn words_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::words_len).sum()
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the bytes that wait to be sent.
     pub(crate) fn queued_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::queued_len).sum()
     }

@@ -1,4 +1,4 @@
-//! What is to be sent on one channel of a connection, and what was sent and not yet taken.
+//! Frames to be sent on one channel of a connection, and frames that were sent and not taken yet.
 
 use crate::frame::{self, FRAGMENT_LEN, Frame, HEAD_LEN, Head, Kind, Parsed, flags};
 use crate::id::NodeId;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 /// A body that several queues may hold.
 pub type Body = Arc<Vec<u8>>;
 
-/// Who is to be told if what was sent does not arrive.
+/// What to do if a sent frame does not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryState {
-    /// Nobody: it is said again on the next connection, or answered in time or not.
+    /// Nothing: it is repeated on the next connection, or it has a timeout.
     Nobody,
-    /// The sender of a message or a command.
+    /// Tell the sender of a message or a command.
     Sender { kind: Kind, flags: u16, src: NodeId, dst: NodeId, seq: u64 },
-    /// It is sent again: a failure, or word of what was applied, which may come twice.
+    /// Send it again: a failure, or word of what was applied, which may come twice.
     Again(Box<Routed>),
 }
 
-/// A frame that goes its way through nodes, taken out of a queue.
+/// A frame on its way through nodes, taken out of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Routed {
     pub head: Head,
@@ -35,29 +35,29 @@ pub(crate) struct Version {
     pub number: u64,
 }
 
-/// A body that is shared: a long one, or that of a topic.
+/// A shared body: a long one, or that of a topic.
 struct Large {
     head: Head,
     path: Vec<u8>,
     body: Body,
-    /// What goes behind the body, in a fragment of its own where there are several.
+    /// Bytes after the body, in a fragment of their own if there are several.
     tail: Vec<u8>,
     at: usize,
-    /// Of a push.
+    /// Set for a push.
     version: Option<Version>,
 }
 
 enum Entry {
-    /// So many bytes of `small`, a whole frame.
+    /// This many bytes of `small`, a whole frame.
     Small(u32, DeliveryState),
     Large(Box<Large>),
 }
 
-/// Bytes of memory for each thing in a queue, beside what it refers to: a queue has up to twice as many places
-/// as things in it.
+/// Memory of each entry of a queue, besides what it refers to: a queue has up to twice as many
+/// places as entries.
 const PLACE_LEN: usize = 2 * size_of::<Entry>();
 
-/// The same of a large body, with what the system wants for pieces of memory.
+/// Memory of a large body's entry, with the system's overhead for allocations.
 const LARGE_LEN: usize = PLACE_LEN + size_of::<Large>() + 64;
 
 /// What a queue leaves when its connection is lost.
@@ -65,39 +65,39 @@ const LARGE_LEN: usize = PLACE_LEN + size_of::<Large>() + 64;
 pub(crate) struct Remains {
     /// Sent, and perhaps not taken.
     pub in_doubt: Vec<DeliveryState>,
-    /// Not sent, or not the whole of it.
+    /// Not sent, or not as a whole.
     pub unsent: Vec<Routed>,
 }
 
-/// The sending side of a channel. Small frames lie composed in one buffer, large bodies are cut as they
-/// are sent.
+/// The sending side of a channel. Small frames are composed in one buffer; large bodies are cut as
+/// they are sent.
 #[derive(Default)]
 pub(crate) struct Outbox {
     small: Vec<u8>,
     small_start: usize,
     entries: VecDeque<Entry>,
     queued_len: usize,
-    /// Of these, bodies of pushes, which all queues share.
+    /// Bytes of these that are bodies of pushes, which all queues share.
     shared_len: usize,
-    /// Bytes that were sent of a body which is kept until the last was.
+    /// Sent bytes of a body that is kept until its last byte was sent.
     begun_len: usize,
-    /// Bytes of memory that entries take beside what is queued.
+    /// Memory of entries besides what is queued.
     beside_len: usize,
-    /// Topics of which a version is among the entries: one of each at most.
+    /// Topics with a version among the entries: at most one of each.
     topics: Vec<Box<str>>,
-    /// Bytes of memory of what senders wait for, sent and not taken as well: see [`is_word`].
+    /// Memory of word that senders wait for, including sent and untaken word: see [`is_word`].
     words_len: usize,
-    /// Bytes sent since the beginning, and how many may be.
+    /// Bytes sent since the beginning, and how many may be sent.
     sent: u64,
     limit: u64,
-    /// What ends at a position that the peer has not taken yet.
+    /// Frames that end at a position which the peer has not taken yet.
     in_flight: VecDeque<(u64, DeliveryState)>,
     in_flight_len: usize,
     taken: u64,
 }
 
 impl DeliveryState {
-    /// Bytes of memory, about, with its place in a queue.
+    /// Returns the approximate memory, with its place in a queue.
     fn len(&self) -> usize {
         PLACE_LEN
             + match self {
@@ -106,14 +106,14 @@ impl DeliveryState {
             }
     }
 
-    /// The same of word.
+    /// Returns the memory if it is word, else 0.
     fn word_len(&self) -> usize {
         if matches!(self, DeliveryState::Again(_)) { self.len() } else { 0 }
     }
 }
 
 impl Entry {
-    /// Bytes of memory beside what is queued, about.
+    /// Returns the approximate memory besides what is queued.
     fn beside_len(&self) -> usize {
         match self {
             Entry::Small(_, delivery) => delivery.len(),
@@ -130,13 +130,14 @@ impl Entry {
     }
 }
 
-/// Bytes of memory of a frame that is queued, if it is word.
+/// Returns the memory of a queued frame if it is word, else 0.
 fn word_len(frame: &[u8], delivery: &DeliveryState) -> usize {
     let is_word = frame::kind_of(frame).is_some_and(is_word);
     if is_word { frame.len() + delivery.len() } else { 0 }
 }
 
-/// Whether a frame of that kind is what a sender waits for: word of arrival, of a failure, of what was applied.
+/// Returns whether a sender waits for a frame of that kind: word of an arrival, of a failure, or of
+/// what was applied.
 pub(crate) fn is_word(kind: Kind) -> bool {
     matches!(kind, Kind::Failure | Kind::Ack | Kind::Applied)
 }
@@ -160,27 +161,27 @@ fn delivery(head: &Head, path: &[u8], body: &[u8]) -> DeliveryState {
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// Returns the bytes that wait.
     pub fn queued_len(&self) -> usize {
         self.queued_len
     }
 
-    /// Bytes that wait, but for pushes.
+    /// Returns the bytes that wait, without pushes.
     pub fn own_len(&self) -> usize {
         self.queued_len - self.shared_len
     }
 
-    /// Bytes of memory that it takes, but for bodies of pushes.
+    /// Returns the memory that it takes, without bodies of pushes.
     pub fn held_len(&self) -> usize {
         self.own_len() + self.begun_len + self.beside_len + self.in_flight_len
     }
 
-    /// Of that, what senders wait for.
+    /// Returns how much of that is word that senders wait for.
     pub fn words_len(&self) -> usize {
         self.words_len
     }
 
-    /// Whether everything was sent, and taken by the peer.
+    /// Returns whether everything was sent, and taken by the peer.
     pub fn is_done(&self) -> bool {
         self.entries.is_empty() && self.taken == self.sent
     }
@@ -194,7 +195,7 @@ impl Outbox {
         self.append(Entry::Small(len as u32, delivery));
     }
 
-    /// Queues a body of any length; a long one stays where it is.
+    /// Queues a body of any length. A long one is not copied.
     pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body) {
         if body.len() <= FRAGMENT_LEN {
             return self.push(head, path, &body);
@@ -205,8 +206,8 @@ impl Outbox {
         self.append(Entry::Large(Box::new(large)));
     }
 
-    /// Queues a version of a topic, with a few bytes behind its body, which stays where it is. There is none of
-    /// that topic in the queue.
+    /// Queues a version of a topic, with a few bytes after its body, which is not copied. No
+    /// version of that topic may be in the queue.
     pub fn push_version(&mut self, head: &Head, version: Version, body: Body, tail: Vec<u8>) {
         let len = body.len() + tail.len();
         self.queued_len += len;
@@ -222,12 +223,13 @@ impl Outbox {
         self.entries.push_back(entry);
     }
 
-    /// Whether a version of a topic waits, or is being sent.
+    /// Returns whether a version of a topic waits, or is being sent.
     pub fn has_topic(&self, name: &str) -> bool {
         self.topics.iter().any(|topic| **topic == *name)
     }
 
-    /// Takes a version of a topic back that is not the one of that number, unless it was begun; whether it did.
+    /// Takes back a version of a topic that does not have that number, unless it was begun. Returns
+    /// whether it did.
     pub fn take_back(&mut self, name: &str, number: u64) -> bool {
         if !self.has_topic(name) {
             return false;
@@ -248,14 +250,14 @@ impl Outbox {
         true
     }
 
-    /// Takes all versions back that were not begun.
+    /// Takes back all versions that were not begun.
     pub fn take_back_all(&mut self) {
         for topic in self.topics.clone() {
             self.take_back(&topic, 0);
         }
     }
 
-    /// The version of a topic that is being sent, and its body.
+    /// Returns the version of a topic that is being sent, and its body.
     pub fn begun_version(&self) -> Option<(&Version, &Body)> {
         match self.entries.front() {
             Some(Entry::Large(large)) if large.at > 0 => {
@@ -265,7 +267,7 @@ impl Outbox {
         }
     }
 
-    /// Gives memory back that is not needed for what is queued: to be called now and then.
+    /// Frees memory that is not needed for what is queued. To be called now and then.
     pub fn give_back(&mut self) {
         if self.small.len() < self.small.capacity() / 4 {
             self.small.shrink_to(2 * self.small.len());
@@ -278,7 +280,8 @@ impl Outbox {
         }
     }
 
-    /// What the peer says it has taken, and how much may be sent; whether that can be.
+    /// Notes what the peer has taken, and how much may be sent. Returns whether these numbers are
+    /// possible.
     pub fn set_credit(&mut self, taken: u64, limit: u64) -> bool {
         let ahead = limit.checked_sub(taken);
         let fits = ahead.is_some_and(|ahead| ahead <= u64::from(WINDOW_MAX));
@@ -296,7 +299,7 @@ impl Outbox {
         true
     }
 
-    /// Whether there is a frame that may be sent now.
+    /// Returns whether there is a frame that may be sent now.
     pub fn is_ready(&self) -> bool {
         let len = match self.entries.front() {
             None => return false,
@@ -367,7 +370,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out everything that is for other nodes: the connection is gone.
+    /// Takes out everything that is for other nodes, because the connection is gone.
     pub fn take_remains(&mut self, remains: &mut Remains) {
         remains.in_doubt.extend(self.in_flight.drain(..).map(|(_, delivery)| delivery));
         self.in_flight_len = 0;
@@ -383,7 +386,7 @@ impl Outbox {
         self.topics.clear();
     }
 
-    /// Takes out what is for other nodes and was not begun: the peer is leaving.
+    /// Takes out what is for other nodes and was not begun, because the peer is leaving.
     pub fn take_unsent(&mut self, remains: &mut Remains) {
         let is_begun = matches!(self.entries.front(), Some(Entry::Large(large)) if large.at > 0);
         let begun = if is_begun { self.entries.pop_front() } else { None };
@@ -435,12 +438,12 @@ impl Large {
         self.body.len() + self.tail.len()
     }
 
-    /// Whether all of it is one frame.
+    /// Returns whether it fits into one frame.
     fn is_single(&self) -> bool {
         self.len() <= FRAGMENT_LEN
     }
 
-    /// What is in the next fragment: of the body, or the tail.
+    /// Returns the bytes of the next fragment: of the body, or the tail.
     fn part(&self) -> &[u8] {
         match self.body.get(self.at..).filter(|rest| !rest.is_empty()) {
             Some(rest) => &rest[..rest.len().min(FRAGMENT_LEN)],
@@ -456,7 +459,8 @@ impl Large {
         HEAD_LEN + extra + self.part().len()
     }
 
-    /// Appends the next fragment: bytes of its frame, bytes of the body in it, whether it is the last.
+    /// Appends the next fragment. Returns the bytes of its frame, the bytes of the body in it, and
+    /// whether it is the last.
     fn append_next(&mut self, out: &mut Vec<u8>) -> (usize, usize, bool) {
         if self.is_single() {
             let len = frame::append(out, &self.head, &self.path, [&self.body, &self.tail]);
@@ -512,7 +516,8 @@ mod tests {
         assert!(!outbox.is_done());
         assert!(!outbox.set_credit(91, 200), "more than was sent");
         assert!(outbox.set_credit(90, 200) && outbox.is_done());
-        // What was sent and not taken is remembered, so that is bounded whatever the peer says.
+        // Sent and untaken frames are remembered, so their number is bounded whatever the peer
+        // says.
         let most = 90 + u64::from(WINDOW_MAX);
         assert!(!outbox.set_credit(90, u64::MAX) && !outbox.set_credit(90, most + 1));
         assert!(outbox.set_credit(90, most));
@@ -533,7 +538,7 @@ mod tests {
         let mut remains = Remains::default();
         outbox.take_remains(&mut remains);
         assert_eq!(seqs(&remains.in_doubt), [2, 3]);
-        // The large one was not sent whole: nobody can have it.
+        // The large one was not sent whole: it cannot have arrived.
         assert_eq!(remains.unsent.len(), 1);
         assert_eq!((remains.unsent[0].head, remains.unsent[0].body.len()), (head(4), 100_000));
     }
@@ -541,7 +546,7 @@ mod tests {
     #[test]
     fn what_is_held_is_no_less_than_the_memory_it_takes() {
         let mut outbox = Outbox::default();
-        // One more than a queue doubles at.
+        // This is one more than a queue doubles at.
         for seq in 0..1025 {
             outbox.push(&head(seq), &[], b"x");
         }
@@ -555,7 +560,7 @@ mod tests {
         outbox.give_back();
         assert_eq!((outbox.queued_len(), outbox.entries.capacity()), (0, 0));
         assert!(outbox.held_len() >= places(&outbox) && places(&outbox) > 0);
-        // A body is there until all of it was sent.
+        // A body stays until all of it was sent.
         let mut outbox = Outbox::default();
         outbox.push_large(&head(1), &[], Arc::new(vec![1; 1 << 20]));
         outbox.set_credit(0, 500_000);

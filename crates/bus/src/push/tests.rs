@@ -55,7 +55,7 @@ fn what_is_sent_is_made_once_for_all() {
             assert_eq!(one.2, compress);
             assert!(Arc::ptr_eq(&one.0, &other.0), "{compress} {have:?}");
         }
-        // Where there is no room for what changed, all of it is sent.
+        // If there is no room for the delta, the whole body is sent.
         let full = Bounds { len: 100_001, ..bounds };
         parent.publish("a", stamp(3), NodeId(1), vec![b'x'; 100_000], full).unwrap();
         assert_eq!(parent.len, 100_000);
@@ -110,7 +110,8 @@ fn a_long_topic_is_summed_in_pieces_and_its_memory_given_back_so() {
     assert_eq!(sent, [false, false, true, false], "2 MiB, 2 MiB, the rest");
     assert!(topics.map["a"].is_summed() && !topics.has_chores());
     assert_eq!(topics.map["a"].crc(), crc32c::crc32c(&body));
-    // What replaces it while it is summed is another version, and the old one goes in pieces unless somebody has it.
+    // A version that replaces it while it is summed is another version. The old one is freed in
+    // pieces unless it is still held.
     topics.publish("a", stamp(2), NodeId(1), body.clone(), long).unwrap();
     let held = Arc::clone(&topics.map["a"].body);
     topics.go_on();
@@ -125,7 +126,7 @@ fn a_long_topic_is_summed_in_pieces_and_its_memory_given_back_so() {
     }
     assert!((2..=5).contains(&turns) && topics.discarded.is_empty(), "{turns}");
     assert_eq!((held.len(), Arc::strong_count(&held)), (5 << 20, 1));
-    // A sum that is not made yet is made where another body of the same version comes.
+    // An unfinished sum is finished when another body of the same version comes.
     topics.publish("a", stamp(4), NodeId(1), body.clone(), long).unwrap();
     let push = Push {
         topic: "a".to_owned(),
@@ -166,7 +167,7 @@ fn a_topic_that_was_withdrawn_says_so_and_makes_room() {
     assert_eq!(child.take(gone.clone(), Sum::default(), BOUNDS, Time(0)), Ok(Taken::Gone));
     assert_eq!(child.take(gone, Sum::default(), BOUNDS, Time(0)), Ok(Taken::Known));
     assert_eq!(child.len, 0);
-    // Its place is another's when there is no other.
+    // Its place is used for another topic when there is no free one.
     for name in ["b", "c"] {
         child.publish(name, stamp(1), NodeId(1), vec![], BOUNDS).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What peers can make a node keep, lose or believe: bounds, shares, and who may say what.
+//! What peers can make a node keep, lose or believe: bounds, shares, and who may send what.
 
 use crate::liar::{Lab, announce, entry, line, message};
 use crate::world::{World, id, settings};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Lab {
-    /// Seconds pass, in each of which those `alive` say something.
+    /// Lets seconds pass. In each of them the peers `alive` send something.
     pub fn pass(&mut self, seconds: u64, alive: &[usize]) {
         for _ in 0..seconds {
             self.now = self.now + SECOND;
@@ -23,7 +23,7 @@ impl Lab {
         }
     }
 
-    /// Carries what both sides of a connection have to say, until there is nothing.
+    /// Carries the output of both sides of a connection, until there is none.
     pub fn converse(&mut self, at: usize) {
         for _ in 0..10_000 {
             let (end, mut out) = (&mut self.ends[at], Vec::new());
@@ -39,7 +39,7 @@ impl Lab {
         panic!("they do not come to rest");
     }
 
-    /// A count of `bus.stats`.
+    /// Returns a count of `bus.stats`.
     pub fn stat(&mut self, name: &str) -> u64 {
         let own = self.node.id();
         self.node.command(own, &["bus.stats"], SECOND, self.now).unwrap();
@@ -112,7 +112,7 @@ fn a_failure_from_where_the_message_did_not_go_ends_nobody_s_waiting() {
     };
     assert_eq!(says(&mut lab, liar, id(2), awaited), [], "as the other node, with and without ACK");
     assert_eq!(says(&mut lab, liar, id(2), plain + 1), [], "of what was never sent");
-    // Nobody waits for this one: it is told, as something that may be so.
+    // This one is not waited for: it is reported as uncertain.
     let told = says(&mut lab, liar, id(1), plain);
     assert!(matches!(told[..], [Event::Failed { maybe: true, .. }]), "{told:?}");
     lab.say(victim, &Head { kind: Kind::Ack, ..message(id(2), id(0), awaited) }, &[]);
@@ -135,7 +135,7 @@ fn a_relay_marks_failures_that_are_not_from_the_way_of_their_message() {
     };
     assert!(relayed(&mut lab, ends[0], id(2)) && relayed(&mut lab, ends[0], id(0)));
     assert!(!relayed(&mut lab, ends[1], id(2)));
-    // Who was there a moment ago may have sent it before.
+    // A node that was there a moment ago may have sent it before.
     announce(&mut lab, ends[0], id(1), &entry(id(7), id(1), 1 << 20));
     announce(&mut lab, ends[0], id(1), &[&[1, 0, 0][..], &id(7).0.to_le_bytes()].concat());
     let (head, body) = failure(id(1), id(3), 9, id(7));
@@ -155,7 +155,7 @@ fn word_of_what_was_applied_is_from_who_says_it_or_those_below() {
     let word = |src: NodeId| Head { kind: Kind::Applied, ..message(src, id(0), 0) };
     lab.say(liar, &word(id(2)), &body);
     assert_eq!((lab.events(), lab.node.laggards("pools").len()), (vec![], 2));
-    // Word that is here before its sender was announced counts once it is.
+    // Word that comes before its sender was announced counts once it is announced.
     lab.say(liar, &word(id(7)), &body);
     assert_eq!(lab.events(), []);
     announce(&mut lab, liar, id(1), &entry(id(7), id(1), 1 << 20));
@@ -178,7 +178,7 @@ fn silent_strangers_keep_nobody_out_and_are_gone_after_five_seconds() {
     assert!(lab.is_there(child) && lab.node.peers().all(|peer| peer.peer != first));
     let strangers = |lab: &Lab| lab.node.peers().filter(|peer| !peer.is_open).count();
     assert_eq!(strangers(&lab), 15);
-    // Those that were let in keep theirs, however many come.
+    // Accepted peers keep their places, however many strangers come.
     for _ in 0..1000 {
         lab.node.handle_accepted(&line(9), lab.now).unwrap();
     }
@@ -199,7 +199,7 @@ fn silent_strangers_keep_nobody_out_and_are_gone_after_five_seconds() {
     assert_eq!(told + left_out, lab.node.counts().strangers_refused);
 }
 
-/// Announcements of `count` nodes from `first` on, below `by`.
+/// Announces `count` nodes from `first` on, below `by`.
 pub fn announce_many(lab: &mut Lab, at: usize, by: NodeId, first: u64, count: u64) {
     let nodes: Vec<u64> = (first..first + count).collect();
     for some in nodes.chunks(100) {
@@ -208,7 +208,7 @@ pub fn announce_many(lab: &mut Lab, at: usize, by: NodeId, first: u64, count: u6
             body.extend(&entry(NodeId::of(1, 4, 1, *node).unwrap(), by, 1 << 20)[2..]);
         }
         announce(lab, at, by, &body);
-        // It is given credit for more.
+        // This gives it credit for more.
         lab.told(at);
     }
 }
@@ -224,7 +224,7 @@ fn a_child_that_announces_everybody_leaves_room_for_the_others() {
     announce_many(&mut lab, honest, id(2), 5000, 20);
     let below = lab.node.nodes_below().filter(|(_, parent)| *parent == id(2)).count();
     assert_eq!(below, 20);
-    // Who is connected has its place in any case.
+    // A connected node has its place in any case.
     let late = lab.join(settings(3, &[0]));
     assert!(lab.is_there(late) && lab.node.nodes_below().any(|(node, _)| node == id(3)));
 }
@@ -250,7 +250,7 @@ fn a_node_speaks_up_although_its_announcement_waits() {
     let child = lab.join(settings(2, &[1]));
     announce_many(&mut lab, child, id(2), 1, 20_000);
     let upstream = lab.serve(settings(0, &[]));
-    // The last of them all, before its turn.
+    // This is the last of them all, before its turn.
     let last = NodeId::of(1, 4, 1, 20_000).unwrap();
     lab.say(child, &message(last, id(0), 1), b"hello");
     lab.converse(upstream);
@@ -291,7 +291,7 @@ fn the_same_node_come_back_is_let_in_when_its_old_connection_is_dead() {
     lab.converse(again);
     assert!(lab.events().contains(&Event::PeerDown { id: id(1), reason: Reason::Replaced }));
     assert!(lab.node.peers().any(|peer| peer.id == id(1) && peer.is_open));
-    // One whose old connection ends while it is asked needs not wait.
+    // A node whose old connection ends while that is asked need not wait.
     let third = lab.join(settings(1, &[0]));
     let old = lab.ends[again].here;
     lab.node.handle_closed(old, None, lab.now);
@@ -419,12 +419,12 @@ fn all_queues_have_one_bound_and_none_has_it_alone() {
     }
     assert!(sent.iter().all(|sent| *sent > 10), "{sent:?}");
     assert!(queued(&lab.node) <= 8 << 20);
-    // What a peer says meanwhile is still refused aloud.
+    // A peer's frames meanwhile are still refused with a reason.
     lab.say(ends[0], &message(id(1), id(8), 1), &[7; 60_000]);
     let told = lab.told(ends[0]);
     let is_word = |kind: Kind| told.iter().any(|told| told.head.kind == kind);
     assert!(is_word(Kind::Failure) && is_word(Kind::Message));
-    // What was sent and not taken is remembered, and counts.
+    // Sent and untaken frames are remembered, and count.
     for end in &ends {
         lab.told(*end);
     }
@@ -477,7 +477,7 @@ fn a_topic_that_was_withdrawn_is_nowhere() {
     }
     let gone = Event::Withdrawn { topic: "pools".to_owned(), epoch: 1, version: 2 };
     assert_eq!(world.count(2, |event| *event == gone), 1);
-    // One that is published again is a topic as before.
+    // A topic that is published again is a topic as before.
     world.node(0).publish("pools", stamp(3), vec![3]).unwrap();
     world.run(SECOND);
     assert_eq!(world.node(2).topic("pools").map(|(stamp, _)| stamp), Some(stamp(3)));

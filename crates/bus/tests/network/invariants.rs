@@ -1,6 +1,7 @@
-//! What holds for every seed: each message that wants word gets it once; what has failed for certain has
-//! not arrived; nothing arrives twice, nor behind a later one of its sender; once links are whole again
-//! every loss is told (but what died with a process, to who does not wait for word), and all nodes have the same version of all topics.
+//! Laws that hold for every seed. Each message that wants word gets it once. A message that has
+//! certainly failed has not arrived. Nothing arrives twice, nor after a later one of its sender.
+//! Once links are whole again, every loss is reported (except what died with a process, to senders
+//! that do not wait for word), and all nodes have the same version of all topics.
 
 use crate::world::{World, id, settings};
 use keyway_bus::{Event, NodeId, SendOptions, Stamp};
@@ -68,8 +69,8 @@ fn step(world: &mut World, sent: &mut BTreeMap<(usize, u64), Sent>, published: &
 fn crash(world: &mut World, sent: &mut BTreeMap<(usize, u64), Sent>, starts: &mut u64) {
     let index = 1 + world.random.below(NODES as u64 - 1) as usize;
     world.kill(index);
-    // Nobody waits for word any more; and what it held for others may be lost, which who does not wait for
-    // word is not told.
+    // No sender there waits for word any more. What it held for others may be lost, which a sender
+    // that does not wait for word is not told.
     sent.retain(|_, message| message.from != index && message.wants_word);
     let span = Duration::from_micros(world.random.below(2_000_000));
     world.run(span);

@@ -1,4 +1,4 @@
-//! Peers that were let in and then say what they should not.
+//! Peers that were accepted and then send what they should not.
 
 use crate::world::{id, settings};
 use keyway_base::Time;
@@ -10,20 +10,21 @@ pub fn line(nonce: u8) -> Line {
     Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32], ..Line::default() }
 }
 
-/// A frame that a peer was told.
+/// A frame that a peer received.
 pub struct Told {
     pub head: Head,
     pub body: Vec<u8>,
 }
 
-/// A connection to the node under test, with a node at its end that registered and then says nothing.
+/// A connection to the node under test, with a node at its end that has registered and then sends
+/// nothing.
 pub struct End {
     pub other: Node,
     pub there: PeerKey,
     pub here: PeerKey,
 }
 
-/// A node under test and who is connected to it.
+/// A node under test and its peers.
 pub struct Lab {
     pub node: Node,
     pub ends: Vec<End>,
@@ -40,7 +41,7 @@ impl Lab {
         Self::new(settings(index, &[]))
     }
 
-    /// A node that dials the one under test; its number here.
+    /// Adds a node that dials the one under test. Returns its number here.
     pub fn join(&mut self, settings: Settings) -> usize {
         let mut other = Node::new(settings, 5, self.now);
         let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
@@ -49,7 +50,8 @@ impl Lab {
         self.register(End { other, there, here })
     }
 
-    /// A node that has dialled the one under test, which knows it as `here` and has heard nothing of it.
+    /// Adds a node that has dialled the one under test, which knows it as `here` and has received
+    /// nothing of it.
     pub fn resume(&mut self, settings: Settings, here: PeerKey) -> usize {
         let mut other = Node::new(settings, 5, self.now);
         let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
@@ -57,7 +59,7 @@ impl Lab {
         self.register(End { other, there, here })
     }
 
-    /// A node that the one under test dials.
+    /// Adds a node that the one under test dials.
     pub fn serve(&mut self, settings: Settings) -> usize {
         let Some(Action::Dial { dial, .. }) = self.node.poll_action() else { panic!("no dial") };
         let mut other = Node::new(settings, 5, self.now);
@@ -85,7 +87,7 @@ impl Lab {
         self.node.handle_input(self.ends[at].here, &out, self.now);
     }
 
-    /// What the peer is told; pings and credit left out.
+    /// Returns the frames that the peer received, without pings and credit.
     pub fn told(&mut self, at: usize) -> Vec<Told> {
         let mut out = Vec::new();
         while self.node.poll_output(self.ends[at].here, &mut out, 1 << 20, self.now) {}
@@ -156,7 +158,8 @@ fn an_upstream_that_says_farewell_and_stays_is_dialled_again_and_costs_no_time()
     assert!(matches!(actions.last(), Some(Action::Dial { .. })), "{actions:?}");
 }
 
-/// A stranger's settings: node `index` below the node under test, started after every other.
+/// Returns a stranger's settings: node `index` below the node under test, started after every
+/// other.
 pub fn later(index: usize, upstream: usize) -> Settings {
     let mut one = settings(index, &[upstream]);
     one.incarnation = 9 << 20;
@@ -201,13 +204,13 @@ fn nobody_was_started_after_all_time() {
     assert!(lab.is_there(at));
 }
 
-/// Entry of an announcement: a node that was started at `stamp`, attached then.
+/// Returns the entry of an announcement: a node that was started at `stamp`, and attached then.
 pub fn entry(node: NodeId, parent: NodeId, stamp: u64) -> Vec<u8> {
     let mut body = vec![1, 0, 1];
     for number in [node.0, stamp, parent.0, 1 << 20] {
         body.extend(number.to_le_bytes());
     }
-    // Host, process, no labels, no addresses.
+    // The entry has host and process, no labels, and no addresses.
     body.extend([0; 24 + 2]);
     body
 }
@@ -269,7 +272,7 @@ fn announcements_are_believed_as_far_as_they_can_be_true() {
     late[27..35].copy_from_slice(&(2u64 << 20).to_le_bytes());
     announce(&mut lab, owner, id(3), &late);
     assert!(lab.node.nodes_below().any(|one| one == (id(7), id(3))));
-    // Who would not be let in here is not below either.
+    // A node that would not be accepted here is not below either.
     let other: NodeId = "z1.cache.1.1".parse().unwrap();
     announce(&mut lab, liar, id(2), &entry(other, id(2), 1 << 20));
     assert!(lab.is_there(liar) && lab.node.nodes_below().all(|(id, _)| id != other));

@@ -1,4 +1,4 @@
-//! Whole buses on virtual time: trees, fail-over, relay, pushes, and what must hold whatever a seed
+//! Whole buses on virtual time: trees, fail-over, relay, pushes, and laws that hold whatever a seed
 //! breaks.
 
 mod hostile;
@@ -14,7 +14,8 @@ use world::{World, id, settings, url};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// 0 root, 1 and 2 below it, 3 and 4 below 1 with 2 as standby, 5 below 2 with 1.
+/// Creates 0 as root, 1 and 2 below it, 3 and 4 below 1 with 2 as standby, and 5 below 2 with 1 as
+/// standby.
 fn tree(seed: u64) -> World {
     let mut world = World::new(seed);
     for upstreams in [&[][..], &[0], &[0], &[1, 2], &[1, 2], &[2, 1]] {
@@ -24,7 +25,7 @@ fn tree(seed: u64) -> World {
     world.run_until(5 * SECOND, "all nodes joined", |world| {
         world.node(0).nodes_below().count() == 5
     });
-    // The primary is gone back to once it is there for five seconds.
+    // The primary is used again once it has been there for five seconds.
     world.run(8 * SECOND);
     world
 }
@@ -51,7 +52,7 @@ fn every_node_reaches_every_other_with_word_of_it() {
         assert_eq!(world.count(index, is_message), 6, "node {index}");
         assert_eq!(world.count(index, |event| matches!(event, Event::Acked { .. })), 6);
     }
-    // From 3 to 4 by their common upstream, not by the root.
+    // It goes from 3 to 4 by their common upstream, not by the root.
     assert_eq!(world.node(1).counts().refused, 0);
 }
 
@@ -211,7 +212,8 @@ fn a_push_reaches_everybody_and_laggards_are_seen() {
 #[test]
 fn a_ping_does_not_wait_for_a_large_body() {
     let mut world = tree(9);
-    // 100 MiB/s: a body of 64 MiB takes more than half a second on each hop. It does not compress.
+    // At 100 MiB/s a body of 64 MiB takes more than half a second on each hop. It does not
+    // compress.
     world.bytes_per_ms = 100 << 10;
     let body: Vec<u8> = {
         let random = &mut world.random;
@@ -232,7 +234,8 @@ fn a_ping_does_not_wait_for_a_large_body() {
         worst = worst.max(world.now.since(start).as_micros());
         world.run(Duration::from_millis(50));
     }
-    // Two hops, each way: behind 128 KiB that a driver is ahead, 1.3 ms, on each hop down.
+    // There are two hops in each direction. On each hop down it waits behind the 128 KiB that a
+    // driver is ahead, 1.3 ms.
     assert!(worst < 5000, "{worst} us");
     world.run(10 * SECOND);
     assert_eq!(world.node(0).laggards("large"), []);
@@ -442,7 +445,7 @@ fn a_guest_comes_in_again_when_its_upstream_was_started_anew() {
     assert!(world.events(1).contains(&Event::Acked { seq }));
 }
 
-/// A node that dials `urls` in this order, and the root it wants, last among them.
+/// Adds a node that dials `urls` in this order, and the root that it wants as the last of them.
 fn dials(world: &mut World, urls: &[keyway_bus::Url]) -> usize {
     let root = world.add(settings(0, &[]));
     let mut child = settings(1, &[0]);
@@ -455,14 +458,14 @@ fn dials(world: &mut World, urls: &[keyway_bus::Url]) -> usize {
 #[test]
 fn an_address_that_leads_nowhere_or_to_somebody_mute_is_not_the_last_one_tried() {
     let mut world = World::new(30);
-    // Nobody is there; somebody who says nothing; another node; the root.
+    // The addresses have no listener, a silent one, another node, and the root.
     let child = dials(&mut world, &[url(9), url(2), url(3), url(0)]);
     world.add(settings(2, &[]));
     world.add(settings(3, &[]));
     world.silence_later(1, 2);
     let start = world.now;
     world.run_until(10 * SECOND, "joined", |world| world.node(child).upstream() == Some(id(0)));
-    // The mute one costs its time, the others none.
+    // The silent one costs its time, the others none.
     assert!(world.now.since(start) < Duration::from_millis(3500), "{:?}", world.now.since(start));
     let told: Vec<(String, Reason)> = world
         .events(child)
@@ -496,7 +499,7 @@ fn a_dial_without_an_outcome_is_given_up_and_begun_again() {
 
 #[test]
 fn a_guest_is_answered_wherever_its_upstream_has_gone() {
-    // 0 root, 1 below it; 2 below 1 with the root itself as standby.
+    // 0 is the root, 1 is below it, and 2 is below 1 with the root itself as standby.
     let mut world = World::new(32);
     for upstreams in [&[][..], &[0], &[1, 0]] {
         let index = world.nodes.len();
@@ -554,7 +557,8 @@ fn a_guest_of_a_standby_that_is_a_root_of_its_own_is_answered_too() {
     assert_eq!(world.count(guest, is_answer), 1, "{:?}", world.events(guest));
 }
 
-/// 0 root, 1 and 2 below it, 3 below 1 with 2 as standby; 1 is cut off from the root.
+/// Creates 0 as root, 1 and 2 below it, and 3 below 1 with 2 as standby; 1 is cut off from the
+/// root.
 fn cut_off() -> World {
     let mut world = World::new(34);
     for upstreams in [&[][..], &[0], &[0], &[1, 2]] {
@@ -572,7 +576,7 @@ fn an_upstream_that_is_cut_off_is_left_for_one_that_is_not_and_gone_back_to() {
     let mut world = cut_off();
     let start = world.now;
     world.run_until(45 * SECOND, "moved", |world| world.node(3).upstream() == Some(id(2)));
-    // It heard of that two seconds before.
+    // It learnt of that two seconds before.
     assert!(world.node(1).is_cut_off() && !world.node(3).is_cut_off());
     println!("moved after {:?}", world.now.since(start));
     world.run(SECOND);
@@ -616,7 +620,8 @@ fn where_everybody_is_cut_off_nobody_moves() {
 #[test]
 fn connections_at_rest_are_pinged_together() {
     let (frames, timeouts) = at_rest(Place::default(), 240);
-    // Eight answers of each, to pings in eight slots of each half minute; looked at once more when one is late.
+    // There are eight answers of each, to pings in eight slots of each half minute. A late one
+    // costs another check.
     assert_eq!(frames, 800);
     assert!(timeouts <= 140, "{timeouts}");
 }
@@ -628,8 +633,8 @@ fn connections_at_rest_within_a_host_are_pinged_every_five_minutes() {
     assert!(timeouts <= 50, "{timeouts}");
 }
 
-/// Frames that a root hears, and times that it is woken by its clock, in so many seconds of a hundred connections
-/// at rest.
+/// Returns the frames that a root receives, and the times that its clock wakes it, in so many
+/// seconds with a hundred connections at rest.
 fn at_rest(place: Place, seconds: u32) -> (u64, u64) {
     let mut world = World::new(35);
     world.is_one_host = true;
@@ -639,7 +644,7 @@ fn at_rest(place: Place, seconds: u32) -> (u64, u64) {
         world.add(one);
         world.run(Duration::from_millis(17));
     }
-    // Until each has come to its slot.
+    // This lasts until each has come to its slot.
     world.run(400 * SECOND);
     assert_eq!(world.node(0).nodes_below().count(), 100);
     let count = |world: &mut World| -> (u64, u64) {
@@ -744,7 +749,7 @@ fn who_has_just_come_is_answered_from_above() {
     guest.id = NodeId::NONE;
     guest.urls.clear();
     let guest = world.add(guest);
-    // It asks with its first word: the news of it and the question go up together.
+    // It asks with its first frame: its announcement and the question go up together.
     world.run_until(SECOND, "let in", |world| world.node(guest).upstream().is_some());
     let now = world.now;
     let seq = world.node(guest).command(id(0), &["bus.ping"], SECOND, now).unwrap();

@@ -1,5 +1,5 @@
-//! Peers that leave others nothing, claim to be others, or are at odds about who is who: what one of them does
-//! costs nobody else a place, a word or an upstream.
+//! Peers that leave others nothing, claim to be others, or disagree about ids: they cost no other
+//! node a place, a word or an upstream.
 
 use crate::hostile::{FIRST, failure, first_of};
 use crate::liar::{Lab, announce, entry, line, message};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Node `index` with a bound of 1 MiB for all queues.
+/// Returns node `index` with a bound of 1 MiB for all queues.
 fn narrow(index: usize, upstreams: &[usize]) -> Settings {
     let mut one = settings(index, upstreams);
     one.message_len_max = 1 << 20;
@@ -23,7 +23,7 @@ fn who_takes_no_word_leaves_others_room_for_theirs() {
     let mut lab = Lab::new(narrow(0, &[]));
     let (liar, honest) = (lab.join(settings(1, &[0])), lab.join(settings(2, &[0])));
     lab.told(honest);
-    // Nobody is there to get these, and these are taken; of neither the liar takes word.
+    // The first ones have no receiver, and the others are accepted. The liar takes word of neither.
     for (first, dst, flags) in [(1, id(99), 0), (20_001, id(0), flags::ACK)] {
         for seq in first..first + 20_000 {
             lab.say(liar, &Head { flags, ..message(id(1), dst, seq) }, b"x");
@@ -36,7 +36,7 @@ fn who_takes_no_word_leaves_others_room_for_theirs() {
     assert_eq!(told, [Kind::Failure, Kind::Ack]);
 }
 
-/// Has `child`, node 2, say what must go up, until nothing of it does any more.
+/// Makes `child`, node 2, send frames that must go up, until none goes up any more.
 fn flood(lab: &mut Lab, child: usize) {
     for seq in 0..20_000 {
         let (head, body) = failure(id(2), id(50), seq, id(2));
@@ -58,7 +58,7 @@ fn an_upstream_that_is_slow_is_not_lost_for_what_others_say() {
         let upstream = lab.serve(settings(0, &[]));
         let child = lab.join(settings(2, &[1]));
         flood(&mut lab, child);
-        // Who comes is announced before it speaks, and what is pushed is answered.
+        // A new node is announced before it sends, and a push is answered.
         let late = lab.join(settings(3, &[1]));
         lab.say(late, &message(id(3), id(50), 1), b"hello");
         let root = &mut lab.ends[upstream].other;
@@ -71,7 +71,7 @@ fn an_upstream_that_is_slow_is_not_lost_for_what_others_say() {
     }
 }
 
-/// The entry of a process of that id that was started at `incarnation`.
+/// Returns the entry of a process with that id that was started at `incarnation`.
 fn entry_of(node: NodeId, parent: NodeId, incarnation: u64) -> Vec<u8> {
     let mut body = entry(node, parent, incarnation);
     body[27..35].copy_from_slice(&incarnation.to_le_bytes());
@@ -94,7 +94,8 @@ fn a_lie_from_far_below_costs_who_passes_it_on_nothing() {
         body[11..19].copy_from_slice(&stamp.to_le_bytes());
         announce(lab, relay, id(2), &body);
     };
-    // The upstream; another process with the id of this node; this one, by who does not know its stamp.
+    // The claims are: the upstream; another process with the id of this node; and this node, from a
+    // peer that does not know its stamp.
     for (node, incarnation) in [(id(0), 1 << 20), (id(1), 7 << 20), (id(1), 1 << 20)] {
         claim(&mut lab, node, incarnation, stamp + 1);
         assert!(lab.is_there(relay) && lab.node.nodes_below().all(|(below, _)| below != node));
@@ -103,14 +104,14 @@ fn a_lie_from_far_below_costs_who_passes_it_on_nothing() {
             [Event::Refused { id: node, from: None, reason: Reason::IdTwice }]
         );
     }
-    // Said again and again it floods nobody, neither here nor above.
+    // Repeated again and again it floods no node, neither here nor above.
     for _ in 0..1000 {
         claim(&mut lab, id(0), 1 << 20, 1 << 20);
         lab.told(relay);
     }
     assert!(lab.events().len() < 20 && lab.stat("ids_twice") == 1003);
     assert!(lab.is_there(upstream) && lab.told(upstream).len() < 500);
-    // What was said above and comes back from below is a cycle.
+    // A stamp that was announced above and comes back from below shows a cycle.
     claim(&mut lab, id(1), 1 << 20, stamp);
     assert!(!lab.is_there(relay));
     assert!(lab.events().contains(&Event::PeerDown { id: id(2), reason: Reason::Cycle }));
@@ -136,7 +137,7 @@ fn a_message_in_parts_that_is_not_taken_may_still_come_another_way() {
     lab.say(sender, &begin(id(2), 1), &long);
     let relayed = lab.told(sender);
     assert!(relayed[0].head.has(flags::MAYBE), "who it is for may take it");
-    // Each on a connection of its own: the parts of the one before did not all come.
+    // Each has a connection of its own: the parts of the one before did not all come.
     let sender = {
         lab.node.handle_closed(lab.ends[sender].here, None, lab.now);
         lab.join(settings(1, &[0]))
@@ -167,7 +168,7 @@ fn what_has_failed_for_certain_does_not_arrive_by_another_relay() {
     world.reset(1, 3);
     world.run(5 * SECOND);
     assert_eq!(world.count(0, |event| matches!(event, Event::Message { .. })), 1);
-    // Word of a failure may come twice, as it does where nobody knows whether it came.
+    // Word of a failure may come twice if it is unknown whether it came.
     let is_certain = |event: &Event| matches!(event, Event::Failed { maybe: false, .. });
     let is_told = |event: &Event| matches!(event, Event::Failed { seq: at, .. } if *at == seq);
     assert!(world.count(3, is_told) > 0 && world.count(3, is_certain) == 0);
@@ -176,11 +177,11 @@ fn what_has_failed_for_certain_does_not_arrive_by_another_relay() {
 #[test]
 fn a_direct_connection_gives_way_to_that_of_an_upstream() {
     for dialler in [1, 2] {
-        // 0 root, 1 below it, 2 below 0 with 1 as standby.
+        // 0 is the root, 1 is below it, and 2 is below 0 with 1 as standby.
         let mut world = World::new(42);
         for upstreams in [&[][..], &[0], &[0, 1]] {
             let mut one = settings(world.nodes.len(), upstreams);
-            // Of an upstream that is named nobody takes the id.
+            // No node may take the id of an upstream that is named.
             one.upstreams.iter_mut().for_each(|upstream| upstream.id = NodeId::NONE);
             world.add(one);
         }
@@ -256,11 +257,11 @@ fn who_leaves_is_told_of_all_that_nobody_answers_any_more() {
 fn a_slow_newcomer_is_not_late_while_who_is_there_is_asked() {
     let mut lab = Lab::of(0);
     let dead = lab.join(settings(1, &[0]));
-    // The newcomer says who it is when its time is all but over.
+    // The newcomer identifies itself when its time is almost over.
     let here = lab.node.handle_accepted(&line(1), lab.now).unwrap();
     lab.pass(4, &[dead]);
     lab.now = lab.now + Duration::from_millis(900);
-    // Who is there is dead, and is not missed yet.
+    // The existing peer is dead, and not noticed yet.
     let again = lab.resume(settings(1, &[0]), here);
     lab.events();
     let end = lab.now + 2 * SECOND;

@@ -1,4 +1,4 @@
-//! Topics where peers are slow, lie, or have less room.
+//! Topics with peers that are slow, lie, or have less room.
 
 use crate::hostile::queued;
 use crate::liar::Lab;
@@ -13,7 +13,7 @@ fn stamp(version: u64) -> Stamp {
     Stamp { epoch: 1, version }
 }
 
-/// What does not compress, and is another for each seed.
+/// Returns bytes that do not compress, and differ for each seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     std::iter::repeat_with(|| random.next() as u8).take(len).collect()
@@ -36,7 +36,7 @@ fn pushes(lab: &Lab) -> u64 {
     lab.node.counts().pushes_full + lab.node.counts().pushes_delta
 }
 
-/// Lets a peer have some of what is there for it; it says nothing.
+/// Lets a peer have some of its output; it sends nothing.
 fn poll_some(lab: &mut Lab, at: usize) {
     let (end, mut out) = (&mut lab.ends[at], Vec::new());
     lab.node.poll_output(end.here, &mut out, 100_000, lab.now);
@@ -56,7 +56,7 @@ fn who_says_again_and_again_what_it_lacks_has_one_version_of_a_topic_in_its_queu
     assert!(lab.is_there(child));
     assert_eq!(pushes(&lab), 2);
     assert!(queued(&lab.node) < (1 << 20) + 5000, "{}", queued(&lab.node));
-    // The same while the one is on its way.
+    // The same holds while that one is on its way.
     poll_some(&mut lab, child);
     for _ in 0..100 {
         have(&mut lab, child, true, &[]);
@@ -110,7 +110,7 @@ fn old_versions_that_are_being_sent_have_a_bound() {
         poll_some(&mut lab, *at);
         lab.node.handle_timeout(lab.now);
     }
-    // The last has the latest, and three before it hold what they were begun to be sent.
+    // The last has the latest version, and three before it hold the one that was begun.
     let there: Vec<bool> = ends.iter().map(|at| lab.is_there(*at)).collect();
     assert_eq!(there, [false, false, false, false, true, true, true, true]);
     let given_up =
@@ -140,7 +140,7 @@ fn topics_come_and_go_for_ever() {
         lab.node.withdraw(&name, stamp(2), lab.now).unwrap();
         lab.converse(child);
     }
-    // Names that are of no use here are no fault: the child may have come from elsewhere.
+    // Names that are of no use here are not an error: the child may have come from elsewhere.
     let names: Vec<String> = (0..50).map(|number| format!("other{number}")).collect();
     let entries: Vec<_> = names.iter().map(|name| (name.as_str(), 1, true)).collect();
     have(&mut lab, child, true, &entries);
@@ -175,7 +175,7 @@ fn a_topic_that_there_is_no_room_for_is_told_and_asked_for_again() {
     }
     let down = |event: &Event| matches!(event, Event::PeerDown { .. });
     assert_eq!((world.count(0, down), world.count(1, down)), (0, 0));
-    // It has its turn with the next version, and when there is a place.
+    // It has its turn with the next version, and when there is room.
     world.node(0).publish("c", stamp(2), noise(2, 100_000)).unwrap();
     world.run(SECOND);
     assert_eq!(world.count(1, |event| *event == unkept("c", 2)), 1);
@@ -232,7 +232,8 @@ fn small_messages_fill_the_bound_with_all_the_memory_they_take() {
     let sent = (0..100_000)
         .take_while(|_| lab.node.send(id(1), b"x", SendOptions::default(), lab.now).is_ok())
         .count();
-    // A frame of 41 bytes has an entry of 40 in a queue that may be half empty; the peer has half of all.
+    // A frame of 41 bytes has an entry of 40 in a queue that may be half empty; the peer has half
+    // of all.
     assert!(sent > 1000 && (sent - 1) * (41 + 80) <= 1 << 19, "{sent}");
 }
 

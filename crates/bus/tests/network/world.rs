@@ -1,11 +1,11 @@
-//! Nodes on virtual time, with links that are slow, cut, silent or lost as a seed says.
+//! Nodes on virtual time, with links that are slow, cut, silent or lost as a seed decides.
 
 use keyway_base::Time;
 use keyway_bus::{Action, DialKey, Event, Line, Node, NodeId, PeerKey, Settings, Upstream, Url};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Bytes on the way in one direction at most: what a driver is ahead of the system.
+/// Most bytes on the way in one direction: what a driver is ahead of the system.
 const AHEAD_LEN: usize = 128 << 10;
 
 pub struct Random(u64);
@@ -37,7 +37,7 @@ struct Pipe {
 struct Conn {
     ends: [(usize, PeerKey); 2],
     pipes: [Pipe; 2],
-    /// When both ends hear that it is gone.
+    /// Time at which both ends learn that it is gone.
     ends_at: Option<Time>,
 }
 
@@ -48,12 +48,12 @@ struct Dial {
     to: Option<usize>,
 }
 
-/// Everything that is known of what nodes did.
+/// Everything that nodes have reported.
 #[derive(Default)]
 pub struct Log {
-    /// By node: what its user heard.
+    /// By node, the events of its user.
     pub events: BTreeMap<usize, Vec<Event>>,
-    /// The same of processes that are gone.
+    /// The events of processes that are gone.
     pub past: Vec<(usize, Vec<Event>)>,
 }
 
@@ -65,24 +65,24 @@ pub struct World {
     conns: Vec<Option<Conn>>,
     by_end: BTreeMap<(usize, u64), usize>,
     dials: Vec<Dial>,
-    /// Pairs between which nothing arrives, and nobody hears that; it comes late if the connection is still
-    /// there when they hear each other again, as TCP has it.
+    /// Pairs between which nothing arrives, without either noticing. The bytes come late if the
+    /// connection still exists when they can hear each other again, as with TCP.
     silent: BTreeSet<(usize, usize)>,
-    /// Of each byte and each packet.
+    /// Latency of each byte and each packet.
     pub latency: Duration,
     pub bytes_per_ms: u64,
-    /// Whether users take events; else they are left.
+    /// Whether users take events.
     pub takes_events: bool,
     writable: BTreeSet<(usize, u64)>,
-    /// Dials come to nothing, and nobody hears that.
+    /// Whether dials fail without notice.
     pub hang_dials: bool,
-    /// Connections of these come to be, and nothing arrives on them.
+    /// Pairs whose connections are made, but on which nothing arrives.
     mute: BTreeSet<(usize, usize)>,
-    /// Packets are cut at random places.
+    /// Whether packets are cut at random places.
     pub cuts: bool,
-    /// What transports say of connections.
+    /// Whether transports report that connections stay within one host.
     pub is_one_host: bool,
-    /// By node: turns in which its deadline had come.
+    /// By node, the turns in which its deadline had come.
     pub timeouts: BTreeMap<usize, u64>,
 }
 
@@ -94,7 +94,7 @@ pub fn url(index: usize) -> Url {
     format!("mem://n{index}").parse().unwrap()
 }
 
-/// A node of a bus with one token, below `upstreams`.
+/// Returns the settings of a node of a bus with one token, below `upstreams`.
 pub fn settings(index: usize, upstreams: &[usize]) -> Settings {
     let mut settings = Settings::of(id(index));
     settings.tokens.add(b"the token of all these nodes").unwrap();
@@ -150,12 +150,12 @@ impl World {
         self.silent.contains(&pair) || self.mute.contains(&pair)
     }
 
-    /// Nothing arrives between the two from now on.
+    /// Lets nothing arrive between the two from now on.
     pub fn silence(&mut self, a: usize, b: usize) {
         self.silent.insert(Self::pair(a, b));
     }
 
-    /// They connect, but nothing arrives.
+    /// Lets the two connect, but lets nothing arrive.
     pub fn silence_later(&mut self, a: usize, b: usize) {
         self.mute.insert(Self::pair(a, b));
     }
@@ -164,7 +164,7 @@ impl World {
         self.silent.clear();
     }
 
-    /// Ends all connections of the two; what is on its way is lost.
+    /// Ends all connections of the two; bytes in flight are lost.
     pub fn reset(&mut self, a: usize, b: usize) {
         for conn in self.conns.iter_mut().flatten() {
             if Self::pair(conn.ends[0].0, conn.ends[1].0) == Self::pair(a, b) {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// A process is gone; the system closes its connections.
+    /// Kills a process; the system closes its connections.
     pub fn kill(&mut self, index: usize) {
         self.nodes[index] = None;
         let heard = self.log.events.remove(&index).unwrap_or_default();
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Lets things happen for so long.
+    /// Runs the world for `span`.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         self.turn();
@@ -214,7 +214,7 @@ impl World {
         self.turn();
     }
 
-    /// Lets things happen until it is so; panics if it is not after `span`.
+    /// Runs the world until `is_so` holds; panics if it does not after `span`.
     pub fn run_until(
         &mut self,
         span: Duration,
@@ -233,7 +233,7 @@ impl World {
 
     fn next_time(&self) -> Option<Time> {
         let nodes = self.nodes.iter().flatten().map(|node| node.poll_deadline());
-        // What is held up by silence comes when that ends.
+        // Bytes held up by silence come when that ends.
         let is_heard = |conn: &&Conn| !self.is_silent(conn);
         let conns = self.conns.iter().flatten().filter(is_heard);
         let packets =
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Does what a node wants done, and sends what it has to say.
+    /// Carries out a node's orders, and sends its output.
     fn serve(&mut self, index: usize) {
         let now = self.now;
         while let Some(node) = &mut self.nodes[index] {
@@ -391,7 +391,7 @@ impl World {
                 let due = pipe.free_at.max(self.now + self.latency);
                 pipe.packets.push_back((due, last_words.clone()));
                 pipe.len += last_words.len();
-                // What was said before arrives before.
+                // Earlier bytes arrive earlier.
                 let end = due + Duration::from_nanos(1);
                 conn.ends_at = Some(conn.ends_at.map_or(end, |known| known.min(end)));
             }

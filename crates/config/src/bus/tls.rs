@@ -10,21 +10,21 @@ use toml::de::{DeTable, DeValue};
 
 const KEYS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
 
-/// What secures connections by TCP, and where that was read.
+/// The TLS of connections by TCP, and the files from which it was read.
 #[derive(Clone, Debug)]
 pub struct BusTls {
-    /// What connections are made with.
+    /// The TLS settings of new connections.
     pub loaded: PeerTls,
-    /// Its files.
+    /// The files.
     pub files: PeerSettings,
 }
 
 impl BusTls {
-    /// Reads the files again, those of a node of that id. Connections from now on are made with what is in them,
-    /// those that stand go on. What is suspicious about them is given.
+    /// Reads the files of the node `id` again. New connections use what is in them; open ones go on
+    /// as they are. Returns warnings about the files.
     ///
     /// # Errors
-    /// Everything that is wrong with them: then nothing has changed.
+    /// Returns everything that is wrong with the files. Then nothing has changed.
     pub fn reread(&self, id: NodeId) -> Result<Vec<String>, Vec<String>> {
         let told = |faults: &[FileFault]| {
             faults.iter().map(|fault| format!("{}; {}", fault.what, fault.hint)).collect()
@@ -40,7 +40,7 @@ impl BusTls {
     }
 }
 
-/// What the table says; `None` if something is wrong with it, which was told.
+/// Reads the table. Returns `None` if something is wrong with it, after reporting that.
 pub(super) fn read(
     value: &Spanned<DeValue<'_>>,
     read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
@@ -92,7 +92,8 @@ pub(super) fn read(
     }
 }
 
-/// Where there is no token, only who has a certificate may come: an address without TLS lets anybody in.
+/// Refuses an address without TLS if there is no token: without a token only certificates keep
+/// strangers out.
 pub(super) fn check_reach(table: &DeTable<'_>, config: &BusConfig, report: &mut Report<'_>) {
     let is_tcp = |url: &&Url| matches!(url, Url::Tcp { .. });
     let upstreams = config.settings.upstreams.iter().flat_map(|upstream| &upstream.urls);
@@ -108,7 +109,7 @@ pub(super) fn check_reach(table: &DeTable<'_>, config: &BusConfig, report: &mut 
     }
 }
 
-/// A certificate that is another node's lets nobody in anywhere.
+/// Refuses a certificate that is made out to another node: no node would accept it.
 pub(super) fn check_name(table: &DeTable<'_>, config: &BusConfig, report: &mut Report<'_>) {
     let Some(tls) = &config.tls else { return };
     let name = certificate_name(config.settings.id);

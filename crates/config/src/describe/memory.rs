@@ -6,72 +6,71 @@ use crate::value::format_size;
 use keyway_topology::DEPTH_MAX;
 use std::fmt::Write;
 
-/// What a configuration can make the process hold, in bytes, besides the few
-/// megabytes of the process itself and under 2 KiB per idle client.
+/// The memory that this configuration may use, in bytes, besides the few megabytes of the process
+/// itself and under 2 KiB per idle client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBound {
     /// Data in embedded stores whose `memory_max` is a size.
     pub store_bytes: u64,
-    /// Embedded stores whose `memory_max` is `"auto"`: what they take is found
-    /// out at start.
+    /// Number of embedded stores whose `memory_max` is `"auto"`. Their size is determined at the
+    /// start.
     pub stores_auto: usize,
-    /// Keys that clients with CLIENT TRACKING have read, in all stores.
+    /// Table of keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
-    /// Lua for the scripts of all stores, per worker.
+    /// Memory of Lua for the scripts of all stores, per worker.
     pub script_bytes: u64,
-    /// Connections to backends, per worker: as many for clients that speak RESP3
-    /// as for the others. Those of watches and blocked commands come on top.
+    /// Connections to backends, per worker. Clients that speak RESP3 have as many connections as
+    /// the others. Connections for WATCH and blocked commands come on top.
     pub links: usize,
     /// Unsent requests on all these connections, per worker.
     pub link_bytes: u64,
-    /// What one busy client may pin, besides the one large request or reply
-    /// being handled for it.
+    /// Memory that one busy client may use, besides the one large request or reply being handled
+    /// for it.
     pub session_bytes: u64,
-    /// Commands that wait for EXEC, of all clients together.
+    /// Commands queued for EXEC, of all clients together.
     pub transaction_bytes: u64,
-    /// Requests on their way through pools that lead to others, per worker.
+    /// Requests in flight through pools that lead to others, per worker.
     pub route_bytes: u64,
-    /// Large replies that clients do not take, for each worker.
+    /// Large replies that clients have not read, per worker.
     pub unread_bytes: u64,
     /// Largest number of copies of a large request or reply that is kept until it is whole.
     pub copies: u64,
-    /// Messages that one subscriber has not read; `None` for no bound.
+    /// Messages that one subscriber has not read; `None`: no bound.
     pub subscriber_bytes: Option<u64>,
 }
 
-/// RESP2 and RESP3: the clients of each have links of their own.
+/// RESP2 and RESP3: clients of each protocol have links of their own.
 const PROTOCOLS: usize = 2;
 
-/// Scripts and libraries that the clients of a pool loaded, and scripts seen in
-/// EVAL, in bytes.
+/// Scripts and libraries loaded by the clients of a pool, and scripts seen in EVAL, in bytes.
 const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 
-/// What a link keeps of requests on their way, for SLOWLOG, in bytes.
+/// Memory in which a link remembers requests in flight, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;
 
-/// What a worker counts of the keys of a pool that are asked for most, and those with the largest
-/// values, in bytes.
+/// Memory in which a worker counts the most requested keys and the keys with the largest values of
+/// a pool, in bytes.
 const NOTED_KEYS_LEN_MAX: u64 = 48 << 10;
 
-/// Messages of other workers' clients that wait for a worker, in bytes.
+/// Messages from other workers' clients that wait for one worker, in bytes.
 const INBOX_LEN_MAX: u64 = 64 << 20;
 
-/// Connections that clients have for themselves, for each worker.
+/// Private links of clients, per worker.
 const PRIVATE_LINKS_MAX: u32 = 50_000;
 
-/// Bytes unsent on each connection of a client that tracks keys.
+/// Unsent bytes on each private link of a client that tracks keys.
 const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
-/// Requests that a worker holds while they go through pools of pools, and copies for
-/// shadows, in bytes.
+/// Requests that a worker holds while they go through pools of pools, and copies for shadows, in
+/// bytes.
 const ROUTES_LEN_MAX: u64 = (64 << 20) + (16 << 20);
 
-/// What a worker keeps of requests that wait for full links, for each pool in a row that
+/// Memory in which a worker keeps requests that wait for full links, for each pool in a row that
 /// asks others, in bytes.
 const STALLED_LEN_MAX: u64 = 64 << 20;
 
 impl Config {
-    /// Pools in a row that lead to others.
+    /// Returns the length of the longest chain of pools that lead to others.
     fn routes_in_a_row(&self) -> usize {
         let mut rows = vec![0; self.pools.len()];
         for _ in 0..DEPTH_MAX {
@@ -86,7 +85,7 @@ impl Config {
         rows.into_iter().max().unwrap_or(0)
     }
 
-    /// What this configuration can make the process hold.
+    /// Returns the memory that this configuration may use.
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
             self.pools.iter().filter_map(|pool| match &pool.kind {
@@ -121,7 +120,7 @@ impl Config {
     }
 }
 
-/// Connections of a worker to the servers of a pool.
+/// Returns the number of connections of a worker to the servers of a pool.
 fn links_of(pool: &PoolConfig) -> usize {
     let Some((set, _)) = pool.kind.servers() else { return 0 };
     let connections = usize::from(set.options.server_connections);
@@ -136,18 +135,18 @@ fn links_of(pool: &PoolConfig) -> usize {
     protocols * set.servers.len() * connections
 }
 
-/// Those of them that are secured.
+/// Returns the number of connections of a worker to servers that are secured by TLS.
 fn secured_links(config: &Config) -> usize {
     let is_secured =
         |pool: &&PoolConfig| pool.kind.servers().is_some_and(|(_, config)| config.tls.is_some());
     config.pools.iter().filter(is_secured).map(links_of).sum()
 }
 
-/// Texts of scripts and libraries that the clients of an embedded store loaded,
-/// and of scripts seen in EVAL, in bytes.
+/// Texts of scripts and libraries loaded by the clients of an embedded store, and of scripts seen
+/// in EVAL, in bytes.
 const STORE_TEXTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + (4 << 20);
 
-/// What `bytes` per worker come to, where it is known how many there are at most.
+/// Returns the sum of `bytes` over all workers, as text, if the number of workers is bounded.
 fn of_all_workers(config: &Config, bytes: u64) -> String {
     match config.server.workers {
         Workers::Between { max, .. } if max > 1 => {
@@ -158,7 +157,7 @@ fn of_all_workers(config: &Config, bytes: u64) -> String {
     }
 }
 
-/// The memory that the process takes at most, as a comment for people.
+/// Returns the memory that the process takes at most, as a comment for people.
 pub(super) fn memory_comment(config: &Config) -> String {
     let bound = config.memory_bound();
     let mut text = "Memory, at most:\n".to_owned();
@@ -172,7 +171,7 @@ pub(super) fn memory_comment(config: &Config) -> String {
     text
 }
 
-/// The embedded stores: their data, what clients track, and scripts.
+/// Writes the lines of the embedded stores: their data, tracking tables, and scripts.
 fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
     if bound.store_bytes > 0 {
         let _ = writeln!(text, "  data: {} in embedded stores", format_size(bound.store_bytes));
@@ -198,7 +197,7 @@ fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
 }
 
-/// Connections to servers.
+/// Writes the lines of connections to servers.
 fn of_links(config: &Config, bound: &MemoryBound, text: &mut String) {
     if bound.links > 0 {
         let bytes = format_size(bound.link_bytes);
@@ -238,7 +237,7 @@ fn of_links(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
 }
 
-/// Clients and their replies.
+/// Writes the lines of clients and their replies.
 fn of_clients(config: &Config, bound: &MemoryBound, text: &mut String) {
     let _ = writeln!(
         text,
@@ -268,7 +267,7 @@ fn of_clients(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
 }
 
-/// Requests through pools of pools, and counts of keys.
+/// Writes the lines of requests through pools of pools, and of key counts.
 fn of_routes(config: &Config, bound: &MemoryBound, text: &mut String) {
     if bound.route_bytes > 0 {
         let _ = writeln!(
@@ -290,7 +289,7 @@ fn of_routes(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
 }
 
-/// Messages for subscribers.
+/// Writes the lines of messages for subscribers.
 fn of_subscribers(config: &Config, bound: &MemoryBound, text: &mut String) {
     let subscriber = match bound.subscriber_bytes {
         Some(bytes) => format!("{} each of messages that they have not read", format_size(bytes)),

@@ -1,4 +1,4 @@
-//! The text of a configuration as it is written, and what tables share.
+//! The text of a configuration file as it is written, and helpers for all tables.
 
 use crate::model::SecretSource;
 use crate::schema::Table;

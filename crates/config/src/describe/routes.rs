@@ -1,4 +1,4 @@
-//! Pools that lead to other pools.
+//! Describes pools that lead to other pools.
 
 use super::out::Out;
 use crate::model::{PoolConfig, RoutedConfig};
@@ -81,7 +81,7 @@ pub(super) fn routed(config: &RoutedConfig, pools: &[PoolConfig], out: &mut Out)
     entry("clients_max", &config.clients_max.to_string());
 }
 
-/// The table of a kind of pool.
+/// Returns the table of a kind of pool.
 fn table_of(pool: &RoutedPool) -> &'static Table {
     match pool {
         RoutedPool::Prefix(_) => &schema::PREFIX,

@@ -1,4 +1,4 @@
-//! Pools of servers.
+//! Describes pools of servers.
 
 use super::out::{Out, secret, slow_log};
 use crate::circuit::{circuit_text, outliers_text};
@@ -89,7 +89,8 @@ pub(super) fn replicated(
     bounds((options, config), table, out);
 }
 
-/// The sentinels of a pool, which are a pool of that name.
+/// Writes the sentinels of a pool. They are a pool of their own, under a name made from this
+/// pool's.
 fn sentinels(
     (name, primaries): (&str, &[String]),
     config: &ServersConfig,
@@ -115,7 +116,7 @@ fn sentinels(
     }
 }
 
-/// The settings of connections to the servers of a pool.
+/// Writes the settings of connections to the servers of a pool.
 fn connections(options: &ServerOptions, table: &'static Table, out: &mut Out) {
     out.entry(table, "timeout", &string(&format_duration(options.timeout)));
     out.entry(table, "connect_timeout", &string(&format_duration(options.connect_timeout)));
@@ -123,7 +124,7 @@ fn connections(options: &ServerOptions, table: &'static Table, out: &mut Out) {
     out.entry(table, "preconnect", &options.preconnect.to_string());
 }
 
-/// Ejection, circuit, TLS and the bounds of a pool of servers.
+/// Writes ejection, circuit, TLS and the bounds of a pool of servers.
 fn bounds(
     (options, config): (&ServerOptions, &ServersConfig),
     table: &'static Table,
@@ -145,7 +146,7 @@ fn bounds(
     out.entry(table, "queue_len_max", &options.link_in_flight_max.to_string());
 }
 
-/// The placement of the keys of a pool.
+/// Writes the placement of the keys of a pool.
 fn placed(set: &ServerSet, table: &'static Table, out: &mut Out) {
     out.entry(table, "hash", &string(set.hash.name()));
     out.entry(table, "distribution", &string(set.distribution.name()));
@@ -153,8 +154,8 @@ fn placed(set: &ServerSet, table: &'static Table, out: &mut Out) {
     out.entry(table, "hash_tag", &string(&hash_tag));
 }
 
-/// The settings of discovery. `finds_others` is false where all servers are listed: their number has
-/// no bound then.
+/// Writes the settings of discovery. `finds_others` is false if all servers are listed: their
+/// number then has no bound.
 fn found_out(pool: &Discovery, table: &'static Table, finds_others: bool, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
     if finds_others {
@@ -209,7 +210,7 @@ fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &m
     out.entry(table, "servers", &format!("[\n{}]", lines.collect::<String>()));
 }
 
-/// The name of what memcached servers are asked in.
+/// Returns the name of the protocol in which memcached servers are asked.
 fn server_protocol(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Text => "text",

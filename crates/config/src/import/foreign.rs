@@ -1,4 +1,4 @@
-//! What the importers have in common.
+//! Helpers shared by the importers.
 
 use crate::address::{ListenAddr, parse_listen};
 use crate::error::{ConfigError, Problem, quoted};
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use super::Import;
 
-/// In place of another proxy's "for ever". Far above any reply that is still
-/// waited for, yet a server that hangs does not hold its requests for good.
+/// The timeout in place of another proxy's "for ever". It is far above the latency of any reply
+/// that a client still waits for, but a server that hangs does not hold its requests for good.
 pub(super) const TIMEOUT_FOR_EVER: Duration = Duration::from_secs(30);
 
-/// Longest `timeout` a pool takes.
+/// Longest `timeout` of a pool.
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// Most for connecting, and in place of "for ever": some lost packets are made
-/// up for, yet a server that is gone is noticed.
+/// Longest time for connecting, also used in place of "for ever". It allows for some lost packets,
+/// but a server that is gone is noticed.
 pub(super) const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
-/// The text of a note about keys that are placed otherwise than before.
+/// The words of a note about keys that go to other servers than before.
 pub(super) const MISSING_AT_FIRST: &str = "missing at first";
 
 const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";
 
-/// `value`, or the nearest that Keyway takes, with a note.
+/// Returns `value`, or the nearest value that Keyway accepts, with a note.
 pub(super) fn clamp(
     name: &str,
     value: u64,
@@ -41,7 +41,7 @@ pub(super) fn clamp(
     taken
 }
 
-/// A time, or the nearest to it that Keyway takes, with a note.
+/// Returns `time`, or the nearest time that Keyway accepts, with a note.
 pub(super) fn clamp_time(
     name: &str,
     time: Duration,
@@ -57,11 +57,11 @@ pub(super) fn clamp_time(
     taken
 }
 
-/// Names that Keyway takes and no other pool has.
+/// Makes names that Keyway accepts and no other pool has.
 #[derive(Default)]
 pub(super) struct PoolNames {
     taken: BTreeSet<String>,
-    /// For each converted name, the number to try next.
+    /// For each converted name, the next number to try.
     next: BTreeMap<String, u64>,
 }
 
@@ -71,7 +71,7 @@ impl PoolNames {
         if check_pool_name(original).is_err() {
             let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
             let plain = original.chars().map(|c| if fits(c) { c } else { '_' });
-            // Room for a number that makes it unique.
+            // This leaves room for a number that makes the name unique.
             name = plain.take(POOL_NAME_LEN_MAX - 8).collect();
         }
         if !self.taken.insert(name.clone()) {
@@ -92,7 +92,7 @@ impl PoolNames {
     }
 }
 
-/// Reads `IP:PORT`, `/PATH` or, of host names, `localhost:PORT`.
+/// Reads `IP:PORT`, `localhost:PORT` or `/PATH`.
 pub(super) fn parse_bind(text: &str) -> Result<ListenAddr, Problem> {
     if text.starts_with('/') {
         return parse_listen(&format!("unix://{text}"));
@@ -106,27 +106,27 @@ pub(super) fn parse_bind(text: &str) -> Result<ListenAddr, Problem> {
     }
     let listen = match host.parse::<std::net::Ipv6Addr>() {
         Ok(_) => format!("tcp://[{host}]:{port}"),
-        // Go takes no host for every address.
+        // In Go, an empty host means every address.
         Err(_) if host.is_empty() => format!("tcp://0.0.0.0:{port}"),
         Err(_) => format!("tcp://{host}:{port}"),
     };
     parse_listen(&listen)
 }
 
-/// What the file begins with, and what is noted of it.
+/// The head of a converted file, and the notes about it.
 pub(super) struct Head<'a> {
-    /// Where the original is.
+    /// The path of the original.
     pub(super) path: &'a str,
-    /// Whose file it is.
+    /// The program whose file it is.
     pub(super) of: &'static str,
-    /// Where its pools listen.
+    /// The addresses of its listeners.
     pub(super) listeners: &'a [ListenAddr],
-    /// Where statistics are now, up to the address.
+    /// A text about the new place of statistics, up to the address.
     pub(super) metrics: &'static str,
 }
 
 impl Head<'_> {
-    /// The whole file, of its tables and the notes so far; checked.
+    /// Returns the whole file, made of its tables and the notes so far. The file is checked.
     pub(super) fn finish(
         &self,
         tables: &str,
@@ -161,13 +161,13 @@ impl Head<'_> {
     }
 }
 
-/// The lines of the imported text would mislead: it was never shown.
+/// Removes the line of an error: it refers to the imported text, which was never shown.
 fn refused_after_import(error: ConfigError) -> ConfigError {
     let what = format!("the imported file would not be valid: {}", error.what);
     ConfigError { line: 0, column: 0, what, ..error }
 }
 
-/// Times out requests and connecting, as a file that has one timeout for both says.
+/// Returns the timeouts of requests and of connecting, for a file that has one timeout for both.
 pub(super) fn timeouts(
     name: &str,
     time: Duration,

@@ -1,7 +1,7 @@
 //! overlord 1.9's file of clusters.
 //!
-//! What a key means here is what overlord does with it: `redis_auth` and
-//! `hash_distribution` are read and never used, and an empty `hash_tag` is `{}`.
+//! A key is converted by what overlord does with it. It reads `redis_auth` and `hash_distribution`
+//! and never uses them, and takes an empty `hash_tag` as `{}`.
 
 use super::Import;
 use super::foreign::{Head, PoolNames, clamp, parse_bind, timeouts};
@@ -39,16 +39,16 @@ const TYPES: [&str; 4] = ["memcache", "memcache_binary", "redis", "redis_cluster
 
 const NODE_CONNECTIONS_DEFAULT: u64 = 2;
 
-/// After so long overlord looks whether a server is back that it left out.
+/// Interval at which overlord checks an ejected server.
 const EJECTED_FOR: &str = "5m";
 
-/// Names longer than this are cut when overlord places a server.
+/// Longest name by which overlord places a server. Longer names are cut.
 const RING_NAME_LEN_MAX: usize = 60;
 
 const METRICS: &str =
     "Instead of overlord's address of\n# statistics, Keyway serves /metrics on the admin address";
 
-/// Turns a text into ours.
+/// Converts a text.
 pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut report = Report::new(path, text);
@@ -159,8 +159,8 @@ impl Importer<'_> {
         self.listeners.add(bind, at);
     }
 
-    /// Tells of keys that overlord does not know, and of values of the wrong form.
-    /// Returns those that overlord passes over as well.
+    /// Reports keys that overlord does not know, and values of the wrong form. Returns those that
+    /// overlord ignores as well.
     fn check(&mut self, cluster: &Cluster<'_>, name: &str) -> Vec<String> {
         let mut passed_over = Vec::new();
         for (key, value) in cluster.table {
@@ -233,7 +233,7 @@ impl Importer<'_> {
         Some(bind)
     }
 
-    /// The servers, each under the name by which overlord places it.
+    /// Returns the servers, each with the name by which overlord places it.
     fn servers(&mut self, cluster: &Cluster<'_>, name: &str) -> Option<Vec<Server>> {
         let items = cluster.table.get("servers").and_then(|value| value.get_ref().as_array());
         let Some(items) = items.filter(|items| !items.is_empty()) else {
@@ -273,7 +273,7 @@ fn read_server(cluster: &Cluster<'_>, text: &str) -> Result<Server, Problem> {
         return Ok(Server { weight: 1, name: None, ..server });
     }
     if let (None, Endpoint::Tcp { host, port }) = (&server.name, &server.endpoint) {
-        // Keyway leaves out memcached's port where it places a server, overlord does not.
+        // Keyway leaves memcached's port out of the name that it hashes; overlord does not.
         server.name = Some(format!("{host}:{port}"));
     }
     if server.ring_name().len() > RING_NAME_LEN_MAX {
@@ -284,8 +284,8 @@ fn read_server(cluster: &Cluster<'_>, text: &str) -> Result<Server, Problem> {
     Ok(server)
 }
 
-/// A server of which overlord has another number of points on the ring: it
-/// calculates with 64 bits, and twemproxy, whose ring Keyway has, with 32.
+/// Returns a server that has a different number of points on overlord's ring. overlord calculates
+/// with 64 bits; twemproxy, and so Keyway, with 32.
 fn uneven(servers: &[Server]) -> Option<&Server> {
     let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
     let count = servers.len();
@@ -383,7 +383,7 @@ fn pool_table(
     text
 }
 
-/// What decides where a key goes.
+/// Writes the keys that decide the placement of keys.
 fn placement(cluster: &Cluster<'_>, text: &mut String, notes: &mut Vec<String>) {
     let method = match cluster.text("hash_method") {
         "one_on_time" => Hash::OneAtATime,
@@ -444,7 +444,7 @@ fn ejection(cluster: &Cluster<'_>, notes: &mut Vec<String>) -> Option<String> {
     ))
 }
 
-/// Names what has no equivalent.
+/// Notes settings that have no equivalent.
 fn leave_out(cluster: &Cluster<'_>, notes: &mut Vec<String>) {
     if !cluster.text("redis_auth").is_empty() {
         notes.push(

@@ -1,8 +1,7 @@
 //! twemproxy 0.5's `nutcracker.yml`.
 //!
-//! What a key means here is what twemproxy does with it, which is not always
-//! what its documentation says: `tcpkeepalive` applies to clients, and
-//! `client_connections` is read but never enforced.
+//! A key is converted by what twemproxy does with it, which is not always what its documentation
+//! says. `tcpkeepalive` applies to clients, and `client_connections` is read but never enforced.
 
 use super::Import;
 use super::foreign::{
@@ -19,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a key of a pool takes.
+/// The type of a key's value.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -57,7 +56,7 @@ const SERVER_FAILURE_LIMIT_DEFAULT: u64 = 2;
 /// Longest `for` of an ejection.
 const EJECTION_MAX: Duration = Duration::from_secs(86_400);
 
-/// A value as written, by its form.
+/// A value as written.
 enum Value {
     Text(String),
     Number(u64),
@@ -92,7 +91,7 @@ impl Pool {
         matches!(self.values.get(name), Some((_, Value::Bool(true))))
     }
 
-    /// Whether its clients and servers speak memcached, as they do unless it says otherwise.
+    /// Returns whether its clients and servers speak memcached. That is twemproxy's default.
     fn is_memcached(&self) -> bool {
         !self.bool("redis")
     }
@@ -116,11 +115,11 @@ struct Importer<'p> {
     path: &'p str,
     errors: Vec<ConfigError>,
     notes: Vec<String>,
-    /// The `[[listener]]` and `[pool.NAME]` tables so far.
+    /// The `[[listener]]` and `[pool.NAME]` tables written so far.
     tables: String,
     listeners: Addresses<Place>,
     names: PoolNames,
-    /// What the pools are called in the file, each with its line.
+    /// The names of the pools in the original file, each with its line.
     originals: BTreeMap<String, usize>,
 }
 
@@ -164,7 +163,7 @@ impl Importer<'_> {
         }
     }
 
-    /// The pool's values; `None`, and errors, when any is wrong.
+    /// Reads the pool's values. Returns `None`, after reporting errors, if any is wrong.
     fn read_pool(&mut self, name: &Node, content: &Node) -> Option<Pool> {
         let errors_before = self.errors.len();
         let Content::Scalar(pool_name) = &name.content else {
@@ -291,7 +290,7 @@ impl Importer<'_> {
         self.tables.push_str(tables);
     }
 
-    /// Notes where the pool listens; two pools cannot have one address.
+    /// Notes the address of the pool. Two pools cannot have the same address.
     fn claim_listen(&mut self, pool: &Pool) {
         let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return };
         if let Some((other, other_place)) = self.listeners.clash(&bind.addr) {
@@ -301,7 +300,8 @@ impl Importer<'_> {
         self.listeners.add(bind.addr.clone(), *place);
     }
 
-    /// twemproxy has none there, and does not start with such a file.
+    /// Refuses a password of a memcached pool. twemproxy has none there, and does not start with
+    /// such a file.
     fn refuse_password_of_memcached(&mut self, pool: &Pool) {
         if let Some((place, _)) = pool.values.get("redis_auth").filter(|_| pool.is_memcached()) {
             let what = format!(
@@ -337,7 +337,7 @@ fn read_scalar(name: &str, form: Form, value: &Node) -> Result<Value, Problem> {
         }
         _ => return Err(Problem::new("this is not a single value", "write it on the same line")),
     };
-    // The only secret in the file is not to be shown.
+    // The only secret in the file is not shown.
     let shown = || if name == "redis_auth" { "the value".to_owned() } else { quoted(text) };
     match form {
         Form::Bool => match text.as_str() {
@@ -398,7 +398,7 @@ fn read_text(name: &str, text: &str) -> Result<Value, Problem> {
     Ok(Value::Text(text.to_owned()))
 }
 
-/// Where a pool listens, and with which permissions.
+/// The address of a pool, and its permissions.
 struct Bind {
     addr: ListenAddr,
     mode: Option<u32>,
@@ -440,7 +440,7 @@ fn parse_mode(text: &str) -> Result<u32, Problem> {
     })
 }
 
-/// A time in milliseconds as a file of twemproxy gives it, from 1 ms to `max`.
+/// Returns a time in milliseconds from a file of twemproxy, kept within 1 ms and `max`.
 fn clamp_millis(name: &str, millis: u64, max: Duration, notes: &mut Vec<String>) -> Duration {
     let taken = Duration::from_millis(millis.max(1)).min(max);
     if taken != Duration::from_millis(millis) {
@@ -542,7 +542,7 @@ fn pool_table(pool: &Pool, name: &str, notes: &mut Vec<String>) -> String {
     text
 }
 
-/// What decides where a key goes.
+/// Writes the keys that decide the placement of keys.
 fn placement(pool: &Pool, text: &mut String) {
     let distribution = pool.text("distribution").unwrap_or(Distribution::Ketama.name());
     text.push_str("servers = [\n");
@@ -557,7 +557,7 @@ fn placement(pool: &Pool, text: &mut String) {
     }
 }
 
-/// For requests, and for connecting.
+/// Returns the timeouts of requests and of connecting.
 fn timeouts(pool: &Pool, notes: &mut Vec<String>) -> (Duration, Duration) {
     match pool.number("timeout").unwrap_or(0) {
         0 => {
@@ -605,8 +605,8 @@ fn ejection(pool: &Pool, notes: &mut Vec<String>) -> Option<String> {
     Some(format!("{{ after_failures = {failures}, for = \"{time}\", rejoin = \"{rejoin}\" }}"))
 }
 
-/// What becomes of what a server held that comes back, and what to say of it.
-/// Of memcached it is a cache; of Redis it may be the only copy.
+/// Returns the value of `rejoin`, which decides about the data of a server that comes back, and a
+/// note about it. memcached's data are a cache; Redis's may be the only copy.
 fn rejoin(pool: &Pool) -> (&'static str, &'static str) {
     if pool.is_memcached() {
         return (

@@ -1,15 +1,15 @@
-//! YAML as far as configuration files use it: scalars as written, lists, maps,
-//! each with its place. One document, no aliases.
+//! Reads the part of YAML that configuration files use: scalars as written, lists and maps, each
+//! with its place. One document, no aliases.
 
 use crate::error::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-/// Where something stands in the file.
+/// The position of a value in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// From 1.
+    /// The line, from 1.
     pub(super) line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub(super) column: usize,
 }
 
@@ -28,12 +28,12 @@ pub(super) enum Content {
     /// Text without its quotes; numbers and booleans are text too.
     Scalar(String),
     List(Vec<Node>),
-    /// Keys may repeat: it is for the reader to say what that means.
+    /// A map, whose keys may repeat. The reader decides what that means.
     Map(Vec<(Node, Node)>),
 }
 
-/// No file of a proxy nests deeper than a few levels; a limit keeps hostile
-/// ones from exhausting the stack when the tree is dropped.
+/// Deepest nesting. No file of a proxy nests deeper than a few levels. The limit keeps hostile
+/// files from exhausting the stack when the tree is dropped.
 const DEPTH_MAX: usize = 16;
 
 /// A list or map that is not yet closed.
@@ -43,7 +43,7 @@ struct Open {
     is_map: bool,
 }
 
-/// The only document of `text`; an empty node when there is none.
+/// Returns the only document of `text`; an empty node when there is none.
 pub(super) fn parse(text: &str) -> Result<Node, (Place, Problem)> {
     let mut open: Vec<Open> = Vec::new();
     let mut document = None;
@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Node, (Place, Problem)> {
         let place = place_of(span);
         let closed = match event {
             Event::Scalar(text, style, _, _) => {
-                // The parser writes ~ for a value that is not there.
+                // The parser writes ~ for a missing value.
                 let empty = style == ScalarStyle::Plain && (text == "~" || text.is_empty());
                 let scalar = || Content::Scalar(text.into_owned());
                 Some(Node { place, content: if empty { Content::Empty } else { scalar() } })

@@ -6,7 +6,7 @@ use super::pool_kinds::POOL_KINDS;
 use Absent::{Is, Refused, Unset};
 use Kind::{Choice, Count, Servers};
 
-/// The key of that name of a cluster: it means the same here.
+/// Returns the key of that name in the table of a cluster, which means the same here.
 const fn as_cluster(name: &str) -> Key {
     let mut index = 0;
     while index < CLUSTER.keys.len() {

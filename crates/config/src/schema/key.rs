@@ -1,4 +1,4 @@
-//! A key and a table, and what describes them.
+//! A key and a table of the schema.
 
 use super::kind::{Absent, Kind};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use std::time::Duration;
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// A word taken besides what `kind` says, such as `"off"`.
+    /// A word that is accepted besides the values of `kind`, such as `"off"`.
     pub(crate) word: Option<&'static str>,
     pub(crate) absent: Absent,
-    /// What other programs call it, for the hint to an unknown key.
+    /// Its names in other programs, for the hint to an unknown key.
     pub(crate) aliases: &'static [&'static str],
     pub(crate) doc: &'static str,
 }
 
 /// The keys of one table.
 pub(crate) struct Table {
-    /// As a reader finds it in the file: `[server]`.
+    /// The header as it is in the file: `[server]`.
     pub(crate) header: &'static str,
     pub(crate) doc: &'static str,
     pub(crate) keys: &'static [Key],

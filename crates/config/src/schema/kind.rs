@@ -1,7 +1,7 @@
 use super::key::Table;
 use std::time::Duration;
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// `true` or `false`.
@@ -16,21 +16,21 @@ pub(crate) enum Kind {
     Workers,
     /// One of a few words.
     Choice(&'static Choices),
-    /// Where we listen for clients.
+    /// The address of a listener for clients.
     Listen,
-    /// Where we listen for HTTP: TCP only.
+    /// The address of the HTTP listener: TCP only.
     Admin,
-    /// Backends.
+    /// Addresses of backends.
     Servers,
     /// `"serve"`, `"flush"`, `"quarantine"` or `"quarantine 10m"`.
     Rejoin,
-    /// Two characters, or none.
+    /// Two characters, or an empty string.
     HashTag,
-    /// Letters for classes of keyspace events.
+    /// Letters that stand for classes of keyspace events.
     KeyspaceEvents,
-    /// What keys begin with.
+    /// A prefix of keys.
     Prefix,
-    /// A name said to servers.
+    /// A user name that is sent to servers.
     UserName,
     /// A host name, or an IP address.
     HostName,
@@ -40,11 +40,11 @@ pub(crate) enum Kind {
     PoolNames,
     /// The names of commands.
     Commands,
-    /// Names that others have given.
+    /// Names that other programs define.
     Names,
-    /// Which servers are read: one of some words, or `"zone:NAME"`.
+    /// The servers that are read: one of some words, or `"zone:NAME"`.
     ReadFrom,
-    /// How long a read waits before it is sent again: a duration, or `"p99"`.
+    /// Time for which a read waits before it is sent again: a duration, or `"p99"`.
     HedgeAfter,
     /// A share in percent: `"5%"`.
     Share,
@@ -52,39 +52,38 @@ pub(crate) enum Kind {
     Mode,
     /// Numbers of users of the system.
     Uids,
-    /// Addresses and ranges of them.
+    /// Addresses and ranges of addresses.
     Networks,
     /// A password; never shown.
     Secret,
     /// Hashed passwords; never shown.
     Hashes,
-    /// The name of a variable of the environment.
+    /// The name of an environment variable.
     Variable,
-    /// What a user may do, in Redis's words.
+    /// A user's rights, as ACL rules of Redis.
     Rules,
-    /// A path of a file: absolute, or from the folder of the configuration file on.
+    /// A path of a file: absolute, or relative to the folder of the configuration file.
     Path,
-    /// A table of its own.
+    /// A nested table.
     Table(&'static Table),
     /// Any number of tables: `[[listener]]`.
     List(&'static Table),
-    /// Tables by name, each after its `kind`: `[pool.NAME]`.
+    /// Tables by name, whose keys depend on their `kind`: `[pool.NAME]`.
     Pools,
 }
 
-/// Words a key takes, with those it may take one day.
+/// The words that a key accepts, and words that it may accept one day.
 pub(crate) struct Choices {
     pub(crate) now: &'static [&'static str],
     pub(crate) later: &'static [&'static str],
 }
 
-/// What holds when a key is absent.
+/// The meaning of an absent key.
 #[derive(Clone, Copy)]
 pub(crate) enum Absent {
     /// The file is refused.
     Refused,
-    /// Nothing: the feature is off, or the value comes from elsewhere, as the
-    /// text tells.
+    /// No value: the feature is off, or the value comes from elsewhere. The text says which.
     Unset(&'static str),
     /// This value, as it would be written in the file.
     Is(&'static str),

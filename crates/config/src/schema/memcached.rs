@@ -6,7 +6,7 @@ use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Path, PoolName, Secret};
 use std::time::Duration;
 
-/// The key of that name of a sharded pool: it means the same here.
+/// Returns the key of that name in the table of a sharded pool, which means the same here.
 pub(super) const fn as_sharded(name: &str) -> Key {
     let mut index = 0;
     while index < SHARDED.keys.len() {

@@ -1,4 +1,4 @@
-//! The kinds of pools that there are.
+//! The kinds of pools.
 
 use super::kind::Choices;
 

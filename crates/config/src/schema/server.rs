@@ -118,6 +118,6 @@ pub(crate) static WORKERS: Table = Table {
     ],
 };
 
-/// Most workers: more cores than any machine has, and a typing error stops
-/// here instead of at the thread limit.
+/// Most workers. No machine has more cores, and a typing error is refused here instead of failing
+/// at the thread limit.
 pub(crate) const WORKERS_MAX: u16 = 1024;

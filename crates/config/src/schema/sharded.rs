@@ -8,13 +8,13 @@ use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Count, HashTag, Path, Rejoin, Secret, Servers};
 use std::time::Duration;
 
-/// What makes a request slow, in every kind of pool that has a slow log.
+/// The time above which a request is slow, in every kind of pool that has a slow log.
 pub(super) const SLOWER_THAN: Kind = Kind::Duration { min: ms(0), max: hours(1) };
 
-/// How many slow requests are kept.
+/// Number of slow requests that are kept.
 pub(super) const SLOW_KEPT: Kind = Count { min: 0, max: 10_000 };
 
-/// How keys become numbers, in every kind of pool that spreads them.
+/// The function that hashes keys, in every kind of pool that distributes them.
 pub(super) const HASH: Key = key(
     "hash",
     Choice(&Choices {
@@ -39,7 +39,7 @@ pub(super) const HASH: Key = key(
     "How a key becomes a number. Changing it moves nearly every key. With `ketama`, `crc16`, `crc32`, `fnv1_64` and `fnv1a_64` leave keys together that differ in their last characters alone (docs/operations.md, Keys and servers); the others spread them.",
 );
 
-/// How numbers become servers, likewise.
+/// The way from a hash to a server, in every kind of pool that distributes keys.
 pub(super) const DISTRIBUTION: Key = key(
     "distribution",
     Choice(&Choices {
@@ -254,5 +254,5 @@ pub(crate) static RECONNECT: Table = Table {
     ],
 };
 
-/// Longest quarantine that is not for ever: 30 days.
+/// Longest quarantine that is not unlimited: 30 days.
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);

@@ -125,7 +125,7 @@ pub(crate) static LISTENER_CERTIFICATES: Table = Table {
     ],
 };
 
-/// The key of the admin address.
+/// The key for the admin address.
 pub(super) const OF_ADMIN: Key = key(
     "admin_tls",
     Kind::Table(&ADMIN_TLS),
@@ -133,7 +133,7 @@ pub(super) const OF_ADMIN: Key = key(
     "Has the admin address speak HTTPS.",
 );
 
-/// The key of a listener.
+/// The key for a listener.
 pub(super) const OF_LISTENER: Key = key(
     "tls",
     Kind::Table(&LISTENER_TLS),
@@ -142,7 +142,7 @@ pub(super) const OF_LISTENER: Key = key(
 )
 .known_elsewhere_as(&["ssl", "use_tls", "secure"]);
 
-/// The key of a pool.
+/// The key for a pool.
 pub(super) const OF_POOL: Key = key(
     "tls",
     Kind::Table(&TLS),
@@ -151,7 +151,7 @@ pub(super) const OF_POOL: Key = key(
 )
 .known_elsewhere_as(&["ssl", "use_tls", "secure"]);
 
-/// The key of a pool with sentinels.
+/// The key for a pool's sentinels.
 pub(super) const OF_SENTINELS: Key = key(
     "sentinel_tls",
     Kind::Table(&TLS),

@@ -36,8 +36,8 @@ const CHANGES: &[&str] = &["POST /scripts/kill?pool=idle", "POST /healthz", "PUT
 const API_READS: &[&str] = &["GET /v1/pools", "HEAD /v1/pools", "POST /v1/pools", "GET /v1"];
 const API_CHANGES: &[&str] = &["POST /v1/reload", "PUT /v1/log-level", "POST /v1/drain"];
 
-/// Checks that each of `requests` with these headers is refused by `code`, or by neither 401 nor
-/// 403.
+/// Checks that each of `requests` with these headers is refused with `code`, or, if it is `None`,
+/// with neither 401 nor 403.
 fn refused(admin: &AdminHandle, requests: &[&str], headers: &[&str], code: Option<u16>) {
     for request in requests {
         let status = ask_with(admin, request, headers);
@@ -82,8 +82,8 @@ fn with_a_token_all_but_probes_show_it_under_any_name_of_the_host() {
     refused(&admin, API_CHANGES, &[HERE, BEARER, CHANGE, PAGE], Some(403));
 }
 
-/// Sends a request on TLS with these settings and returns the reply. A failure of either side ends
-/// it.
+/// Sends a request over TLS with these settings and returns the reply. A failure of either side
+/// ends it.
 fn exchange_by_tls(admin: &AdminHandle, tls: &ClientTls, request: &[u8]) -> String {
     let mut channel = tls.connect("127.0.0.1").expect("a name");
     let mut stream = connect(admin.local_addr());
@@ -132,7 +132,7 @@ fn by_tls_a_whole_reply_comes_to_clients_with_a_certificate_and_nothing_to_other
         let request = b"GET /metrics HTTP/1.1\r\nHost: proxy-7.example\r\n\r\n";
         let reply = exchange_by_tls(&admin, &client, request);
         assert_eq!(reply.starts_with("HTTP/1.1 200"), is_in, "{name:?}");
-        // Much more than the channel to the HTTP library holds at a time.
+        // This is much more than the channel to the HTTP library holds at a time.
         assert_eq!(reply.matches('#').count() > 200 << 10, is_in, "{name:?}: {}", reply.len());
         assert_eq!(reply.is_empty(), !is_in, "{name:?}");
     }

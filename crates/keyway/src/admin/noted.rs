@@ -1,4 +1,4 @@
-//! The keys that stand out, for the API.
+//! Hot and big keys, for the API.
 
 use super::Current;
 use crate::plan::monotonic;
@@ -7,7 +7,7 @@ use keyway_control::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, Noted
 use keyway_proxy::hot_keys::{Access, Direction, Hottest, NotedKeys, shown_key};
 
 impl Current {
-    /// Those of all pools, or of the one at this position.
+    /// Returns the keys of all pools, or of the pool at the position `only`.
     pub(super) fn noted_keys(&self, only: Option<usize>, limit: usize) -> NotedKeyList {
         let asked = self.live_pools().filter(|&index| only.is_none_or(|only| only == index));
         let told = asked.map(|index| {

@@ -1,7 +1,8 @@
-//! Which pools can serve, for `/readyz`.
+//! Finds the pools that can serve, for `/readyz`.
 //!
-//! A pool that a listener or a user names has to serve. A pool that only other pools lead to counts
-//! through them: its death is a reason not to be ready if requests to a pool above it fail.
+//! A pool that a listener or a user names must be able to serve. A pool that only other pools lead
+//! to counts through them: its failure is a reason not to be ready if requests to a pool above it
+//! fail.
 
 use super::Current;
 use keyway_topology::{BackendId, FailureReason, RoutedPool};
@@ -10,9 +11,9 @@ use keyway_worker::PoolKind;
 /// Which pools of a process can serve.
 pub(super) struct Readiness<'c> {
     current: &'c Current,
-    /// Why each pool cannot serve, by its position; `None` where it can.
+    /// For each pool, the reason why it cannot serve; `None` if it can.
     faults: Vec<Option<String>>,
-    /// Whether a pool is a reason for the process not to be ready.
+    /// For each pool, whether it is a reason for the process not to be ready.
     is_reason: Vec<bool>,
 }
 
@@ -30,13 +31,13 @@ impl<'c> Readiness<'c> {
         all
     }
 
-    /// A line for each reason why the process is not ready.
+    /// Returns a line for each reason why the process is not ready.
     pub(super) fn reasons(&self) -> Vec<String> {
         let lines = self.current.live_pools().filter(|&pool| self.is_reason[pool]);
         lines.filter_map(|pool| self.faults[pool].clone()).collect()
     }
 
-    /// A line for each further pool that cannot serve, or has servers that fail.
+    /// Returns a line for each further pool that cannot serve, or has failing servers.
     pub(super) fn failing(&self) -> Vec<String> {
         let current = self.current;
         let others = current.live_pools().filter(|&pool| !self.is_reason[pool]);
@@ -58,7 +59,8 @@ impl<'c> Readiness<'c> {
             .collect()
     }
 
-    /// Finds out whether a pool can serve, behind those that it leads to, which never lead back.
+    /// Finds out whether a pool can serve. Pools that it leads to are judged first; they never lead
+    /// back.
     fn judge(&mut self, pool: usize, is_judged: &mut [bool]) {
         if std::mem::replace(&mut is_judged[pool], true) {
             return;
@@ -83,7 +85,7 @@ impl<'c> Readiness<'c> {
             Some(format!("pool {name:?}: requests fail, as these pools do not serve: {names}"));
     }
 
-    /// Makes a pool that cannot serve a reason, and the pools whose death is why it cannot.
+    /// Makes a pool that cannot serve a reason, and also the pools whose failure is the cause.
     fn blame(&mut self, pool: usize) {
         if self.faults[pool].is_none() || std::mem::replace(&mut self.is_reason[pool], true) {
             return;
@@ -96,14 +98,15 @@ impl<'c> Readiness<'c> {
     }
 }
 
-/// Whether requests to a pool of pools are served while some pools that it leads to are down.
+/// Returns whether requests to a pool of pools are served while `is_down` holds for some pools that
+/// it leads to.
 fn serves(pool: &RoutedPool, is_down: impl Fn(u16) -> bool) -> bool {
     match pool {
-        // Each is the only one for its keys.
+        // Each pool is the only one for its keys.
         RoutedPool::Prefix(_) | RoutedPool::Shadow(_) | RoutedPool::RateLimited(_) => {
             !needed(pool).into_iter().any(is_down)
         }
-        // A child that is down is passed over, for reads and for writes.
+        // A child that is down is skipped, for reads and for writes.
         RoutedPool::Failover(_) | RoutedPool::Mirror(_) | RoutedPool::MissThen(_) => {
             !needed(pool).into_iter().all(is_down)
         }
@@ -113,7 +116,7 @@ fn serves(pool: &RoutedPool, is_down: impl Fn(u16) -> bool) -> bool {
     }
 }
 
-/// The pools whose death can make requests to a pool of pools fail.
+/// Returns the pools whose failure can make requests to a pool of pools fail.
 fn needed(pool: &RoutedPool) -> Vec<u16> {
     match pool {
         RoutedPool::Shadow(shadow) => vec![shadow.main],
@@ -121,11 +124,11 @@ fn needed(pool: &RoutedPool) -> Vec<u16> {
     }
 }
 
-/// Servers that a line about a pool names, at most.
+/// Most servers that a line about a pool names.
 const NAMED_MAX: usize = 5;
 
 impl Current {
-    /// The pools that clients come to: those that a listener names, and those of its users.
+    /// Returns the pools that clients use: those that a listener names, and those of its users.
     fn entered_pools(&self) -> impl Iterator<Item = u16> + '_ {
         let listeners = self.plan.listeners.iter().filter(|listener| !listener.is_ended);
         listeners.flat_map(|listener| {
@@ -134,14 +137,14 @@ impl Current {
         })
     }
 
-    /// Why a pool with servers of its own cannot serve, if that is so.
-    // Neither circuits nor outliers count here: requests of clients find out when a circuit may
-    // close again, and a balancer that goes by this would send none. Of servers that are left
-    // out as outliers one that can be read always stays.
+    /// Returns the reason why a pool with servers of its own cannot serve, if it cannot.
+    // Neither circuits nor outliers count here. Requests of clients find out when a circuit may
+    // close again, and a balancer that relied on this would send none. Of servers that are left out
+    // as outliers, one that can be read always stays.
     fn unserved(&self, index: usize) -> Option<String> {
         let pool = &self.plan.pools[index];
         let kind = &pool.kind;
-        // Without sentinels what is known goes on being served.
+        // Without sentinels the pool goes on with the servers it knows.
         if matches!(kind, PoolKind::Sentinels(_)) {
             return None;
         }
@@ -161,7 +164,8 @@ impl Current {
         })
     }
 
-    /// The servers of a pool that are failing, out of use, or down as their cluster says.
+    /// Returns the servers of a pool that are failing, out of use, or down in the view of their
+    /// cluster.
     fn failing(&self, pool: usize) -> Vec<(String, BackendId)> {
         let mut all = self.backends(pool);
         let fails = |state: &str| {
@@ -174,7 +178,8 @@ impl Current {
         all
     }
 
-    /// Names failing servers, each with the reason, behind a colon; nothing where there are none.
+    /// Returns the names of failing servers, each with the reason, after a colon; an empty string
+    /// if there are none.
     fn describe(&self, failing: &[(String, BackendId)]) -> String {
         let one = |(name, id): &(String, BackendId)| {
             let standing = self.standing(*id).map(|standing| standing.role);
@@ -188,7 +193,7 @@ impl Current {
         if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
     }
 
-    /// Why a server is not up.
+    /// Returns the reason why a server is not up.
     fn reason_words(&self, id: BackendId) -> String {
         let Some(backend) = self.plan.topology.backend(id) else { return String::new() };
         let pool = &self.plan.pools[backend.pool_index];
@@ -251,7 +256,7 @@ mod tests {
                 write_commands: Vec::new(),
             })
         };
-        // Whether it serves with the first down, with the second, and with both.
+        // (the pool, whether it serves with the first child down, with the second, and with both)
         for (pool, expected) in [
             (failover(None), [true, true, false]),
             (failover(gutter), [true, true, true]),

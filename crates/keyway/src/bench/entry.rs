@@ -1,4 +1,4 @@
-//! How a server lets in who measures it: a user, a password, TLS.
+//! How the measuring client gets access to a server: user, password, TLS.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -6,7 +6,7 @@ use keyway_load::{Protocol, Target};
 use keyway_tls::{ClientSettings, ClientTls, Identity, MinVersion, Trust};
 use std::path::{Path, PathBuf};
 
-/// Where systems keep the authorities that all programs believe.
+/// Files in which systems keep the authorities that all programs trust.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -14,7 +14,7 @@ const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The variable that has the password for redis-cli.
+/// The environment variable that holds the password for redis-cli.
 const PASSWORD: &str = "REDISCLI_AUTH";
 
 #[allow(clippy::disallowed_methods, reason = "a command of a user's, who has a password there")]
@@ -59,7 +59,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Has a target let in so.
+    /// Sets the access settings of a target.
     pub fn apply(&self, target: &mut Target) -> Result<()> {
         target.user = self.user.clone();
         target.password = self.password(target.protocol)?;

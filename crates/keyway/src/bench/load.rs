@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of a value where nothing is said; in the suite three, as redis-benchmark has it.
+/// Default length of a value, in bytes. In the suite it is 3, as in redis-benchmark.
 const SIZE: u32 = 100;
 const SUITE_SIZE: u32 = 3;
 
-/// Keys where nothing is said; in the suite one, as redis-benchmark has it; records of YCSB.
+/// Default number of keys. In the suite it is 1, as in redis-benchmark; YCSB has records.
 const KEYS: u64 = 1_000_000;
 const RECORDS: u64 = 100_000;
 
-/// Requests in flight on each of the connections that fill.
+/// Requests in flight on each connection that fills the server.
 const FILL_PIPELINE: usize = 32;
 
 #[derive(Debug, Args)]
@@ -206,7 +206,7 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
     }
 }
 
-/// What to try, where that is likely to help.
+/// Returns advice for an error, if there is any.
 fn hint(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Refused { reply, .. }) if reply.starts_with("NOAUTH") => {
@@ -320,7 +320,7 @@ impl Load {
         if !asked.is_empty() {
             return asked;
         }
-        // One that may not be looked at is no reason not to measure.
+        // If the process may not be watched, the run goes on without it.
         Watch::of(&target.address).filter(|watch| watch.find().is_ok()).into_iter().collect()
     }
 
@@ -343,7 +343,7 @@ impl Load {
         Ok(workloads)
     }
 
-    /// The mix, the ratio or the templates that were typed.
+    /// Returns the mix, the ratio or the templates that were typed.
     fn mixed(&self) -> Result<Workload> {
         if self.command.is_empty() {
             let mix = match (&self.mix, self.ratio) {
@@ -369,7 +369,7 @@ impl Load {
         Ok(Workload::new(&name, commands.collect::<Result<_>>()?))
     }
 
-    /// What was typed of keys and values, over what the workload has by itself.
+    /// Applies the typed options for keys and values to the workload's own.
     fn change(&self, workload: &mut Workload) -> Result<()> {
         workload.keys.first = self.key_first;
         if let Some(prefix) = &self.key_prefix {
@@ -396,8 +396,9 @@ impl Load {
     }
 }
 
-/// Files that will be written: what cannot be written fails now and not behind the run. Those that
-/// were made for it and are still empty when this is dropped are removed.
+/// Files that will be written. They are opened at the start, so that a file that cannot be written
+/// fails now and not after the run. Dropping this removes the files that it made and that are still
+/// empty.
 pub(super) struct Reserved(Vec<PathBuf>);
 
 impl Reserved {
@@ -411,7 +412,7 @@ impl Reserved {
         Ok(made)
     }
 
-    /// Whether it was made by that.
+    /// Opens a file. Returns whether this created it.
     fn open(&self, file: &Path) -> std::io::Result<bool> {
         let made = OpenOptions::new().append(true).create_new(true).open(file);
         match made {
@@ -433,11 +434,12 @@ impl Drop for Reserved {
     }
 }
 
-/// Set by the first SIGINT, SIGTERM or SIGHUP; a second ends the process.
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP sets. A second signal ends the process.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The order matters: the first signal finds the flag clear in the one, and sets it in the other.
+        // The order matters: at the first signal the first handler finds the flag clear, and the
+        // second handler sets it.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .context("cannot watch for signals")?;
@@ -445,7 +447,8 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Runs, with a line of progress on a terminal; none when it was stopped while it warmed up.
+/// Runs a workload, with a progress line on a terminal. Returns `None` if it was stopped during the
+/// warm-up.
 fn watch(
     workload: &Workload,
     target: &Target,
@@ -459,7 +462,7 @@ fn watch(
         if is_shown {
             show(&workload.name, progress);
         }
-        // ORDER: nothing but the flag itself is told.
+        // ORDER: the flag itself is the only data
         if !is_stopped.load(Ordering::Relaxed) {
             return Flow::Continue;
         }

@@ -1,5 +1,5 @@
-//! Files that results are written to. A file that is there already is replaced only if it holds an
-//! earlier result: a name typed in the wrong place must not cost a configuration.
+//! Files to which results are written. An existing file is replaced only if it holds an earlier
+//! result: a name typed in the wrong place must not destroy a configuration.
 
 use anyhow::{Result, bail};
 use keyway_report::ReadError;
@@ -8,10 +8,10 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The first line of tables that were written as Markdown.
+/// The first line of tables written as Markdown.
 pub const MARKDOWN_MARK: &str = "<!-- written by keyway bench -->\n";
 
-/// How a result is written.
+/// The form of a written result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// JSON, of `bench load` or of a whole benchmark.
@@ -24,7 +24,7 @@ pub enum Form {
     Csv,
 }
 
-/// Bytes of a file that tell its form.
+/// Length of a file's head that is enough to tell its form, in bytes.
 const HEAD_LEN: u64 = 512;
 
 impl Form {
@@ -40,7 +40,7 @@ impl Form {
     /// Returns whether the file holds a result in this form.
     fn is_in(self, file: &Path) -> bool {
         if self == Form::Json {
-            // A file of another version, or with a value out of range, is a result still.
+            // A file of another version, or with a value out of range, is still a result.
             return matches!(
                 keyway_scenario::read(file),
                 Ok(_) | Err(ReadError::Version { .. } | ReadError::Value { .. })
@@ -62,11 +62,12 @@ impl Form {
     }
 }
 
-/// Looks whether the files may be written: none of them is the `input`, none is named twice, and
-/// each is new, empty or an earlier result of its form. What is no file, such as a pipe, may be.
+/// Checks that the files may be written. None of them may be the `input`, and none may be named
+/// twice. Each must be new, empty or an earlier result of its form. A path that is not a regular
+/// file, such as a pipe, may be written.
 ///
 /// # Errors
-/// Which may not, and why.
+/// Returns the file that may not be written, and the reason.
 pub fn check<'f>(
     files: impl IntoIterator<Item = (Form, &'f Path)>,
     input: Option<&Path>,

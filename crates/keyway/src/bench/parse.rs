@@ -1,9 +1,9 @@
-//! What is typed for times, sizes, ranges and patterns.
+//! Parses typed durations, sizes, ranges and patterns.
 
 use keyway_load::{Pattern, Protocol, Sizes};
 use std::time::Duration;
 
-/// `250ms`, `10s`, `5m`, `1h`, with a unit as in a configuration.
+/// Parses `250ms`, `10s`, `5m` or `1h`, with units as in a configuration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
         Some(at) => text.split_at(at),
@@ -28,12 +28,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// `100`, `8-128`, or `64:9,4k:1`: sizes with how often each comes.
+/// Parses `100`, `8-128`, or `64:9,4k:1`: sizes with their weights.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
     text.parse()
 }
 
-/// Seconds: `60`, or `10-60`.
+/// Parses seconds: `60`, or `10-60`.
 pub fn expiry(text: &str) -> Result<(u32, u32), String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| {
@@ -42,7 +42,7 @@ pub fn expiry(text: &str) -> Result<(u32, u32), String> {
     Ok((number(from)?, number(to)?))
 }
 
-/// How many sets and gets: `1:10`.
+/// Parses the ratio of sets to gets: `1:10`.
 pub fn ratio(text: &str) -> Result<(u32, u32), String> {
     let numbers = text
         .split_once(':')
@@ -50,7 +50,7 @@ pub fn ratio(text: &str) -> Result<(u32, u32), String> {
     numbers.ok_or_else(|| format!("{text:?} is no ratio of sets to gets, as 1:10"))
 }
 
-/// How many requests may fail.
+/// Limit on failed requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ErrorsMax {
     /// A number of requests.
@@ -78,7 +78,7 @@ impl std::fmt::Display for ErrorsMax {
     }
 }
 
-/// `100`, or a share: `1%`, `0.5%`.
+/// Parses `100`, or a share: `1%`, `0.5%`.
 pub fn errors_max(text: &str) -> Result<ErrorsMax, String> {
     let wrong = || format!("{text:?} is no number of requests, as 100, nor a share, as 1%");
     match text.strip_suffix('%') {
@@ -91,23 +91,23 @@ pub fn errors_max(text: &str) -> Result<ErrorsMax, String> {
     }
 }
 
-/// A protocol by its name.
+/// Parses the name of a protocol.
 pub fn protocol(text: &str) -> Result<Protocol, String> {
     text.parse()
 }
 
-/// What a pattern's numbers are, where they were given.
+/// The numbers of patterns, if they were given.
 #[derive(Clone, Copy, Debug)]
 pub struct PatternNumbers {
-    /// Of zipf.
+    /// Exponent of the zipf distribution.
     pub theta: f64,
-    /// Of the normal distribution.
+    /// Median of the normal distribution.
     pub median: Option<f64>,
-    /// The same.
+    /// Standard deviation of the normal distribution.
     pub deviation: Option<f64>,
 }
 
-/// Patterns of writes and of reads: `random`, `S:R`, `sequential:zipf`.
+/// Parses the patterns of writes and of reads: `random`, `S:R`, `sequential:zipf`.
 pub fn patterns(text: &str, numbers: PatternNumbers) -> Result<(Pattern, Pattern), String> {
     let one = |name: &str| match name.to_ascii_lowercase().as_str() {
         "r" | "random" => Ok(Pattern::Random),

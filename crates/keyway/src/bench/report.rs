@@ -1,4 +1,4 @@
-//! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
+//! `keyway bench report` and `keyway bench compare`: results for people to read.
 
 use super::output::{self, Form, MARKDOWN_MARK};
 use anyhow::{Context, Result};
@@ -79,7 +79,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or("a share is from 0.0001 to 0.5".to_owned())
 }
 
-/// Makes of a result what was asked for.
+/// Makes the wanted outputs of a result.
 pub fn report(arguments: &Report) -> Result<ExitCode> {
     let run = match read_result(&arguments.file) {
         Ok(run) => run,
@@ -92,7 +92,7 @@ pub fn report(arguments: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a result; an empty file is told as that.
+/// Reads a result. An empty file has an error of its own.
 fn read_result(file: &Path) -> Result<Run, String> {
     read(file).map_err(|error| {
         let found = std::fs::metadata(file).ok();
@@ -106,17 +106,18 @@ fn read_result(file: &Path) -> Result<Run, String> {
     })
 }
 
-/// The status where a file is no result, or may not be written.
+/// Returns the exit status for a file that is not a result, or may not be written.
 fn no_result(why: &str) -> ExitCode {
     eprintln!("keyway: {}", crate::cli::escaped(why));
     ExitCode::from(2)
 }
 
 impl Out {
-    /// Writes what was asked for, and prints the tables. JSON comes first: all else is made of it.
+    /// Writes the wanted files, and prints the tables. JSON comes first, because all other forms
+    /// are made from it.
     pub fn write(&self, run: &Run) -> Result<()> {
         let json = self.json.as_ref().map(|file| keyway_report::write(run, file));
-        // Whatever else fails, what was measured is shown.
+        // The figures are shown even if a file cannot be written.
         if !self.quiet || matches!(json, Some(Err(_))) {
             print(&terminal(run, width()))?;
         }
@@ -136,7 +137,7 @@ impl Out {
         Ok(())
     }
 
-    /// Looks whether what is asked for can be written.
+    /// Checks that the wanted files can be written.
     pub fn check(&self, scenario: &str) -> Result<()> {
         self.check_files(None)?;
         if let Some(file) = &self.into {
@@ -145,7 +146,7 @@ impl Out {
         Ok(())
     }
 
-    /// Looks whether nothing but earlier results is overwritten; `input` is the result that is read.
+    /// Checks that only earlier results are overwritten. `input` is the result that is read.
     fn check_files(&self, input: Option<&Path>) -> Result<()> {
         let files = [
             (Form::Json, &self.json),
@@ -158,13 +159,13 @@ impl Out {
         output::check(files.iter().map(|(form, file)| (*form, file.as_path())), input)
     }
 
-    /// The files that are written.
+    /// Returns the files that are written.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.json, &self.html, &self.markdown, &self.csv].into_iter().flatten()
     }
 }
 
-/// Prints what several results have shown.
+/// Prints a digest of several results.
 pub fn digested(arguments: &Digest) -> Result<ExitCode> {
     let runs: Result<Vec<Run>, String> =
         arguments.files.iter().map(|file| read_result(file)).collect();
@@ -180,7 +181,7 @@ pub fn digested(arguments: &Digest) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what differs; the status says whether anything is worse.
+/// Prints the differences. The status tells whether anything is worse.
 pub fn compared(arguments: &Compare) -> ExitCode {
     let (old, new) = match (read_result(&arguments.old), read_result(&arguments.new)) {
         (Ok(old), Ok(new)) => (old, new),
@@ -218,7 +219,7 @@ fn print(text: &str) -> Result<()> {
     crate::cli::print(text.as_bytes()).map(drop)
 }
 
-/// How wide the terminal is; anything else gets whole lines.
+/// Returns the width of the terminal. Any other output gets unwrapped lines.
 fn width() -> usize {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();

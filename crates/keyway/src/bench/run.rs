@@ -52,7 +52,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "seconds are from 0.05 to 3600".to_owned())
 }
 
-/// Runs a scenario, or tells what there is.
+/// Runs a scenario, or lists the scenarios.
 pub fn scenario(arguments: &Arguments) -> Result<ExitCode> {
     match arguments.run() {
         Ok(code) => Ok(code),
@@ -75,7 +75,7 @@ impl Arguments {
         }
         let scenario = load(self.scenario.as_deref().unwrap_or_default())?;
         self.out.check(&scenario.table)?;
-        // Empty ones go again where nothing comes to be written.
+        // Empty files are removed again if nothing is written to them.
         let _files = Reserved::new(self.out.files())?;
         let is_stopped = stop_flag()?;
         crate::serve::raise_descriptor_limit();
@@ -123,7 +123,7 @@ fn list() -> String {
     BUILT_IN.iter().map(line).collect()
 }
 
-/// Prints to standard output; a reader that went away is no error.
+/// Prints to standard output. A reader that closed it is not an error.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -52,7 +52,7 @@ fn ring_kib(text: &str) -> Result<usize, String> {
     kib.filter(fits).ok_or_else(|| "a ring has a power of two from 256 to 65536 KiB".to_owned())
 }
 
-/// A process of the benchmark does its part.
+/// Runs one process of the benchmark.
 pub fn take_part(order: &str) -> Result<ExitCode> {
     keyway_bus_bench::end(order)?;
     Ok(ExitCode::SUCCESS)
@@ -60,7 +60,7 @@ pub fn take_part(order: &str) -> Result<ExitCode> {
 
 /// Measures, and prints the tables.
 pub fn bench(arguments: Bench) -> Result<ExitCode> {
-    // A file that cannot be written is told before minutes are spent.
+    // A file that cannot be written is reported before minutes are spent.
     let named = |file: &PathBuf| format!("cannot write {}", file.display());
     let mut json_file = match &arguments.json {
         Some(file) => Some(std::fs::File::create(file).with_context(|| named(file))?),

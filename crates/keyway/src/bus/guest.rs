@@ -1,4 +1,4 @@
-//! Somebody who joins the bus, asks and goes.
+//! A guest that joins the bus, asks and leaves.
 
 use super::{Through, incarnation, say};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be done about it.
+/// Returns advice for a reason why an address could not be reached.
 fn hint(at: &Url, reason: Reason) -> &'static str {
     match reason {
         Reason::NoAnswer if matches!(at, Url::Shm { .. }) => {
@@ -30,13 +30,13 @@ fn hint(at: &Url, reason: Reason) -> &'static str {
     }
 }
 
-/// Addresses that led nowhere, each with its reason.
+/// Returns the addresses that could not be reached, each with the reason.
 fn told(unreached: &[(Url, Reason)]) -> String {
     let lines = unreached.iter().map(|(at, reason)| format!("{at}: {reason}{}", hint(at, *reason)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is to be sent or published; `what` names it.
+/// Reads the body of a message or publication. `what` names it in errors.
 pub fn read_body(file: &Path, what: &str, len_max: usize) -> Result<Vec<u8>> {
     let named = || format!("cannot read {}", file.display());
     let mut body = Vec::new();
@@ -78,7 +78,7 @@ fn tls(through: &Through) -> Result<Option<PeerTls>> {
     }
 }
 
-/// A node without an id, for as long as a command takes.
+/// A node without an id that exists for one command.
 pub struct Guest {
     driver: Driver,
     upstream: NodeId,
@@ -111,7 +111,7 @@ impl Guest {
                 unreached.push((*at, reason));
                 None
             }
-            // All addresses had their turn.
+            // All addresses were tried.
             Event::Refused { .. } => Some(None),
             _ => None,
         });
@@ -127,7 +127,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Waits until an event is what is looked for.
+    /// Waits until `find` accepts an event.
     fn wait<T>(&mut self, find: impl FnMut(Event) -> Option<T>) -> Result<T> {
         let within = self.within;
         match self.wait_for(Some(within), find)? {
@@ -136,7 +136,8 @@ impl Guest {
         }
     }
 
-    /// The same for so long, or for ever; `None` when that is over.
+    /// Waits until `find` accepts an event, for the time `within` or without end. Returns `None` if
+    /// the time is over.
     fn wait_for<T>(
         &mut self,
         within: Option<Duration>,
@@ -157,14 +158,14 @@ impl Guest {
         }
     }
 
-    /// Leaves, so that nobody waits for it.
+    /// Leaves the bus, so that no node waits for this guest.
     fn leave(mut self) -> Result<ExitCode> {
         self.driver.node().leave(clock());
         self.wait(|event| (event == Event::Gone).then_some(()))?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `keyway bus send`.
+    /// Runs `keyway bus send`.
     pub fn send(mut self, node: NodeId, body: &[u8]) -> Result<ExitCode> {
         let options = SendOptions { ack_within: Some(self.within), no_upstream: false };
         let begin = clock();
@@ -186,7 +187,7 @@ impl Guest {
         self.leave()
     }
 
-    /// The status of a command, and what came of it.
+    /// Sends a command, and returns the status and the lines of its answer.
     fn command<T: AsRef<[u8]>>(&mut self, node: NodeId, args: &[T]) -> Result<(u16, Vec<Vec<u8>>)> {
         let sent = self.driver.node().command(node, args, self.within, clock())?;
         let outcome = self.wait(|event| match event {
@@ -204,7 +205,7 @@ impl Guest {
         })
     }
 
-    /// `keyway bus ping`.
+    /// Runs `keyway bus ping`.
     pub fn ping(mut self, node: Option<NodeId>, count: u32) -> Result<ExitCode> {
         let node = node.unwrap_or(self.upstream);
         for _ in 0..count {
@@ -215,7 +216,7 @@ impl Guest {
         self.leave()
     }
 
-    /// Prints the lines of an answer.
+    /// Sends a command without arguments, and prints the lines of the answer.
     pub fn ask(mut self, node: Option<NodeId>, name: &str) -> Result<ExitCode> {
         let node = node.unwrap_or(self.upstream);
         for line in self.command(node, &[name])?.1 {
@@ -224,7 +225,7 @@ impl Guest {
         self.leave()
     }
 
-    /// `keyway bus publish`.
+    /// Runs `keyway bus publish`.
     pub fn publish(
         mut self,
         node: Option<NodeId>,
@@ -244,7 +245,7 @@ impl Guest {
         self.leave()
     }
 
-    /// `keyway bus watch`.
+    /// Runs `keyway bus watch`.
     pub fn watch(
         mut self,
         topic: Option<&str>,

@@ -1,5 +1,5 @@
-//! What a node of the bus serves over HTTP. Its figures are asked of its own thread when somebody scrapes: a node
-//! that nobody asks does nothing for it.
+//! The HTTP endpoints of a node of the bus. A scrape asks the node's thread for its figures;
+//! without scrapes the node does no work for them.
 
 use keyway_bus::{LinkKind, Node, Reason};
 use keyway_control::{AdminState, PoolStatus, ScriptKill};
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// For the node's thread to answer a scrape: it is busy for as long as a message of 64 MiB takes, at most.
+/// Longest wait of a scrape for the node's thread. The thread is busy at most for the time that a
+/// message of 64 MiB takes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 const KINDS: [(LinkKind, &str); 5] = [
@@ -23,23 +24,23 @@ const KINDS: [(LinkKind, &str); 5] = [
     (LinkKind::Stranger, "stranger"),
 ];
 
-/// Failures by reason, as events tell them.
+/// Failures counted by reason, as events report them.
 #[derive(Default)]
 pub struct Failures {
-    /// Of messages.
+    /// Failures of messages.
     pub messages: BTreeMap<Reason, u64>,
-    /// Of connections that did not come to be.
+    /// Connections that could not be established.
     pub refused: BTreeMap<Reason, u64>,
-    /// Of connections that ended.
+    /// Connections that ended.
     pub lost: BTreeMap<Reason, u64>,
 }
 
-/// Counts one.
+/// Counts one failure.
 pub fn note(counts: &mut BTreeMap<Reason, u64>, reason: Reason) {
     *counts.entry(reason).or_default() += 1;
 }
 
-/// `link_lost` of `LinkLost`.
+/// Returns the metric label of a reason: `link_lost` for `LinkLost`.
 fn label(reason: Reason) -> String {
     let mut label = String::new();
     for (at, letter) in format!("{reason:?}").char_indices() {
@@ -51,14 +52,15 @@ fn label(reason: Reason) -> String {
     label
 }
 
-/// Every reason that there can be has its series from the start.
+/// Returns the counts by reason. Every reason of the kind that `is_one` selects is included from
+/// the start, also with zero.
 fn by_reason(counts: &BTreeMap<Reason, u64>, is_one: impl Fn(u16) -> bool) -> Vec<(String, u64)> {
     let all =
         Reason::ALL.iter().filter(|reason| is_one(**reason as u16) || counts.contains_key(reason));
     all.map(|reason| (label(*reason), counts.get(reason).copied().unwrap_or_default())).collect()
 }
 
-/// What the node's thread answers.
+/// Returns the figures of a node. Called by the node's thread.
 pub fn figures(node: &Node, failures: &Failures) -> BusFigures {
     let mut links = KINDS.map(|(_, kind)| BusLink { kind, ..BusLink::default() });
     for peer in node.peers() {
@@ -88,7 +90,7 @@ pub fn figures(node: &Node, failures: &Failures) -> BusFigures {
     }
 }
 
-/// The end of the admin listener.
+/// The admin listener's side of the questions to the node's thread.
 pub struct Asking {
     metrics: Arc<BusMetrics>,
     asked: Mutex<Sender<Sender<BusFigures>>>,
@@ -96,16 +98,16 @@ pub struct Asking {
     state: Arc<State>,
 }
 
-/// What is known of the node without asking.
+/// State of the node that is known without asking its thread.
 pub struct State {
-    /// It is leaving.
+    /// Whether it is leaving.
     pub is_leaving: AtomicBool,
-    /// No root is above it.
+    /// Whether no root is above it.
     pub is_cut_off: AtomicBool,
 }
 
 impl State {
-    /// As it is at the moment.
+    /// Reads the state of a node.
     pub fn of(node: &Node) -> Self {
         let is_cut_off = AtomicBool::new(node.is_cut_off());
         Self { is_leaving: AtomicBool::new(false), is_cut_off }
@@ -113,7 +115,7 @@ impl State {
 }
 
 impl Asking {
-    /// With what the node's thread listens to.
+    /// Creates it, with the channel on which the node's thread receives questions.
     pub fn new(
         metrics: Arc<BusMetrics>,
         wake: Arc<OwnedFd>,

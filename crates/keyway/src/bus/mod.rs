@@ -1,4 +1,4 @@
-//! `keyway bus`: a node of the bus, and questions to its tree.
+//! `keyway bus`: runs a node of the bus, and asks nodes of its tree.
 
 mod bench;
 mod guest;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 pub use node::check;
 
-/// Prints a line; for functions that give a `Result` of [`anyhow`].
+/// Prints a line. For functions that return a `Result` of [`anyhow`].
 macro_rules! say {
     ($($part:tt)*) => { $crate::cli::print(format!("{}\n", format_args!($($part)*)).as_bytes()) };
 }
@@ -182,7 +182,7 @@ pub struct Through {
     within: u64,
 }
 
-/// Does what was typed.
+/// Runs the command that was typed.
 pub fn run(bus: Bus) -> Result<ExitCode> {
     match bus {
         Bus::Node { file } => node::run(&file),
@@ -211,7 +211,7 @@ pub fn run(bus: Bus) -> Result<ExitCode> {
     }
 }
 
-/// Grows with every start: see [`keyway_bus::Settings::incarnation`].
+/// Returns a number that grows with every start: see [`keyway_bus::Settings::incarnation`].
 fn incarnation() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let millis = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;

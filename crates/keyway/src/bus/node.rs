@@ -1,4 +1,4 @@
-//! `keyway bus node`: a node for as long as its process lives.
+//! `keyway bus node`: runs a node as long as its process lives.
 
 use super::metrics::{Asking, Failures, State, figures, note};
 use super::repeats::Repeats;
@@ -23,16 +23,17 @@ use std::time::Duration;
 /// The command that `keyway bus publish` sends: topic, epoch or nothing, body.
 pub const PUBLISH: &[u8] = b"publish";
 
-/// Epochs and versions that are believed of nodes below at most: a lie costs none of those that can be published.
+/// Largest epoch and version that are accepted from nodes below. A lie of a node so leaves enough
+/// of them to publish.
 const BELIEVED_MAX: u64 = 1 << 48;
 
-/// How long a node waits when nothing is due; whoever wants it sooner wakes it.
+/// Longest wait of a node when nothing is due. Other threads wake it earlier.
 const TURN: Duration = Duration::from_secs(60);
 
-/// How long the last lines may take to be written to who reads them slowly.
+/// Time for writing the last lines to a reader that is slow.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Whether the file of a node is right: says so, or everything that is not.
+/// Checks the file of a node. Prints that it is right, or every mistake in it.
 pub fn check(file: &Path, is_quiet: bool) -> Result<ExitCode> {
     let config = match BusConfig::load(file) {
         Ok(_) if is_quiet => return Ok(ExitCode::SUCCESS),
@@ -55,12 +56,12 @@ pub fn check(file: &Path, is_quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file; what is wrong with it was told if there is none.
+/// Loads the file. Returns `None` after reporting what is wrong with it.
 fn load(file: &Path) -> Option<BusConfig> {
     told(BusConfig::load(file))
 }
 
-/// The same, of a file that was read.
+/// Reports the warnings or errors of a file that was read.
 fn told(loaded: Result<BusConfig, Vec<ConfigError>>) -> Option<BusConfig> {
     match loaded {
         Ok(config) => {
@@ -75,7 +76,7 @@ fn told(loaded: Result<BusConfig, Vec<ConfigError>>) -> Option<BusConfig> {
     }
 }
 
-/// Joins, and stays until a signal.
+/// Joins the bus, and stays until a signal.
 pub fn run(file: &Path) -> Result<ExitCode> {
     match load(file) {
         Some(config) => Running::start(config)?.run(),
@@ -89,7 +90,7 @@ struct Running {
     takes_publications: bool,
     failures: Failures,
     repeats: Repeats,
-    /// Who was dialled in vain by the event before, and whether that was said.
+    /// The node that the latest event reported as unreachable, and whether that was printed.
     in_vain: Option<(NodeId, bool)>,
     metrics: Arc<BusMetrics>,
     state: Arc<State>,
@@ -97,7 +98,7 @@ struct Running {
     id: NodeId,
     tls: Option<BusTls>,
     asks: Receiver<Sender<BusFigures>>,
-    /// Ends with the node.
+    /// The admin listener ends with the node.
     _admin: Option<AdminHandle>,
 }
 
@@ -115,14 +116,14 @@ fn listen(config: &BusConfig) -> Result<Driver> {
     })
 }
 
-/// What signals have said.
+/// The orders that signals have given.
 #[derive(Default)]
 struct Told {
     is_over: AtomicBool,
     is_to_reread: AtomicBool,
 }
 
-/// A thread that waits for signals, so that the node need not look for them.
+/// Starts a thread that waits for signals, so that the node need not poll for them.
 fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
     let told = Arc::new(Told::default());
     let (tell, wake) = (Arc::clone(&told), driver.waker());
@@ -131,7 +132,7 @@ fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
     std::thread::Builder::new().name("keyway-bus-signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             let flag = if signal == SIGHUP { &tell.is_to_reread } else { &tell.is_over };
-            // ORDER: nothing but the flag itself is told.
+            // ORDER: the flag itself is the only data
             flag.store(true, Ordering::Relaxed);
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
         }
@@ -139,7 +140,8 @@ fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
     Ok(told)
 }
 
-/// Standard output without a buffer: what a disk has not taken is known line by line.
+/// Returns standard output without a buffer, so that lines which the disk has not taken are known
+/// one by one.
 fn output() -> Result<std::fs::File> {
     let fd = std::io::stdout().as_fd().try_clone_to_owned();
     Ok(fd.context("cannot use standard output")?.into())
@@ -150,7 +152,7 @@ impl Running {
         let mut driver = listen(&config)?;
         let start_micros = crate::serve::wall_clock().unix_micros;
         let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
-        // Served from the first moment on: nothing was tried by then.
+        // It is served from the first moment on, when nothing has been tried yet.
         let state = Arc::new(State::of(driver.node()));
         let (asking, asks) = Asking::new(Arc::clone(&metrics), driver.waker(), Arc::clone(&state));
         let admin = match config.admin {
@@ -215,10 +217,10 @@ impl Running {
             let is_cut_off = self.driver.node().is_cut_off();
             self.state.is_cut_off.store(is_cut_off, Ordering::Relaxed);
             while let Ok(answer) = self.asks.try_recv() {
-                // Who asked may have stopped waiting.
+                // The asking thread may have stopped waiting.
                 let _ = answer.send(figures(self.driver.node(), &self.failures));
             }
-            // ORDER: nothing but the flags themselves is told.
+            // ORDER: the flags themselves are the only data
             if self.told.is_to_reread.swap(false, Ordering::Relaxed) {
                 self.reread_certificates();
             }
@@ -229,7 +231,7 @@ impl Running {
         }
     }
 
-    /// Connections from now on are made with what is in the files.
+    /// Reads the certificate files again. New connections use what is in them.
     fn reread_certificates(&mut self) {
         let outcome = match &self.tls {
             Some(tls) => tls.reread(self.id),
@@ -243,7 +245,7 @@ impl Running {
         self.lines.say(said.to_owned());
     }
 
-    /// One line for everything that happens, for people and for tests.
+    /// Prints one line for every event, for people and for tests.
     fn on_event(&mut self, event: Event) {
         let in_vain = self.in_vain.take();
         match event {
@@ -261,7 +263,8 @@ impl Running {
             Event::Unreached { id, at, reason } => self.on_unreached(id, &at, reason),
             Event::Refused { id, from, reason } => {
                 note(&mut self.failures.refused, reason);
-                // What its addresses came to was said before, and the same goes for all of them.
+                // The result for each address was printed before, and the same reason applies to
+                // all of them.
                 if in_vain != Some((id, false)) {
                     let from = from.map_or(String::new(), |from| format!(" from {from}"));
                     self.lines.say(format!("refused {id}{from}: {reason}"));
@@ -273,7 +276,7 @@ impl Running {
             Event::Upstream(Some(id)) => self.lines.say(format!("upstream {id}")),
             Event::Upstream(None) => self.lines.say("upstream none".to_owned()),
             Event::Message { from, body, .. } => {
-                // The rest of a long one has no place in a line.
+                // The rest of a long message does not fit into a line.
                 let body = String::from_utf8_lossy(&body[..body.len().min(LINE_LEN_MAX)]);
                 self.lines.say(format!("message {from} {}", body.escape_debug()));
             }
@@ -316,12 +319,13 @@ impl Running {
             Ok(Stamp { epoch, version }) => (0, vec![epoch.to_string(), version.to_string()]),
             Err(why) => (1, vec![why]),
         };
-        // An answer that cannot be sent is a timeout there.
+        // If the answer cannot be sent, the guest gets a timeout.
         let _ = self.driver.node().reply(from, seq, status, &said, clock());
     }
 
-    /// Publishes the version after the latest there is, here or below: who has begun anew has none, and those
-    /// below keep what is later than what they are sent.
+    /// Publishes the version after the latest one, of this node or of those below. A node that has
+    /// restarted knows no version, and nodes below keep a version that is later than what they are
+    /// sent.
     fn publish(&mut self, topic: &[u8], epoch: &[u8], body: Vec<u8>) -> Result<Stamp, String> {
         if !self.takes_publications {
             return Err("its file does not say publish = true".to_owned());

@@ -1,22 +1,24 @@
-//! What is the same time and again, as while an upstream is away: said once, and once a minute after that.
+//! Messages that repeat, as while an upstream is away. They are printed once, and once a minute
+//! after that.
 
 use keyway_base::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After so long the same is said again: shorter fills disks, longer has who looks later think all is well.
+/// Time after which a repeated message is printed again. If it were shorter, disks would fill. If
+/// it were longer, an operator who looks later would think that all is well.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Things that are remembered at most. More are said each time.
+/// Most things that are remembered. Messages about further things are printed each time.
 const KNOWN_MAX: usize = 64;
 
-/// What was said of which thing, and when.
+/// For each thing, the latest message and its time.
 #[derive(Default)]
 pub struct Repeats {
     said: BTreeMap<String, (String, Time)>,
 }
 
 impl Repeats {
-    /// Whether that is to be said of a thing now.
+    /// Returns whether the message `what` about `thing` is to be printed now.
     pub fn is_news(&mut self, thing: &str, what: &str, now: Time) -> bool {
         if let Some((known, at)) = self.said.get(thing)
             && known == what
@@ -30,7 +32,7 @@ impl Repeats {
         true
     }
 
-    /// All is said anew from now on.
+    /// Forgets all messages, so that each is printed again.
     pub fn forget(&mut self) {
         self.said.clear();
     }

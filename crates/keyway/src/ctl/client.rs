@@ -1,4 +1,4 @@
-//! One request over HTTP, plain or secured, within a bound of time and of bytes.
+//! One HTTP request, plain or by TLS, with bounds on its time and length.
 
 use super::{TlsFiles, Whom};
 use crate::admin_of::{AdminOf, admin_of};
@@ -11,36 +11,37 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For a whole exchange: the listener answers within milliseconds.
+/// Longest time of an exchange. The listener answers within milliseconds.
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
 
-/// For one that asks for what may take long, such as a reload: longer than the process that is asked
-/// lets anybody wait.
+/// Longest time of an exchange whose request may take long, such as a reload. It is longer than the
+/// time for which the asked process makes a client wait.
 const CHANGE_TIME: Duration = Duration::from_secs(45);
 
-/// Longest reply read: a thousand clients, or some thousand servers, are far below.
+/// Longest reply that is read, in bytes. Replies about a thousand clients, or some thousand
+/// servers, are far shorter.
 const REPLY_LEN_MAX: usize = 64 << 20;
 
 const DEFAULT_ADMIN: &str = "http://127.0.0.1:9380";
 
-/// Nobody answers there, or not as an admin listener does: why.
+/// The reason why there is no answer, or not one of an admin listener.
 pub struct Unreachable(pub String);
 
-/// What was answered.
+/// An answer.
 pub struct Answer {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// The body as it came.
+    /// The body as it was received.
     pub text: String,
-    /// The same as a value; null if it is no JSON.
+    /// The body as a JSON value; null if it is not JSON.
     pub body: Value,
-    /// What there is to do about the token, if that is why it refuses.
+    /// Advice about the token, if that is why the request was refused.
     pub about_token: Option<&'static str>,
 }
 
 impl Answer {
-    /// Whether an admin listener of Keyway may have answered so: each of its answers is an object, and
-    /// a refusal says why.
+    /// Returns whether the answer may come from an admin listener of Keyway: each of its answers is
+    /// an object, and a refusal gives a reason.
     fn is_of_keyway(&self) -> bool {
         let is_done = (200..300).contains(&self.status);
         let says = |name: &str| self.body[name].is_string();
@@ -48,24 +49,24 @@ impl Answer {
     }
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 enum Why {
-    /// No connection came about.
+    /// The connection could not be established.
     Connect(String),
-    /// The connection is there, and no reply came.
+    /// The connection was established, but no reply came.
     Talk(String),
-    /// The connection cannot be secured: the other side, or we, refuse.
+    /// TLS could not be established: the server or this process refused.
     Certificate(String),
 }
 
-/// The advice for a port where something else listens.
+/// Advice for a port at which another program listens.
 const NAME_THE_ADDRESS: &str =
     "name the address of Keyway's `server.admin` with --admin HOST:PORT or --config FILE";
 
-/// How much is shown of what is no HTTP, in bytes.
+/// Length of the shown part of a reply that is not HTTP, in bytes.
 const SHOWN: usize = 60;
 
-/// Whom to ask, and how.
+/// The server to ask, and the credentials.
 pub struct Client {
     host: String,
     port: u16,
@@ -77,7 +78,7 @@ impl Client {
     /// Reads the files that are named.
     ///
     /// # Errors
-    /// What is wrong with them, or with the address.
+    /// Returns what is wrong with them, or with the address.
     pub fn new(whom: &Whom) -> Result<Client, String> {
         let address = match &whom.config {
             Some(file) => named_in(file)?.to_string(),
@@ -103,11 +104,11 @@ impl Client {
         Ok(Client { host, port, token: token(whom.token_file.as_deref())?, tls })
     }
 
-    /// Asks a listener on this machine for what is no secret: without a token, and whoever has
-    /// issued its certificate.
+    /// Creates a client for a listener on this machine, for questions that are not secret. It sends
+    /// no token, and accepts a certificate of any issuer.
     ///
     /// # Errors
-    /// What is wrong with the files of our certificate, if there is to be one.
+    /// Returns what is wrong with the files of the client's own certificate, if they are given.
     pub fn of_this_machine(admin: &AdminOf, files: &TlsFiles) -> Result<Client, String> {
         let load =
             || load_tls(files, files.ca_file.clone().map_or(Trust::Anybody, Trust::Authorities));
@@ -116,7 +117,7 @@ impl Client {
         Ok(Client { host, port, token: None, tls })
     }
 
-    /// Asks once.
+    /// Sends one request.
     pub fn ask(
         &self,
         method: &str,
@@ -155,7 +156,7 @@ impl Client {
         }
     }
 
-    /// The server at this address speaks another protocol.
+    /// Returns the error for a server that speaks another protocol.
     fn no_http(&self, reply: &[u8]) -> Unreachable {
         let address = self.address();
         Unreachable(match reply {
@@ -163,7 +164,7 @@ impl Client {
                 "what listens at {address} closes the connection without an answer; \
                  {NAME_THE_ADDRESS}"
             ),
-            // An alert of TLS, of any version.
+            // The reply is a TLS alert, of any version.
             [0x15, 0x03, ..] if self.tls.is_none() => format!(
                 "what listens at {address} speaks TLS; write https://{address}, and --ca-file FILE"
             ),
@@ -193,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Whether TLS is spoken there: a handshake, and no more.
+    /// Checks that the server speaks TLS, by a handshake and no more.
     pub fn shake_hands(&self) -> Result<(), Unreachable> {
         let shaken = self.exchange(&[], now() + EXCHANGE_TIME);
         shaken.map(drop).map_err(|why| self.no_answer(&why))
@@ -249,7 +250,7 @@ impl Client {
     }
 }
 
-/// The admin listener that a file names.
+/// Returns the admin listener that a file names.
 fn named_in(file: &Path) -> Result<AdminOf, String> {
     let there = admin_of(file).map_err(|error| format!("{error:#}"))?;
     let place = file.display();
@@ -270,7 +271,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The token in a file, else in the variable KEYWAY_ADMIN_TOKEN.
+/// Returns the token in a file, else that of the variable KEYWAY_ADMIN_TOKEN.
 pub fn token(file: Option<&Path>) -> Result<Option<String>, String> {
     let token = match file {
         None => variable("KEYWAY_ADMIN_TOKEN"),
@@ -283,7 +284,7 @@ pub fn token(file: Option<&Path>) -> Result<Option<String>, String> {
             Some(text)
         }
     };
-    // A line end in it would be another header.
+    // A line end in the token would start another header.
     match token {
         Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Err("the token (not shown) has characters that no header may have".to_owned())
@@ -292,7 +293,7 @@ pub fn token(file: Option<&Path>) -> Result<Option<String>, String> {
     }
 }
 
-/// What these files come to, for who believes the authorities among them.
+/// Loads the TLS settings of these files, for a caller that trusts the authorities among them.
 pub fn load_tls_of_authorities(files: &TlsFiles) -> Result<ClientTls, String> {
     let Some(ca_file) = files.ca_file.clone() else {
         return Err(
@@ -325,7 +326,7 @@ fn left(deadline: Instant) -> Result<Duration, String> {
     if left.is_zero() { Err("it does not answer in time".to_owned()) } else { Ok(left) }
 }
 
-/// Some bytes, none at the end.
+/// Reads some bytes; none at the end.
 fn read_some(socket: &mut TcpStream, chunk: &mut [u8], deadline: Instant) -> Result<usize, String> {
     socket.set_read_timeout(Some(left(deadline)?)).map_err(|error| error.to_string())?;
     socket.read(chunk).map_err(|error| match error.kind() {
@@ -351,7 +352,7 @@ fn plain(mut socket: TcpStream, request: &[u8], deadline: Instant) -> Result<Vec
     Ok(reply)
 }
 
-/// Ends behind the handshake where there is no request.
+/// Exchanges over TLS. Ends after the handshake if there is no request.
 fn secured(
     mut socket: TcpStream,
     tls: &ClientTls,
@@ -395,14 +396,14 @@ fn flush(channel: &mut Channel, socket: &mut TcpStream, deadline: Instant) -> Re
     write_all(socket, &records, deadline)
 }
 
-/// Whether it is the beginning of a reply of HTTP. Some servers say something else at once, and then
-/// nothing.
+/// Returns whether the bytes may be the beginning of an HTTP reply. Some servers send something
+/// else at once, and then nothing.
 fn may_be_http(reply: &[u8]) -> bool {
     let begin = reply.len().min(5);
     reply[..begin] == b"HTTP/"[..begin]
 }
 
-/// Whether a reply that tells its length is there.
+/// Returns whether a reply that states its length is complete.
 fn is_whole(reply: &[u8]) -> bool {
     let Some((head, body)) = split(reply) else { return false };
     let len = head.lines().find_map(|line| {
@@ -437,7 +438,7 @@ mod tests {
         assert!(is_whole(reply));
         let answer = parse(reply).unwrap();
         assert_eq!((answer.status, answer.body), (200, serde_json::json!({})));
-        // Of others, and told as such by what it says.
+        // A reply of another server is recognised by its body.
         let other = parse(b"HTTP/1.0 404 File not found\r\n\r\n<html>").unwrap();
         assert!(other.status == 404 && !other.is_of_keyway());
         assert!(parse(b"+PONG\r\n").is_none() && parse(b"-ERR\r\n\r\n\r\n").is_none());

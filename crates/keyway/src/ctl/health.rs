@@ -1,5 +1,5 @@
-//! `keyway ctl --config FILE health`: for what watches a process beside it, such as a container's
-//! health check, which has its file and no secret.
+//! `keyway ctl --config FILE health`: for a program that watches a process on the same machine,
+//! such as a container's health check, which has the file and no secret.
 
 use super::client::{Client, Unreachable};
 use super::{Ctl, UNREACHABLE, fail, print, request, tell};
@@ -7,9 +7,9 @@ use crate::admin_of::{AdminOf, admin_of};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Asks where the file says. Nothing that is asked or answered is secret, so whoever answers is
-/// believed; that a process listens there which wants to see a certificate is all it takes, if
-/// there is none to show.
+/// Asks the admin listener that the file names. Neither question nor answer is secret, so any
+/// certificate is accepted. If the listener demands a certificate and there is none, it is enough
+/// that it does.
 pub fn run(ctl: &Ctl, file: &Path) -> ExitCode {
     let admin = match admin_of(file) {
         Ok(Some(admin)) => admin,

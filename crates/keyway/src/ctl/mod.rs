@@ -1,4 +1,4 @@
-//! `keyway ctl`: what an operator asks of a Keyway that runs, by its admin API.
+//! `keyway ctl`: an operator's requests to a running Keyway, by its admin API.
 
 mod client;
 mod health;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What a script may tell apart; 2 is for what was typed, as everywhere.
+/// Exit statuses that a script may tell apart. 2 means wrong usage, as in every command.
 const REFUSED: u8 = 1;
 const UNREACHABLE: u8 = 3;
 
@@ -74,26 +74,26 @@ pub struct TlsFiles {
 /// The admin token that the variable KEYWAY_ADMIN_TOKEN has, if it is set.
 ///
 /// # Errors
-/// When it cannot be sent.
+/// Returns an error if it cannot be sent.
 pub fn token_of_environment() -> Result<Option<String>, String> {
     client::token(None)
 }
 
-/// The admin address that the variable KEYWAY_ADMIN has, if it is set.
+/// Returns the admin address that the variable KEYWAY_ADMIN has, if it is set.
 pub fn admin_of_environment() -> Option<String> {
     client::variable("KEYWAY_ADMIN")
 }
 
 impl TlsFiles {
-    /// Whether an authority is named.
+    /// Returns whether an authority is named.
     pub fn has_authority(&self) -> bool {
         self.ca_file.is_some()
     }
 
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns what is wrong with them.
     pub fn load(&self) -> Result<ClientTls, String> {
         client::load_tls_of_authorities(self)
     }
@@ -197,7 +197,7 @@ enum Level {
     Trace,
 }
 
-/// Asks, prints, and tells by the exit status what came of it.
+/// Sends the request, prints the answer, and returns the exit status.
 pub fn run(ctl: &Ctl) -> Result<ExitCode> {
     if let (What::Health, Some(file)) = (&ctl.what, &ctl.whom.config) {
         return Ok(health::run(ctl, file));
@@ -262,12 +262,12 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
     }
 }
 
-/// The rest of a query, about one pool.
+/// Returns the part of a query that selects one pool.
 fn only(pool: Option<&str>) -> String {
     pool.map_or_else(String::new, |pool| format!("&pool={}", encoded(pool)))
 }
 
-/// A value as a query may have it.
+/// Returns a value encoded for a query.
 fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -283,7 +283,7 @@ fn encoded(text: &str) -> String {
 
 fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     let is_done = (200..300).contains(&answer.status);
-    // That it drains is what was asked.
+    // A draining process also answers the question.
     let is_health = matches!(ctl.what, What::Health) && answer.body["status"].is_string();
     let printed = if ctl.json {
         print(&answer.text)
@@ -300,7 +300,7 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         };
         let words = keyway_base::printable(words.as_bytes());
         eprintln!("keyway ctl: {words}");
-        // What is told of servers stands below the reasons, as on `/readyz`.
+        // Facts about servers follow the reasons, as on `/readyz`.
         for list in ["errors", "failing", "unknown"] {
             for line in answer.body[list].as_array().into_iter().flatten() {
                 eprintln!("  {}", show::text(line));
@@ -336,10 +336,10 @@ fn shown(what: &What, body: &Value) -> String {
     }
 }
 
-/// Prints to standard output; a reader that went away is no error, a full disk is.
+/// Prints to standard output. A reader that closed it is not an error; a full disk is.
 ///
 /// # Errors
-/// The exit status, when standard error has said that it cannot write.
+/// Returns the exit status, after standard error has reported that the output cannot be written.
 fn print(text: &str) -> Result<(), ExitCode> {
     match crate::cli::print(text.as_bytes()) {
         Ok(_) => Ok(()),

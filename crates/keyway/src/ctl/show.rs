@@ -1,34 +1,34 @@
-//! Replies of the API, for people.
+//! Formats replies of the API for people.
 
 use keyway_control::AWAY;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// A value without quotes; `-` where there is none.
+/// Returns a value without quotes; `-` for null.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        // What a client calls itself shall not move the cursor.
+        // The name that a client gives itself must not move the cursor.
         Value::String(text) => keyway_base::printable(text.as_bytes()),
         other => other.to_string(),
     }
 }
 
-/// A line for each field of an object.
+/// Returns a line for each field of an object.
 pub fn fields(body: &Value) -> String {
     let all = body.as_object().into_iter().flatten();
     let rows = all.map(|(name, value)| vec![format!("{name}:"), text(value)]);
     table(rows.collect())
 }
 
-/// A line that it is ready, and one for each pool with servers that fail or are unknown.
+/// Returns a line that says "ready", and one for each pool with servers that fail or are unknown.
 pub fn ready(body: &Value) -> String {
     let lines = ["failing", "unknown"].into_iter().flat_map(|of| list(&body[of])).map(text);
     ["ready".to_owned()].into_iter().chain(lines).map(|line| line + "\n").collect()
 }
 
-/// The settings, below a line that names their file.
+/// Returns the settings, below a line that names their file.
 pub fn config(body: &Value) -> String {
     let from = match body["file"].as_str() {
         Some(_) => text(&body["file"]),
@@ -38,7 +38,7 @@ pub fn config(body: &Value) -> String {
     format!("# {from}\n{}", body["toml"].as_str().unwrap_or_default())
 }
 
-/// A line for each pool. Servers in use are up, failing or unknown.
+/// Returns a line for each pool. Servers in use are up, failing or unknown.
 pub fn pools(body: &Value) -> String {
     let names = ["pool", "kind", "servers", "in use", "up", "failing", "unknown"];
     let mut rows = vec![head(&names)];
@@ -65,7 +65,7 @@ pub fn pools(body: &Value) -> String {
     table(rows)
 }
 
-/// A line for each server.
+/// Returns a line for each server.
 pub fn servers(body: &Value) -> String {
     const FIELDS: [&str; 8] =
         ["pool", "name", "address", "state", "reason", "since", "links", "in_flight"];
@@ -79,7 +79,7 @@ pub fn servers(body: &Value) -> String {
     table(rows)
 }
 
-/// A line for each client, and one for those left out.
+/// Returns a line for each client, and one for those left out.
 pub fn connections(body: &Value) -> String {
     const FIELDS: [&str; 8] =
         ["id", "address", "listener", "pool", "user", "name", "since", "worker"];
@@ -94,7 +94,7 @@ pub fn connections(body: &Value) -> String {
     shown
 }
 
-/// A line for each request.
+/// Returns a line for each request.
 pub fn slow_log(body: &Value) -> String {
     const FIELDS: [&str; 10] = [
         "at",
@@ -119,7 +119,7 @@ pub fn slow_log(body: &Value) -> String {
     table(rows)
 }
 
-/// A line for each key that is hot, and below one for each with a large value.
+/// Returns a line for each hot key, and below them one for each key with a large value.
 pub fn hot_keys(body: &Value) -> String {
     let mut hot = vec![head(&["pool", "access", "share", "+-", "per second", "key"])];
     let mut big = vec![head(&["pool", "bytes", "command", "in", "at", "key"])];
@@ -152,7 +152,7 @@ fn percent(share: &Value) -> String {
     format!("{:.2}%", share.as_f64().unwrap_or_default() * 100.0)
 }
 
-/// What was read again.
+/// Returns what a reload has changed.
 pub fn reloaded(body: &Value) -> String {
     let lines = |name: &str, before: &str| -> String {
         list(&body[name]).iter().map(|line| format!("{before}{}\n", text(line))).collect()
@@ -169,7 +169,7 @@ fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Rows with their columns below each other.
+/// Formats rows with aligned columns.
 fn table(rows: Vec<Vec<String>>) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let len = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |it| it.chars().count());

@@ -1,4 +1,4 @@
-//! `keyway ctl upgrade`: asks, and waits for what comes of it.
+//! `keyway ctl upgrade`: asks for an upgrade, and waits for its outcome.
 
 use super::client::{Answer, Client, Unreachable};
 use super::{Ctl, REFUSED, UNREACHABLE, What, fail, request, tell};
@@ -6,14 +6,15 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Between two questions.
+/// Time between two questions.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Questions in a row that nobody answers before it is given up: where one process stops listening
-/// and another has just begun, one may be lost.
+/// Most unanswered questions in a row before it gives up. When one process stops listening and the
+/// next has just begun, a question may be lost.
 const UNANSWERED_MAX: u32 = 20;
 
-/// Asks for it, and waits: the process itself ends what takes longer than `upgrade_timeout`.
+/// Asks for an upgrade, and waits. The process itself ends an upgrade that takes longer than
+/// `upgrade_timeout`.
 pub fn run(ctl: &Ctl, client: &Client, discard_store: bool) -> ExitCode {
     let (method, path, body) = request(&What::Upgrade { discard_store });
     let asked = match client.ask(method, &path, body.as_ref()) {
@@ -60,7 +61,7 @@ fn judge(ctl: &Ctl, before: &Value, answer: &Answer) -> Option<ExitCode> {
     Some(code)
 }
 
-/// What is told of the process that serves now.
+/// Returns the line about the process that serves now.
 pub fn serves(body: &Value) -> String {
     let text = super::show::text;
     format!("process {} of version {} serves\n", text(&body["pid"]), text(&body["version"]))

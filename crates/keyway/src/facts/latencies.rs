@@ -1,9 +1,9 @@
-//! How long requests took, by class of commands: the sections Latencystats and
-//! Latencies, and LATENCY HISTOGRAM.
+//! Latencies of requests by class of commands: the sections Latencystats and Latencies, and LATENCY
+//! HISTOGRAM.
 //!
-//! Latencies has the shares of requests above 1, 8 and 64 ms, since the start and
-//! over the last ten seconds. For the latter the counts are noted once a second
-//! and those of ten seconds ago taken off.
+//! Latencies has the shares of requests above 1, 8 and 64 ms, since the start and over the last ten
+//! seconds. For the last ten seconds, the counts are noted once a second, and those of ten seconds
+//! ago are subtracted.
 
 use super::{Fields, Report};
 use keyway_metrics::{LatencyShares, Registry};
@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long the counts of a moment serve for the next one's: smaller makes the
-/// window's length more even, and noting cost more.
+/// Least time between two notes. If it were smaller, the length of the window would vary less, and
+/// noting would cost more.
 const NOTE_EVERY: Duration = Duration::from_millis(900);
 
-/// The time shown as the latest.
+/// Length of the window of recent requests.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Counts of every class at the ends of the last few seconds.
@@ -27,17 +27,17 @@ pub(super) struct Window {
 
 #[derive(Default)]
 struct Notes {
-    /// Time since the latest note, and of all of them together.
+    /// Time since the latest note, over all calls.
     passed: Duration,
-    /// Counts with the time from there to the next note, the latest to now;
-    /// oldest first. Before the first note lies the start, when all were zero.
+    /// Noted counts, each with the time to the next note (the latest with the time to now), oldest
+    /// first. Before the first note is the start, when all counts were zero.
     notes: VecDeque<(Vec<LatencyShares>, Duration)>,
-    /// Since the start, until the first note is dropped.
+    /// Time from the start to the first note, until the first note is dropped.
     before_first: Option<Duration>,
 }
 
 impl Window {
-    /// Notes that time has passed, and how many requests there are now.
+    /// Notes that time has passed. `now` returns the current counts.
     pub(super) fn pass(&self, elapsed: Duration, now: impl FnOnce() -> Vec<LatencyShares>) {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -58,7 +58,7 @@ impl Window {
         }
     }
 
-    /// What came in the window, of what there is now, and how long it is.
+    /// Returns the counts in the window, given the current counts, and the length of the window.
     fn latest(&self, now: &[LatencyShares]) -> (Vec<LatencyShares>, Duration) {
         let inner = self.inner.lock();
         let noted: Duration = inner.notes.iter().map(|(_, length)| *length).sum();
@@ -73,15 +73,15 @@ impl Window {
 }
 
 impl Notes {
-    /// How long the window would be without its oldest part.
+    /// Returns the length of the window without its oldest part.
     fn length_without_first(&self) -> Duration {
         let skipped = usize::from(self.before_first.is_none());
         self.notes.iter().skip(skipped).map(|(_, length)| *length).sum()
     }
 }
 
-/// As Redis's section of that name, by class: the quantiles are at most an
-/// eighth too high.
+/// Writes the quantiles by class, as in Redis's section of that name. They are at most an eighth
+/// too high.
 pub(super) fn write_quantiles(report: &Report, fields: &mut Fields) {
     let registry = &report.process.registry;
     for (class, latencies) in
@@ -97,7 +97,7 @@ pub(super) fn write_quantiles(report: &Report, fields: &mut Fields) {
     }
 }
 
-/// A line for each class that had requests.
+/// Writes a line for each class that had requests.
 pub(super) fn write_shares(report: &Report, fields: &mut Fields) {
     let registry = &report.process.registry;
     let all = registry.latency_shares(report.index);
@@ -119,7 +119,7 @@ fn shares(prefix: &str, shares: &LatencyShares) -> String {
     text
 }
 
-/// The histograms of a pool, as LATENCY HISTOGRAM shows them.
+/// Returns the histograms of a pool, as LATENCY HISTOGRAM shows them.
 pub(super) fn histograms(registry: &Registry, pool: usize) -> Vec<ClassLatencies> {
     if pool >= registry.layout().pools.len() {
         return Vec::new();

@@ -1,9 +1,9 @@
-//! Rates per second, from counts that are read only when somebody asks.
+//! Rates per second, computed from counts that are read only on request.
 
 use parking_lot::Mutex;
 
-/// Shortest time a rate is worked out over, in microseconds: over less, a
-/// single batch of requests would look like a flood.
+/// Shortest time for a rate, in microseconds. Over less time, a single batch of requests would look
+/// like a flood.
 const WINDOW_MICROS: u64 = 1_000_000;
 
 /// Requests, bytes received and bytes sent.
@@ -22,10 +22,9 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Takes a sample and returns each count's rate since the sample before
-    /// the last window: asked once a second that is the last second, asked
-    /// seldom it is the time since the question before. At first it is the
-    /// time since `start`.
+    /// Takes a sample and returns each count's rate since the sample before the last window. If it
+    /// is called every second, that is the last second. If it is called rarely, it is the time
+    /// since the previous call. At first it is the time since `start`.
     pub(super) fn per_second(&self, unix_micros: u64, start: u64, counts: Counts) -> [f64; 3] {
         let now = Sample { unix_micros, counts };
         let mut samples = self.samples.lock();
@@ -34,7 +33,7 @@ impl Rates {
             (start, start)
         });
         if now.unix_micros < last.unix_micros {
-            // The clock was set back: begin anew.
+            // The clock was set back: start anew.
             (base, last) = (now, now);
         } else if now.unix_micros - last.unix_micros >= WINDOW_MICROS {
             (base, last) = (last, now);

@@ -1,4 +1,4 @@
-//! What INFO counts since CONFIG RESETSTAT; metrics never go back.
+//! Counts that INFO shows since CONFIG RESETSTAT. Metrics never go back.
 
 use super::{ProcessFacts, Report};
 use keyway_metrics::{CommandTotals, PoolTotals};
@@ -23,7 +23,7 @@ impl AtReset {
         *self.0.write() = Some(Counts { pool, commands, store });
     }
 
-    /// The pool's counts since then; levels and latencies are left as they are.
+    /// Returns the pool's counts since the reset. Levels and latencies are unchanged.
     pub(super) fn pool(&self, mut now: PoolTotals) -> PoolTotals {
         if let Some(Counts { pool: then, .. }) = &*self.0.read() {
             now.requests = now.requests.saturating_sub(then.requests);
@@ -51,7 +51,7 @@ impl AtReset {
         now
     }
 
-    /// A count of the store's since then.
+    /// Returns one of the store's counts since the reset.
     pub(super) fn store(&self, now: &StoreStats, read: fn(&StoreStats) -> u64) -> u64 {
         let at_reset = self.0.read();
         let then = at_reset.as_ref().and_then(|counts| counts.store.as_ref());
@@ -60,7 +60,7 @@ impl AtReset {
 }
 
 impl Report<'_> {
-    /// The totals of each command that was called, over all workers, with its name.
+    /// Returns the totals of each command that was called, over all workers, with its name.
     pub(super) fn command_totals(&self) -> impl Iterator<Item = (&'static str, CommandTotals)> {
         let registry = &self.process.registry;
         let names = registry.layout().commands;

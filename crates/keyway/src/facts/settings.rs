@@ -1,13 +1,13 @@
-//! What CONFIG GET shows. Settings that Keyway does not have are absent, but
-//! for those that clients and tools ask every server for: these say what
-//! holds here (nothing is saved, nobody is timed out, nothing is notified).
+//! The values that CONFIG GET shows. Settings that Keyway does not have are absent, except those
+//! that clients and tools ask of every server. These show what holds here (nothing is saved, no
+//! client has a timeout, no events are notified).
 
 use super::PoolFacts;
 use keyway_base::Limits;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The pool's settings by Redis's names, in the order of the alphabet.
+/// Returns the pool's settings by Redis's names, in alphabetical order.
 pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     let listening = &pool.listening;
     let join = |words: Vec<String>| words.join(" ");
@@ -44,7 +44,7 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// In microseconds, as Redis tells it; -1 when no request is slow.
+/// Returns the time in microseconds, as Redis shows it; -1 if no request is slow.
 fn slower_than(pool: &PoolFacts) -> String {
     let slower_than = pool.slow_log.as_ref().map_or(Duration::MAX, |log| log.slower_than());
     match slower_than {
@@ -53,8 +53,8 @@ fn slower_than(pool: &PoolFacts) -> String {
     }
 }
 
-/// Undelivered bytes by kind of client: the hard bound, the soft one and how
-/// long it may be passed, in seconds; 0 for none. There are no replicas.
+/// Returns the bounds on undelivered bytes by kind of client: the hard bound, the soft bound and
+/// the time in seconds for which the soft bound may be exceeded; 0 for none. There are no replicas.
 pub(super) fn output_limits(limits: &Limits) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub {} {} {}",
@@ -65,7 +65,7 @@ pub(super) fn output_limits(limits: &Limits) -> String {
     )
 }
 
-/// What gives way when memory is full; nothing does where there is no store.
+/// Returns the eviction policy; `noeviction` if there is no store.
 pub(super) fn policy(pool: &PoolFacts) -> &'static str {
     pool.store.as_ref().map_or("noeviction", |store| store.policy)
 }

@@ -49,7 +49,8 @@ fn stats() -> StoreStats {
     }
 }
 
-/// Pool 0 is a store, pool 1 two servers of which the second is ejected.
+/// Returns facts in which pool 0 is a store, and pool 1 has two servers of which the second is
+/// ejected.
 fn facts() -> ProcessFacts {
     let registry = Registry::new(Layout {
         classes: &["read", "write"],
@@ -90,7 +91,7 @@ fn info(facts: &ProcessFacts, pool: u16, sections: &[&str]) -> String {
     text
 }
 
-/// The value of a field.
+/// Returns the value of a field.
 #[track_caller]
 fn field<'a>(text: &'a str, name: &str) -> &'a str {
     let values = text.split("\r\n").filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,15 +1,15 @@
-//! What differs between two configurations, as lines for the log: no secret is ever in them.
+//! The differences between two configurations, as lines for the log. Secrets are never in them.
 
 use keyway_config::{Config, describe};
 use std::collections::BTreeMap;
 
-/// Longest text of a value; a pool of many servers has a longer one.
+/// Longest shown text of a value. A pool of many servers has a longer one.
 const VALUE_LEN_MAX: usize = 300;
 
 /// The keys of one table with their values.
 type Keys = BTreeMap<String, String>;
 
-/// What differs between two configurations, in the order of their tables.
+/// Returns the differences between two configurations, in the order of their tables.
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let (before, after) = (tables(old), tables(new));
     let mut lines = Vec::new();
@@ -28,7 +28,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     lines
 }
 
-/// The tables of the configuration as it is resolved, by what tells them apart.
+/// Returns the tables of a resolved configuration, each under a name that identifies it.
 fn tables(config: &Config) -> Vec<(String, Keys)> {
     let mut tables: Vec<(String, Keys)> = Vec::new();
     let mut last = String::new();
@@ -38,7 +38,7 @@ fn tables(config: &Config) -> Vec<(String, Keys)> {
             continue;
         }
         let Some((name, keys)) = tables.last_mut() else { continue };
-        // Of a list that goes on from the line before there is more.
+        // The line goes on with a list from the line before.
         let goes_on = line.starts_with([' ', ']', '}']);
         match line.split_once(" = ").filter(|_| !goes_on) {
             Some((key, value)) => {
@@ -79,7 +79,7 @@ fn compare(name: &str, old: &Keys, new: &Keys, lines: &mut Vec<String>) {
     }
 }
 
-/// What became of a value. Of lists too long to be shown whole only what differs.
+/// Returns the change of a value. For lists too long to be shown whole, only the differing items.
 fn changed(old: &str, new: &str) -> String {
     let is_long = |value: &str| value.chars().nth(VALUE_LEN_MAX).is_some();
     if !is_long(old) && !is_long(new) {
@@ -114,7 +114,7 @@ fn changed(old: &str, new: &str) -> String {
     format!("...{} -> ...{}", tail(old), tail(new))
 }
 
-/// The items of a list of texts, as they are written.
+/// Returns the items of a list of texts, as they are written.
 fn items(value: &str) -> Option<Vec<String>> {
     let inside = value.strip_prefix('[')?.strip_suffix(']')?;
     let (mut items, mut item) = (Vec::new(), String::new());
@@ -148,12 +148,13 @@ fn cut(value: &str) -> String {
     }
 }
 
-/// Whether there is another secret now; that one has come or gone is told with its key.
+/// Returns whether a secret was replaced by another one. Its appearance or disappearance shows in
+/// its key.
 fn is_changed<T: PartialEq>(old: &Option<T>, new: &Option<T>) -> bool {
     old.is_some() && new.is_some() && old != new
 }
 
-/// Secrets that are others now, by whose they are.
+/// Returns the secrets that have changed, by their owner.
 fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     let token = |config: &Config| config.server.admin_token.clone();

@@ -1,4 +1,4 @@
-//! The settings in force, and how others take their place.
+//! The settings in force, and their replacement.
 
 use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
 use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
@@ -16,46 +16,45 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a reload waits for those before it to have ended what they replaced.
+/// Longest wait of a reload for earlier ones to end the pools that they replaced.
 const ROOM_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What comes of it.
+/// The consequence of a missing watcher.
 const NOT_WATCHED: &str = "clients are told that all of the cluster's other Keyways are there";
 
 /// The settings in force.
 pub struct Live {
-    /// What it is read from; the built-in configuration without one.
+    /// The file; the built-in configuration if `None`.
     pub path: Option<PathBuf>,
-    /// As it was read.
+    /// The configuration as it was read.
     pub file: Config,
-    /// The same with every pool and listener at its position.
+    /// The configuration with every pool and listener at its position.
     pub config: Config,
-    /// What the workers have of it.
+    /// The version that the workers use.
     pub version: Version,
-    /// Where each listener really listens, if on TCP.
+    /// The address at which each listener listens, if by TCP.
     pub addresses: Vec<Option<SocketAddr>>,
     /// Counts of reloads.
     pub tally: Arc<ReloadTally>,
-    /// When the process has started.
+    /// The clock at the start of the process.
     pub clock: Clock,
-    /// What an attacker cannot guess.
+    /// A random number that an attacker cannot guess.
     pub seed: u64,
-    /// Who looks at passwords that take long.
+    /// The verifier of slow password hashes.
     pub passwords: crate::passwords::Passwords,
-    /// Who may ask at the admin listener.
+    /// The access settings of the admin listener.
     pub access: Access,
 }
 
 impl Live {
-    /// Reads the configuration again and has it in force, or changes nothing. Counts and logs
-    /// what came of it.
+    /// Reads the configuration again and puts it in force, or changes nothing. Counts and logs the
+    /// outcome.
     pub fn reload(&mut self, workers: &mut Workers, process: &Process) -> Result<Diff, Refusal> {
         let result = self.try_reload(workers, process);
         self.note(result)
     }
 
-    /// Refuses a reload while another process comes up: what it has read would not be in force
-    /// there.
+    /// Refuses a reload while another process starts: that process would not see the change.
     pub fn refuse_reload(&self) -> Result<Diff, Refusal> {
         let reason = "an upgrade is going on: try again when it is over".to_owned();
         self.note(Err(Refusal::new(Cause::Upgrading, vec![reason])))
@@ -119,7 +118,7 @@ impl Live {
             && merged.is_same.iter().all(|is_same| *is_same)
             && !self.has_new_users(&merged)
         {
-            // Everything it names was read, too.
+            // The files that the configuration names were read too.
             let rereads = certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;
             return Ok(Diff { generation, changes, rereads, warnings });
@@ -149,7 +148,7 @@ impl Live {
         let behind = workers
             .follow((&version.plan, &version.registry), opened)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
-        // Nothing fails from here on: what is shared with the settings before changes now.
+        // Nothing fails from here on, so state that is shared with the old settings may change now.
         let rereads = certificates::replace(&self.config, &self.file, &new);
         version.plan.transactions.set_len_max(new.limits.transactions_len_max);
         if behind > 0 {
@@ -199,12 +198,12 @@ impl Live {
         merge(&before, new)
     }
 
-    /// Passwords differ and nothing else, as far as it is told.
+    /// Returns whether users have changed. The changes that are reported do not show passwords.
     fn has_new_users(&self, merged: &Merge) -> bool {
         merged.same_users.iter().any(|is_same| !is_same)
     }
 
-    /// Listens where nobody did.
+    /// Listens on the addresses that are new.
     fn open(&self, merged: &Merge) -> Result<Vec<(u16, Listener)>, Refusal> {
         let mut opened = Vec::new();
         let mut faults = Vec::new();
@@ -224,7 +223,7 @@ impl Live {
         }
     }
 
-    /// Removes the files of unix sockets that nobody listens on any more.
+    /// Removes the files of unix sockets that no listener uses any more.
     fn remove_ended_sockets(&self, merged: &Merge) {
         let before = self.version.plan.listeners.iter().zip(&self.config.listeners);
         for ((plan, settings), _) in
@@ -232,15 +231,15 @@ impl Live {
         {
             debug_assert!(!plan.is_ended);
             if let ListenAddr::Unix(path) = &settings.bind {
-                // Gone already is as good.
+                // A file that is gone already needs no removal.
                 let _ = std::fs::remove_file(path);
             }
         }
     }
 }
 
-/// Whether another version may have pools to end; waits a little until one of those before has
-/// ended its own, which takes a tenth of a second where nobody has begun anything.
+/// Returns whether another version may have ending pools. Waits a little for an earlier version to
+/// end its own, which takes a tenth of a second if no request is in flight.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn has_room(retired: &[Retired]) -> bool {
     let since = Instant::now();

@@ -1,8 +1,8 @@
-//! Where the pools and listeners of a new configuration go among those that are there.
+//! Places the pools and listeners of a new configuration among the existing ones.
 //!
-//! A pool that says the same as before keeps its position and everything behind it. Another
-//! one gets a position of its own, also when it has the name of an old one, and the old one is
-//! retired: `retired` names it until nothing of it is left in any worker.
+//! A pool with the same settings as before keeps its position and its state. Any other pool gets a
+//! position of its own, also if it has the name of an old one. The old pool is retired: `retired`
+//! names it until no worker has anything of it.
 
 use keyway_base::Time;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig};
@@ -11,50 +11,51 @@ use keyway_worker::Retired;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Versions of the settings of which pools may still be ending. Each holds the connections of
-/// its pools; more would let reloads in a row multiply those without bound.
+/// Most versions of the settings whose pools may be ending at once. Each holds the connections of
+/// its pools. With more, repeated reloads would multiply the connections without bound.
 pub const GENERATIONS_MAX: usize = 4;
 
 /// A configuration in which every pool and listener has its position.
 pub struct Merge {
-    /// The new configuration, with those that are retired or ended among the others.
+    /// The new configuration, with retired pools and ended listeners among the others.
     pub config: Config,
-    /// Which version it is.
+    /// The number of this version.
     pub generation: u64,
-    /// Of each pool, whether it is the one that was there.
+    /// For each pool, whether it is unchanged.
     pub is_same: Vec<bool>,
-    /// Of each pool, the position of the one that it replaces.
+    /// For each pool, the position of the pool that it replaces.
     pub heir_of: Vec<Option<usize>>,
     /// The pools that end.
     pub retired: Vec<Retired>,
-    /// Of each listener, whether nobody listens there any more.
+    /// For each listener, whether it has ended.
     pub ended: Vec<bool>,
     /// Positions of the listeners that are new.
     pub opened: Vec<usize>,
-    /// Of each listener, whether its users are those it had.
+    /// For each listener, whether its users are unchanged.
     pub same_users: Vec<bool>,
 }
 
-/// What is in force.
+/// The settings in force.
 pub struct Before<'b> {
-    /// With positions.
+    /// The configuration, with positions.
     pub config: &'b Config,
-    /// Which version it is.
+    /// The number of this version.
     pub generation: u64,
-    /// The pools that were still ending when it came.
+    /// The pools that were still ending when it came into force.
     pub retired: &'b [Retired],
-    /// Its listeners at which nobody listens, and whether the position may be another's.
+    /// For each listener that has ended, whether its position may be reused; `None` for those that
+    /// listen.
     pub ended: &'b [Option<bool>],
-    /// When what ends is to have ended, and how many workers there are.
+    /// The time by which retired pools must have ended.
     pub until: Time,
-    /// Workers that have to end it.
+    /// The number of workers that must end them.
     pub workers: usize,
 }
 
-/// Puts a new configuration in the place of one in force.
+/// Puts a new configuration in the place of the one in force.
 ///
 /// # Errors
-/// What cannot change while Keyway runs.
+/// Returns the changes that are impossible while Keyway runs.
 pub fn merge(before: &Before, new: &Config) -> Result<Merge, Vec<String>> {
     let mut faults = fixed_settings(before.config, new);
     let pools = places(before, new, &mut faults);
@@ -65,7 +66,7 @@ pub fn merge(before: &Before, new: &Config) -> Result<Merge, Vec<String>> {
     Ok(put(before, new, &pools, &listeners))
 }
 
-/// How many versions have pools that are still ending.
+/// Returns the number of versions whose pools are still ending.
 pub fn ending_generations(retired: &[Retired]) -> usize {
     let mut generations: Vec<u64> =
         retired.iter().filter(|retired| !is_over(retired)).map(|it| it.generation).collect();
@@ -78,7 +79,7 @@ fn is_over(retired: &Retired) -> bool {
     retired.left.load(Ordering::Acquire) == 0
 }
 
-/// What of the process cannot change while it runs.
+/// Returns the changed settings of the process that cannot change while it runs.
 fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
     let (old, new) = (&old.server, &new.server);
     let mut faults = Vec::new();
@@ -97,11 +98,11 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
     faults
 }
 
-/// Where a pool of the new configuration goes.
+/// The position of a pool of the new configuration.
 struct Place {
     position: usize,
     is_same: bool,
-    /// The one of its name, which it replaces.
+    /// The pool with the same name, which it replaces.
     replaces: Option<usize>,
 }
 
@@ -150,7 +151,8 @@ fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place>
     names.iter().enumerate().map(&mut place).collect()
 }
 
-/// Which pools say what those of their names said, but for the pools that they name.
+/// Returns which pools have the same settings as the pools of the same names. Pools that they name
+/// are not compared.
 fn unchanged(old: &Config, new: &Config, names: &[Option<usize>]) -> Vec<bool> {
     let (old_topology, new_topology) = (old.topology(Epoch(0)), new.topology(Epoch(0)));
     let is_same = |(index, position): (usize, &Option<usize>)| {
@@ -177,7 +179,7 @@ fn unchanged(old: &Config, new: &Config, names: &[Option<usize>]) -> Vec<bool> {
     names.iter().enumerate().map(is_same).collect()
 }
 
-/// A pool that relies on another that is replaced is replaced as well. Returns whether one
+/// Finds pools that rely on a replaced pool, and marks them as replaced too. Returns whether one
 /// was found.
 fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
     let position = |name: &str| new.pools.iter().position(|pool| pool.name == name);
@@ -203,7 +205,7 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
         if same[index] && relies_on.iter().any(|&other| !same[other]) {
             dropped.push(index);
         }
-        // They share what scripts their clients have loaded.
+        // The two pools share the scripts that their clients have loaded.
         if let PoolKindConfig::Routed(routed) = &pool.kind
             && let RoutedPool::ReadWriteSplit(split) = &routed.pool
             && !same[index]
@@ -217,7 +219,7 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
     !dropped.is_empty()
 }
 
-/// Where each listener goes, and whether it is new there.
+/// Returns the position of each listener, and whether it is new there.
 fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<(usize, bool)> {
     let old = &before.config.listeners;
     let mut places = Vec::new();
@@ -261,8 +263,8 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
     places
 }
 
-/// Refuses a file in which a listener at `[::]` that stays would have to begin or to cease to accept
-/// IPv4: the system fixes that when the socket is bound.
+/// Refuses a file in which an existing listener at `[::]` would have to begin or cease to accept
+/// IPv4. The system fixes that when the socket is bound.
 fn fixed_family(before: &Before, new: &Config, bind: &ListenAddr) -> Option<String> {
     let (old, admin) = (&before.config.listeners, &before.config.server.admin);
     let listens = |&position: &usize| before.ended[position].is_none();
@@ -274,7 +276,7 @@ fn fixed_family(before: &Before, new: &Config, bind: &ListenAddr) -> Option<Stri
     })
 }
 
-/// What of a listener cannot change while it listens.
+/// Returns the changed settings of a listener that cannot change while it listens.
 fn fixed_of_listener(old: &ListenerConfig, new: &ListenerConfig) -> Vec<String> {
     let keys = [
         (old.backlog == new.backlog, "backlog"),
@@ -380,7 +382,8 @@ fn put_listeners(
         }
         slots[position] = Some(listener);
     }
-    // Nobody comes in there, and who did has the rights it had until it has left.
+    // No clients connect there any more, and those that are connected keep their rights until they
+    // leave.
     for position in (0..count).filter(|&position| merge.ended[position]) {
         merge.same_users[position] = true;
         if let Some(listener) = &mut slots[position] {

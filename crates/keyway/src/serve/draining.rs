@@ -1,4 +1,4 @@
-//! The end of a process that serves: the notice before it, and the drain.
+//! The end of a process that serves: the notice before the drain, and the drain.
 
 use super::{Process, sample};
 use crate::reload::{Live, Refusal, Wake};
@@ -8,17 +8,17 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether workers that drain have ended.
+/// Time between two checks whether draining workers have ended.
 const ENDED_EVERY: Duration = Duration::from_millis(5);
 
-/// How long a drain may take before it is told how long it may take: most are over sooner.
+/// Time after which a drain is announced in the log. Most drains end sooner.
 const DRAIN_TOLD_AFTER: Duration = Duration::from_millis(300);
 
-/// A signal this soon behind another one is the same order: some programs send it to a process and
-/// to its group.
+/// A second signal within this time belongs to the same order: some programs signal a process and
+/// its process group.
 const SAME_ORDER_WITHIN: Duration = Duration::from_millis(300);
 
-/// The order to end: what is to be done behind the drain, and the signal that gave it, if one did.
+/// The order to end: what to do after the drain, and the signal that gave it, if one did.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
     pub(super) then: AfterDrain,
@@ -29,8 +29,8 @@ pub(super) fn name_of(signal: i32) -> &'static str {
     if signal == SIGTERM { "SIGTERM" } else { "SIGINT" }
 }
 
-/// Drains, for `drain_timeout` at most. A signal behind the one that ordered it ends it at once.
-/// Returns what is to be done then.
+/// Drains, for at most `drain_timeout`. A further signal ends the drain at once. Returns what to do
+/// then.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 pub(super) fn drain(
     mut workers: Workers,
@@ -46,7 +46,7 @@ pub(super) fn drain(
         match woken.recv_timeout(ENDED_EVERY) {
             Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
                 if order.signal.is_none() {
-                    // An operator has had it drain: this is the order to end.
+                    // An operator had ordered the drain: this is the order to end.
                     order = Order { then: AfterDrain::Exit, signal: Some(signal) };
                     (signalled, is_told) = (Instant::now(), false);
                 } else if signalled.elapsed() > SAME_ORDER_WITHIN {
@@ -68,7 +68,7 @@ pub(super) fn drain(
                     tell_of_drain(live, elapsed, order);
                 }
             }
-            // Nobody can tell anything any more.
+            // No thread can send an order any more.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(ENDED_EVERY),
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn drain(
 
 fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
     let left = live.config.server.drain_timeout.saturating_sub(elapsed);
-    // Whole seconds are enough, and not fewer than there are.
+    // The time is shown in whole seconds, rounded up.
     let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
     let sooner = match order.signal {
         Some(signal) => format!("another {} ends it now", name_of(signal)),
@@ -89,9 +89,9 @@ fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
     );
 }
 
-/// Serves on, for that long at most, so that whoever balances load sees that this one is ending
-/// before it refuses clients. Returns what is to be done then: who asked may have asked for more
-/// since.
+/// Goes on serving for at most that long, so that a load balancer notices that this process is
+/// ending before it refuses clients. Returns what to do then, because an operator may have ordered
+/// more meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 pub(super) fn give_notice(
     workers: &mut Workers,
@@ -133,7 +133,7 @@ pub(super) fn give_notice(
     }
 }
 
-/// Refuses a reload or an upgrade that an ending process is asked for.
+/// Refuses a reload or an upgrade, because the process is ending.
 fn refuse(wake: Wake) {
     match wake {
         Wake::Reload(tell) => drop(tell.send(Err(Refusal::stopping()))),

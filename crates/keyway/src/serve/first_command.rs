@@ -1,12 +1,12 @@
-//! The command that the log suggests at the start. It writes to an embedded store only: another
-//! pool leads to servers, and their keys belong to an application.
+//! The command that the log suggests at the start. It writes only to an embedded store. Other pools
+//! lead to servers, whose keys belong to an application.
 
 use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol};
 
-/// A command for the first listener that a person can talk to; `names` are the addresses of the
-/// listeners.
+/// Returns a command for the first listener that a person can talk to. `names` are the addresses of
+/// the listeners.
 pub(super) fn of(config: &Config, names: &[String]) -> Option<String> {
-    // Nobody types a header of the PROXY protocol.
+    // A person cannot type a header of the PROXY protocol.
     let is_typed = |listener: &ListenerConfig| listener.entrance.proxies.is_none();
     let mut listeners = config.listeners.iter().zip(names);
     let (listener, name) = listeners.find(|(listener, _)| is_typed(listener))?;
@@ -18,7 +18,7 @@ pub(super) fn of(config: &Config, names: &[String]) -> Option<String> {
 }
 
 fn redis_command(listener: &ListenerConfig, name: &str, is_store: bool) -> Option<String> {
-    // Which user logs in, and what that user may do, is the operator's choice.
+    // The operator decides which user logs in and what that user may do.
     if !listener.users.is_empty() {
         return None;
     }
@@ -27,7 +27,7 @@ fn redis_command(listener: &ListenerConfig, name: &str, is_store: bool) -> Optio
         Some(_) => (" --askpass", false),
         None => ("", is_store),
     };
-    // A client that says no hello is served over the socket of `shm://` as well.
+    // A client that sends no hello is served over the socket of `shm://` as well.
     if let Some(path) = name.strip_prefix("unix://").or(name.strip_prefix("shm://")) {
         return Some(format!("redis-cli {tls}-s {path}{login} ping"));
     }

@@ -1,4 +1,4 @@
-//! One try to have another process take over, on a thread that waits for it.
+//! One attempt to have another process take over, on a thread that waits for it.
 
 use super::Reasons;
 use super::take_over::VARIABLE;
@@ -14,40 +14,40 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process that was told to begin may take to say that it serves: it has only to wake
-/// its threads.
+/// Longest time from the order to begin until the next process says that it serves. It only has to
+/// wake its threads.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a process may take to end that has given up; then it is killed.
+/// Longest time for a process that has given up to end. After that it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// The order for an attempt.
 pub struct Order {
     pub sockets: Vec<Handed>,
     /// The settings, with the servers that an operator has ejected.
     pub plan: Arc<Plan>,
-    /// How long the next process may take until it can serve.
+    /// Longest time until the next process can serve.
     pub timeout: Duration,
-    /// Where to tell what came of it.
+    /// The channel for the outcome.
     pub wake: Sender<Wake>,
 }
 
 /// The process that serves now.
 #[derive(Debug)]
 pub struct Successor {
-    /// Its id.
+    /// Its process id.
     pub pid: u32,
-    /// The positions of the listeners it goes on with.
+    /// The positions of the listeners that it has taken over.
     pub kept: Vec<u16>,
 }
 
-/// The process that took over has ended as it was not to.
+/// The process that took over has ended unexpectedly.
 #[derive(Debug)]
 pub struct SuccessorFailed;
 
 impl Successor {
-    /// Whether it serves, or was told to end. It is not waited for: it stays known until this
-    /// process ends.
+    /// Checks that it still serves, or was told to end. It is not reaped: its id stays valid until
+    /// this process ends.
     pub fn check(&self) -> Result<(), SuccessorFailed> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
@@ -59,10 +59,10 @@ impl Successor {
     }
 }
 
-/// The thread that brings the next process up.
+/// The thread that starts the next process.
 pub struct Attempt {
     thread: JoinHandle<()>,
-    /// Cuts the conversation.
+    /// A handle that cuts the connection to it.
     talk: Handover,
 }
 
@@ -78,7 +78,7 @@ impl Attempt {
         let child = command
             .spawn()
             .map_err(|error| failed(&format!("cannot start {}", program.display()), error))?;
-        // The other end is only that process's from here on.
+        // From here on only that process has the other end.
         drop(command);
         let pid = child.id();
         tracing::info!(pid, "upgrade: started {} to take over", program.display());
@@ -88,7 +88,7 @@ impl Attempt {
             let Ok(mut next) = given.recv() else { return };
             let outcome = next.bring_up(order.sockets, &order.plan, order.timeout);
             let outcome = outcome.map_err(|reasons| next.end(reasons));
-            // Nobody waits for it where this process ends.
+            // No thread waits for it if this process is ending.
             let _ = order.wake.send(Wake::Upgraded(outcome));
         });
         match thread {
@@ -103,20 +103,20 @@ impl Attempt {
         }
     }
 
-    /// Waits for its end, which was told.
+    /// Waits for the thread, whose outcome was received.
     pub fn join(self) {
         let _ = self.thread.join();
     }
 
-    /// Ends it with the process that it started.
+    /// Ends the thread and the process that it started.
     pub fn abort(self) {
         self.talk.cut();
         self.join();
     }
 }
 
-/// How this process was started. The name is looked for as it was then: a file that has been
-/// replaced is the new one.
+/// Returns the command by which this process was started. The name is looked up again, so a file
+/// that has been replaced is the new one.
 fn next_command() -> (Command, OsString) {
     let mut arguments = std::env::args_os();
     let program = arguments.next().filter(|name| !name.is_empty());
@@ -126,7 +126,7 @@ fn next_command() -> (Command, OsString) {
     (command, program)
 }
 
-/// The next process, and the way to talk with it.
+/// The next process, and the connection to it.
 struct Next {
     child: Child,
     talk: Handover,
@@ -165,7 +165,8 @@ impl Next {
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
         };
-        // Read as late as possible: an operator may have ejected or restored a server meanwhile.
+        // This is read as late as possible, because an operator may have ejected or restored a
+        // server meanwhile.
         let held = plan.held_servers();
         if takes_held {
             for servers in held.chunks(HELD_AT_ONCE) {
@@ -208,7 +209,7 @@ impl Next {
         }]
     }
 
-    /// Ends the process, which may be ending already; tells of its end as well.
+    /// Ends the process, which may be ending already. Adds its exit status to the reasons.
     fn end(&mut self, mut reasons: Reasons) -> Reasons {
         self.talk.cut();
         let pid = self.child.id();

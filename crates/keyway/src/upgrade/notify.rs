@@ -1,4 +1,4 @@
-//! What systemd is told, where it asks: `Type=notify`.
+//! Notifications to systemd, if it asks for them: `Type=notify`.
 
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
@@ -6,19 +6,20 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a manager may leave its queue full, which has room for some messages of all services
-/// together (`net.unix.max_dgram_qlen`: 10, where systemd has not raised it). If less, one that is busy, as it is while it reads
-/// all units again, loses the unit when the process before ends; if more, a manager that hangs
-/// holds up the main thread, which hears no signal meanwhile.
+/// Longest wait for room in the manager's queue. The queue has room for some messages of all
+/// services together (`net.unix.max_dgram_qlen`: 10, if systemd has not raised it). If this were
+/// shorter, a busy manager, such as one that reads all units again, would lose the unit when the
+/// previous process ends. If it were longer, a manager that hangs would hold up the main thread,
+/// which handles no signal meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// This process serves.
+/// Tells that this process serves.
 pub fn tell_of_start() {
     tell("READY=1\n");
 }
 
-/// Another process is the main one from here on. Only the one that was may say so, and only while
-/// it is there: this waits, within bounds, until the manager has room for it.
+/// Tells that another process is the main process from now on. Only the main process may say so,
+/// and only while it exists. So this waits, within bounds, until the manager has room for it.
 pub fn tell_of_successor(pid: u32) {
     tell(&format!("MAINPID={pid}\n"));
 }
@@ -49,7 +50,7 @@ fn send(path: &Path, words: &str, patience: Duration) -> io::Result<()> {
         if left.is_zero() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        // The kernel waits no longer than that. A signal ends the waiting sooner.
+        // The kernel waits at most for that time. A signal ends the wait earlier.
         socket.set_write_timeout(Some(left))?;
         match socket.send_to_addr(words.as_bytes(), &addr) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -75,9 +76,9 @@ mod tests {
         String::from_utf8_lossy(&bytes[..len]).into_owned()
     }
 
-    /// Puts messages there until no more fit; how many.
+    /// Sends messages until no more fit. Returns how many.
     fn fill(path: &Path) -> usize {
-        // What one socket may have on its way is bounded too.
+        // The number of messages in flight from one socket is bounded too.
         let of_another = || {
             let other = UnixDatagram::unbound().unwrap();
             other.set_nonblocking(true).unwrap();
@@ -109,7 +110,7 @@ mod tests {
         let before = fill(&path);
         assert!(before > 0);
         let sending = std::thread::spawn(move || send(&path, "MAINPID=7\n", LONG));
-        // Who does not wait has given up by now.
+        // A sender that does not wait has given up by now.
         std::thread::park_timeout(Duration::from_millis(200));
         assert!(!sending.is_finished());
         for _ in 0..before {

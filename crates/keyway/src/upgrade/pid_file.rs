@@ -1,21 +1,21 @@
-//! A file with the id of the process that serves, for who sends it signals.
+//! A file with the id of the process that serves, for programs that send it signals.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest text of a file that holds a process id: twenty digits, and blanks around them.
+/// Longest content of a file that holds a process id: twenty digits, with blanks around them.
 const ID_LEN_MAX: u64 = 32;
 
-/// Such a file.
+/// A file with the id of this process.
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, in one step: whoever reads it sees one process or the other.
+    /// Writes the file in one step: a reader sees either process id, but never a part.
     ///
     /// # Errors
-    /// When it cannot be written, or as [`PidFile::check`].
+    /// Returns an error if it cannot be written, or as [`PidFile::check`] does.
     pub fn write(path: &Path) -> Result<PidFile> {
         PidFile::check(path)?;
         let id = std::process::id();
@@ -25,11 +25,11 @@ impl PidFile {
         Ok(PidFile(path.to_owned()))
     }
 
-    /// Looks whether the file may be written: it is new, empty, or holds the id of a process, as the
-    /// one that a process left behind does.
+    /// Checks that the file may be written: it is new, empty, or holds a process id, such as one
+    /// left by an earlier process.
     ///
     /// # Errors
-    /// When it holds something else, such as a configuration.
+    /// Returns an error if it holds anything else, such as a configuration.
     pub fn check(path: &Path) -> Result<()> {
         let shown = path.display();
         match fs::metadata(path) {
@@ -54,7 +54,7 @@ impl PidFile {
         Ok(())
     }
 
-    /// Removes it, unless another process has taken over.
+    /// Removes the file, unless another process has taken over.
     pub fn remove(self) {
         let ours = format!("{}\n", std::process::id());
         if fs::read_to_string(&self.0).is_ok_and(|text| text == ours) {
@@ -63,8 +63,7 @@ impl PidFile {
     }
 }
 
-/// Writes a file that was not there: by a link that somebody else has left, another would be
-/// written.
+/// Writes a new file. Through a link that another user has left, another file would be written.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

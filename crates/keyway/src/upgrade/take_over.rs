@@ -1,4 +1,4 @@
-//! What a process does that another has started to take its place.
+//! The side of a process that was started to take another one's place.
 
 use anyhow::{Context, Result, bail};
 use keyway_config::ListenAddr;
@@ -9,14 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// Set for a process that is to take over: its standard input is the way to the one that serves.
+/// The environment variable that is set for a process that is to take over. Its standard input is
+/// the connection to the serving process.
 pub const VARIABLE: &str = "KEYWAY_TAKE_OVER";
 
-/// How long the one that serves may take for an answer. It has nothing else to do, and when it
-/// ends that is heard at once.
+/// Longest wait for an answer of the serving process. It has nothing else to do, and its end is
+/// noticed at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the process before hands over; nothing, where there is none before.
+/// What the previous process hands over; empty if there is none.
 #[derive(Default)]
 pub struct TakeOver {
     talk: Option<Handover>,
@@ -27,10 +28,10 @@ pub struct TakeOver {
 }
 
 impl TakeOver {
-    /// As this process was started.
+    /// Finds out from the environment whether this process takes over.
     ///
     /// # Errors
-    /// When it was started to take over, and nobody is there.
+    /// Returns an error if it was started to take over, and the other process is not there.
     #[allow(clippy::disallowed_methods, reason = "where a process tells the one that it starts")]
     pub fn from_environment() -> Result<TakeOver> {
         if std::env::var_os(VARIABLE).is_none() {
@@ -39,28 +40,28 @@ impl TakeOver {
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
         let talk = Handover::given(socket)
             .with_context(|| format!("{VARIABLE} is set, which no operator does: unset it"))?;
-        // The descriptor of that name is nobody's any more.
+        // Standard input is closed, so that no other code uses the connection.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         Ok(TakeOver { talk: Some(talk), ..TakeOver::default() })
     }
 
-    /// Whether there is a process before.
+    /// Returns whether there is a previous process.
     pub fn is_one(&self) -> bool {
         self.talk.is_some()
     }
 
-    /// Tells the one that serves why it is to go on.
+    /// Tells the serving process why it must go on.
     pub fn refuse(&mut self, reasons: Vec<String>) {
         if let Some(talk) = self.talk.take() {
-            // It hears of our end otherwise.
+            // If this cannot be sent, it notices the end of this process.
             let _ = talk.say(&Message::Refused { reasons }, PATIENCE);
         }
     }
 
-    /// The configuration is right: asks for the sockets.
+    /// Asks for the sockets, after the configuration was checked.
     ///
     /// # Errors
-    /// When they do not come.
+    /// Returns an error if they do not come.
     pub fn receive(&mut self) -> Result<()> {
         let TakeOver { talk: Some(talk), handed: all, .. } = self else { return Ok(()) };
         let gone = "the process that is to be replaced is gone, or cannot be understood";
@@ -75,14 +76,14 @@ impl TakeOver {
         }
     }
 
-    /// The sockets that are there for a listener; none if it is to listen anew.
+    /// Returns the sockets for a listener; none if it must be opened anew.
     pub fn sockets(&mut self, bind: &ListenAddr) -> Vec<OwnedFd> {
         let position = match bind {
             ListenAddr::Tcp(addr) => {
                 let text = bind.to_string();
                 self.position(|it| it.bind == text || (it.addr == Some(*addr)), false)
             }
-            // One path is one socket, whatever is said there.
+            // A path stands for one socket, whatever the scheme.
             ListenAddr::Unix(path) | ListenAddr::Shm(path) => {
                 let path = path.display().to_string();
                 let of = |bind: &str| bind.split_once("://").map(|(_, path)| path.to_owned());
@@ -95,7 +96,7 @@ impl TakeOver {
             self.kept.push(index);
         }
         match bind {
-            // Nobody could come to a socket whose file is gone.
+            // No client could connect to a socket whose file is gone.
             ListenAddr::Unix(path) | ListenAddr::Shm(path)
                 if !std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) =>
             {
@@ -105,7 +106,7 @@ impl TakeOver {
         }
     }
 
-    /// The socket of the admin address, if it is the one it was.
+    /// Returns the socket of the admin address, if the address is unchanged.
     pub fn admin(&mut self, bind: &ListenAddr) -> Option<OwnedFd> {
         let text = bind.to_string();
         let addr: Option<SocketAddr> = match bind {
@@ -121,17 +122,17 @@ impl TakeOver {
         self.handed.iter().position(|it| is_right(it) && is_it(it))
     }
 
-    /// How many workers there are to be so that each of the sockets handed over has its own: one
-    /// that was closed would reset whoever waits in it.
+    /// Returns the number of workers that gives each of the sockets handed over a worker. Closing
+    /// one would reset the clients that wait in it.
     pub fn workers(sockets: &[Vec<keyway_net::Listener>]) -> usize {
         sockets.iter().map(Vec::len).max().unwrap_or_default()
     }
 
-    /// Lacks nothing to serve: tells so, and waits until it is to begin. Sockets that no listener
-    /// wanted are closed.
+    /// Tells that this process is ready to serve, and waits until it may begin. Closes sockets that
+    /// no listener wanted.
     ///
     /// # Errors
-    /// When it is not to.
+    /// Returns an error if it must not begin.
     pub fn await_begin(&mut self) -> Result<()> {
         let Some(talk) = &self.talk else { return Ok(()) };
         self.handed.clear();
@@ -146,19 +147,19 @@ impl TakeOver {
         }
     }
 
-    /// The servers that an operator has ejected: the pool and the address of each. Known when this
-    /// process is to begin.
+    /// Returns the servers that an operator has ejected: the pool and the address of each. They are
+    /// known once this process may begin.
     pub fn held(&self) -> &[(String, String)] {
         &self.held
     }
 
-    /// The shards that have lost their replicas: the pool of each and the address of its primary.
-    /// Known when this process is to begin.
+    /// Returns the shards that have lost their replicas: the pool of each and the address of its
+    /// primary. They are known once this process may begin.
     pub fn unreplicated(&self) -> &[(String, String)] {
         &self.unreplicated
     }
 
-    /// Serves: the process before need not any more.
+    /// Tells that this process serves, so that the previous one can end.
     pub fn end(&mut self) {
         if let Some(talk) = self.talk.take() {
             let _ = talk.say(&Message::Serving, PATIENCE);
@@ -168,7 +169,7 @@ impl TakeOver {
 
 fn add(all: &mut Vec<Handed>, handed: Handed) {
     match all.last_mut() {
-        // The rest of them.
+        // These are further sockets of the same listener.
         Some(last) if last.place == handed.place => last.sockets.extend(handed.sockets),
         _ => all.push(handed),
     }

@@ -1,4 +1,4 @@
-//! What the tests of pools of kind cluster have in common.
+//! Helpers for the tests of pools of kind cluster.
 
 #![allow(dead_code, reason = "each of the tests takes its part of it")]
 #![allow(clippy::disallowed_methods, reason = "a load runs for a while and stamps what it meets")]
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 pub const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 
-/// A pool of a cluster of which these servers are known.
+/// Returns a pool of a cluster of which these servers are known.
 pub fn cluster_pool(seeds: &[SocketAddr]) -> Pool {
     let seeds: Vec<String> = seeds.iter().map(|seed| format!("\"{seed}\"")).collect();
     Pool::of_kind("main", "cluster").with("servers", &format!("[{}]", seeds.join(", ")))
 }
 
-/// Keyway in front of a cluster, of which its first two servers are known.
+/// Starts Keyway in front of a cluster, of which its first two servers are known.
 pub fn serve(cluster: &RedisCluster, settings: &[(&str, &str)], workers: usize) -> Keyway {
     let mut pool = cluster_pool(&cluster.addresses()[..2]);
     for (name, value) in settings {
@@ -30,49 +30,49 @@ pub fn serve(cluster: &RedisCluster, settings: &[(&str, &str)], workers: usize) 
     Keyway::start(KEYWAY, config)
 }
 
-/// A hash tag of `slot`.
+/// Returns a hash tag of `slot`.
 pub fn tag_of(slot: u16) -> String {
     let mut tags = (0..).map(|number| format!("t{number}"));
     tags.find(|tag| cluster_slot(tag.as_bytes()) == slot).expect("every slot has keys")
 }
 
-/// A key of `slot`, one of many.
+/// Returns a key of `slot`, one of many.
 pub fn key_of(slot: u16, name: &str) -> String {
     format!("{{{}}}{name}", tag_of(slot))
 }
 
-/// The lines of the log that warn of something.
+/// Returns the warnings in the log.
 pub fn warnings(keyway: &Keyway) -> Vec<String> {
     let log = keyway.process().log();
     let is_odd = |line: &&str| line.contains("WARN") || line.contains("ERROR");
     log.lines().filter(is_odd).map(str::to_owned).collect()
 }
 
-/// Clients that ask without pause, and look at every reply.
+/// Clients that send requests without pause, and check every reply.
 pub struct Load {
     is_over: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
     clients: Vec<JoinHandle<Seen>>,
 }
 
-/// What a load has met.
+/// The results of a load.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Replies.
+    /// Number of replies.
     pub replies: u64,
     /// Errors, with the time since the load began.
     pub errors: Vec<(Duration, String)>,
-    /// Replies that cannot be.
+    /// Replies that must not occur.
     pub wrong: Vec<String>,
-    /// How many acknowledged increments were lost, at most, of keys that a replica
-    /// had not acknowledged.
+    /// Most acknowledged increments that were lost, of keys that a replica had not acknowledged.
     pub lost: u64,
-    /// The same, of keys whose every round a replica has acknowledged.
+    /// Most acknowledged increments that were lost, of keys that a replica had acknowledged in
+    /// every round.
     pub lost_acknowledged: u64,
 }
 
 impl Seen {
-    /// Nothing at all was refused, lost or wrong.
+    /// Expects that nothing was refused, lost or wrong.
     pub fn expect_clean(&self, least: u64) {
         assert!(self.wrong.is_empty(), "{:?}", &self.wrong[..self.wrong.len().min(5)]);
         let errors = self.errors.len();
@@ -81,7 +81,7 @@ impl Seen {
         assert!(self.replies >= least, "{} replies only", self.replies);
     }
 
-    /// When the last error came.
+    /// Returns the time of the last error.
     pub fn last_error(&self) -> Duration {
         self.errors.iter().map(|(at, _)| *at).max().unwrap_or_default()
     }
@@ -95,19 +95,19 @@ impl Seen {
     }
 }
 
-/// Keys of each client of a load.
+/// Number of keys of each client of a load.
 const KEYS: usize = 24;
 
-/// The script of a load: what it returns is what INCR would.
+/// The script of a load. It returns what INCR would return.
 const SCRIPT: &str = "return redis.call('INCR', KEYS[1])";
 
 impl Load {
-    /// Starts `count` clients of the pool at `address`. Some have what they write
-    /// acknowledged by `replicas` replicas of each server.
+    /// Starts `count` clients of the pool at `address`. Some of them wait until `replicas` replicas
+    /// of each server have acknowledged their writes.
     pub fn start(address: SocketAddr, count: usize, replicas: Option<u32>) -> Load {
         let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let began = Instant::now();
-        // Keys of its own each.
+        // Each client has keys of its own.
         static NAMES: AtomicUsize = AtomicUsize::new(0);
         let first = NAMES.fetch_add(count, Ordering::Relaxed);
         let clients = (first..first + count)
@@ -126,12 +126,12 @@ impl Load {
         Load { is_over, asked, clients }
     }
 
-    /// Rounds so far, about.
+    /// Returns the approximate number of rounds so far.
     pub fn rounds(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Lets it go on for so many more rounds.
+    /// Waits for this many more rounds.
     pub fn go_on(&self, rounds: u64) {
         let until = self.rounds() + rounds;
         keyway_testkit::wait_until("the load goes on", Duration::from_secs(30), || {
@@ -139,7 +139,7 @@ impl Load {
         });
     }
 
-    /// Ends it.
+    /// Ends the load and returns its results.
     pub fn end(self) -> Seen {
         self.is_over.store(true, Ordering::Relaxed);
         let mut seen = Seen::default();
@@ -150,7 +150,7 @@ impl Load {
     }
 }
 
-/// What is known of a key: its value is between the two.
+/// The bounds of a key's value.
 #[derive(Clone, Copy, Default)]
 struct Known {
     least: i64,
@@ -165,7 +165,7 @@ struct Checker {
     keys: Vec<String>,
     known: Vec<Known>,
     sha: String,
-    /// How many replicas acknowledge what it writes, if they are to.
+    /// Number of replicas that must acknowledge its writes, if any.
     waits: Option<u32>,
     acknowledged: Vec<i64>,
     seen: Seen,
@@ -177,7 +177,7 @@ impl Checker {
         number: usize,
         began: Instant,
     ) -> Checker {
-        // Pairs of keys in one slot, of slots all over.
+        // Keys come in pairs of one slot, and the slots are spread over all.
         let name = |nth: usize| format!("{{load:{number}:{}}}{}", nth / 2, nth % 2);
         let mut client = Client::connect(address);
         let sha = client.command(&["SCRIPT", "LOAD", SCRIPT]);
@@ -206,7 +206,7 @@ impl Checker {
         }
     }
 
-    /// Replies to so many requests that were sent; none when the connection fails.
+    /// Returns the replies to `count` requests that were sent; `None` if the connection fails.
     fn replies(&mut self, bytes: &[u8], count: usize) -> Option<Vec<Value>> {
         self.client.send(bytes);
         let mut replies = Vec::with_capacity(count);
@@ -233,7 +233,7 @@ impl Checker {
         self.seen.errors.push((self.began.elapsed(), reply.error_text()));
     }
 
-    /// Notes the value that an increment or a read of a key gave.
+    /// Notes the value that an increment or a read of a key returned.
     fn note(&mut self, key: usize, reply: &Value, added: i64) {
         let Known { least, most } = self.known[key];
         let value = match reply {
@@ -242,7 +242,7 @@ impl Checker {
             Value::Nil => 0,
             Value::Error(_) => {
                 self.error(reply);
-                // It may have been executed.
+                // The increment may have been executed.
                 self.known[key].most += added;
                 return;
             }
@@ -262,7 +262,7 @@ impl Checker {
         self.known[key] = Known { least: value, most: value };
     }
 
-    /// INCR of one key after the other, each twice, in one go.
+    /// Sends INCR of one key after the other, each twice, in one pipeline.
     fn pipeline(&mut self) {
         let mut bytes = Vec::new();
         for key in self.keys.iter().flat_map(|key| [key, key]) {
@@ -277,7 +277,7 @@ impl Checker {
         }
     }
 
-    /// Has replicas of every server acknowledge what was written.
+    /// Waits until replicas of every server have acknowledged the writes.
     fn wait(&mut self, replicas: u32, was_refused: bool) {
         let words = format!("WAIT {replicas} 500");
         let Some(replies) = self.replies(&encode_words(&words), 1) else { return };
@@ -317,7 +317,7 @@ impl Checker {
         self.note(key, &replies[0], 1);
     }
 
-    /// INCR of both keys of a slot, seen together or not at all.
+    /// Increments both keys of a slot in a transaction, which must happen whole or not at all.
     fn transaction(&mut self) {
         let pair = (self.round as usize / 6) % (KEYS / 2);
         let (one, two) = (2 * pair, 2 * pair + 1);
@@ -338,7 +338,7 @@ impl Checker {
         }
     }
 
-    /// What is pushed is popped, by a command that may wait.
+    /// Pushes an element and pops it by a command that may block.
     fn queue(&mut self) {
         let list = format!("{}:list", self.keys[(self.round as usize / 6) % KEYS]);
         let value = self.round.to_string();

@@ -1,4 +1,4 @@
-//! A client by TLS that waits for what it asks.
+//! A TLS client that waits for each reply.
 
 #![allow(dead_code, reason = "each of the tests takes its part of it")]
 
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// What a listener shows, as its setting `tls`.
+/// Returns the setting `tls` of a listener.
 pub fn tls_table(files: &CertificateFiles, name: &str, more: &str) -> String {
     let file = |kind| files.path(&format!("{name}.{kind}"));
     format!("{{ cert_file = {:?}, key_file = {:?}{more} }}", file("pem"), file("key"))
 }
 
-/// How a client comes in.
+/// The credentials of a client.
 pub struct TlsLogin<'f> {
     pub files: &'f CertificateFiles,
     pub name: &'f str,
@@ -52,7 +52,7 @@ impl<'f> TlsLogin<'f> {
     }
 }
 
-/// A client by TLS that reads no faster than it is told to.
+/// A TLS client that reads no faster than it is told to.
 pub struct TlsClient {
     pub stream: TcpStream,
     pub channel: Channel,
@@ -66,7 +66,7 @@ impl TlsClient {
         self.stream.write_all(&out)
     }
 
-    /// `false` at the end, however it came.
+    /// Reads some bytes. Returns `false` at the end, however the connection ended.
     pub fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let len = self.stream.read(&mut bytes).unwrap_or(0);
@@ -85,7 +85,7 @@ impl TlsClient {
         true
     }
 
-    /// What is answered to `words`, up to `end` or the end.
+    /// Sends `words`, and returns the reply up to `end` or the end of the connection.
     pub fn ask(&mut self, words: &str, end: &str) -> String {
         if self.shake() {
             let mut left = words.as_bytes();

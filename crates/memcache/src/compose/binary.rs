@@ -4,12 +4,12 @@ use super::Untranslatable;
 use crate::packet::{Header, NO_VIVIFY, Status, op};
 use crate::{Expect, Head, KEY_LEN_MAX, RequestFlags, Verb, Wire};
 
-/// An expiry long gone, for one that is negative in text: more than the 30
-/// days below which it would count from now.
+/// An expiry in the past, for one that is negative in text. It is more than the 30 days below which
+/// it would count from now.
 const EXPIRED: u32 = 30 * 24 * 60 * 60 + 1;
 
-/// A number no value has, where a text client asks for number 0, which in
-/// binary would ask for none.
+/// A number that no value has. It replaces number 0 of a text client, which in binary would match
+/// any number.
 const CAS_OF_NONE: u64 = u64::MAX;
 
 pub(super) fn compose<'a>(
@@ -69,7 +69,7 @@ fn opcode(verb: Verb) -> Option<u8> {
     })
 }
 
-/// Whether operations can say all that is asked.
+/// Returns whether operations can express everything that is asked.
 fn can_say(head: &Head) -> bool {
     const READS: RequestFlags =
         RequestFlags::TTL.with(RequestFlags::HIT).with(RequestFlags::LAST_ACCESS);
@@ -86,7 +86,7 @@ fn can_say(head: &Head) -> bool {
     match head.verb {
         Verb::Get | Verb::GetTouch => !asked.any(READS),
         Verb::Delete | Verb::Incr | Verb::Decr => !asked.any(CHANGES.with(RequestFlags::EXPIRY)),
-        // What lies there is not overwritten: these take neither.
+        // These do not replace the item, so they have neither.
         Verb::Append | Verb::Prepend => !asked.any(CHANGES),
         verb if verb.stores() => !asked.any(CHANGES),
         _ => true,
@@ -97,7 +97,7 @@ fn expiry(expiry: i64) -> u32 {
     if expiry < 0 { EXPIRED } else { expiry.min(i64::from(u32::MAX)) as u32 }
 }
 
-/// Writes the operation's extras and tells their length.
+/// Writes the extras of the operation. Returns their length.
 fn fill(extras: &mut [u8; 20], head: &Head) -> Result<usize, Untranslatable> {
     Ok(match head.verb {
         Verb::GetTouch | Verb::Touch => {
@@ -140,7 +140,7 @@ fn packet(
         return Err(Untranslatable::Key);
     }
     let cas = match (head.verb, head.cas) {
-        // An add with a number adds; with one in its header it would not.
+        // An add with a number adds. With the number in its header it would not.
         (Verb::Get | Verb::GetTouch | Verb::Add, _) | (_, None) => 0,
         (_, Some(0)) => CAS_OF_NONE,
         (_, Some(cas)) => cas,

@@ -10,7 +10,7 @@ pub(super) fn compose<'a>(
     value: &[u8],
 ) -> Result<Expect, Untranslatable> {
     if head.verb.reads() && keys.len() != 1 {
-        // Misses stay away, so that each item has to name its key.
+        // The server does not report misses, so each item has to contain its key.
         let asked = head.asked | RequestFlags::KEY;
         for each in keys {
             get(out, head, asked, each)?;
@@ -29,7 +29,7 @@ pub(super) fn compose<'a>(
             flag(out, b'T', expiry_32(head.expiry));
             out.extend_from_slice(b" f c");
         }
-        // The reply repeats the key, in some releases as its bytes are.
+        // The reply repeats the key, in some releases unencoded.
         Verb::Debug if !fits_line(key) => return Err(Untranslatable::Key),
         Verb::Debug => begin(out, b"me", key, None)?,
         _ => return set(out, head, key, value),
@@ -38,7 +38,7 @@ pub(super) fn compose<'a>(
     Ok(Expect::One)
 }
 
-/// The verb and the key, the length behind it where one belongs there, and the flag of a key
+/// Appends the verb and the key, the length after it if the command has one, and the flag of a key
 /// that had to be encoded.
 fn begin(
     out: &mut Vec<u8>,
@@ -106,14 +106,14 @@ fn get(
     Ok(())
 }
 
-/// The seconds left, as they are with the new expiry.
+/// Appends the flag for the remaining seconds, as they are with the new expiry.
 fn ttl_after(out: &mut Vec<u8>, asked: RequestFlags) {
     if asked.has(RequestFlags::TTL) && !asked.has(RequestFlags::TTL_BEFORE) {
         out.extend_from_slice(b" t");
     }
 }
 
-/// Flags with numbers that several commands have.
+/// Appends the flags with numbers that several commands have.
 fn common(out: &mut Vec<u8>, head: &Head) {
     if let Some(expiry) = head.vivify {
         flag(out, b'N', expiry_32(expiry));
@@ -171,7 +171,8 @@ fn delete(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untranslatab
     Ok(())
 }
 
-/// Always asks for the value: it is the reply to all but meta clients.
+/// Appends an arithmetic command. It always asks for the value, which is the reply to all clients
+/// except meta clients.
 fn arithmetic(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untranslatable> {
     begin(out, b"ma", key, None)?;
     out.extend_from_slice(if head.verb == Verb::Decr { b" MD v" } else { b" v" });

@@ -1,4 +1,5 @@
-//! What each request is to a server of each protocol, as a table; and bounds of keys and lines.
+//! Tests how each request is sent to a server of each protocol, as a table, and the limits of keys
+//! and lines.
 
 use super::*;
 use crate::{KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFlags, Wire, parse_request};
@@ -6,7 +7,7 @@ use crate::{KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFlags, Wire, parse
 const LIMITS: ParseLimits =
     ParseLimits { value_len_max: 1 << 20, keys_max: 1000, keys_line_len_max: 1 << 20 };
 
-/// Parses a request and puts it to a server of that protocol.
+/// Parses a request and writes it for a server of that protocol.
 fn composed(bytes: &[u8], to: Dialect) -> Result<(Vec<u8>, Expect), Untranslatable> {
     let (mut request, wire) = (Request::default(), Wire::of(bytes[0]));
     let parsed = parse_request(bytes, wire, &LIMITS, &mut request);
@@ -18,7 +19,7 @@ fn composed(bytes: &[u8], to: Dialect) -> Result<(Vec<u8>, Expect), Untranslatab
     outcome.map(|expect| (out.split_off(6), expect))
 }
 
-/// A packet by its parts that are not empty: operation, number, extras, key, value.
+/// Formats packets by their parts that are not empty: operation, number, extras, key, value.
 fn packets(mut bytes: &[u8]) -> String {
     let mut told = Vec::new();
     while !bytes.is_empty() {
@@ -65,7 +66,7 @@ fn told(bytes: &[u8], to: Dialect) -> String {
     }
 }
 
-/// Requests, and what they are in classic, in meta and in binary; or why they are refused.
+/// Requests, with their form in classic, in meta and in binary, or the reason why they are refused.
 const TABLE: &[(&str, &str, &str, &str)] = &[
     ("get a", "get a (list)", "mg a v f", "00 a"),
     (
@@ -272,7 +273,7 @@ fn keys_reach_each_server_up_to_its_bound() {
         (b"a\rb", false, true, true),
         (b"a\0b", false, true, true),
         (&long[..KEY_LEN_MAX], true, true, true),
-        // By base64 186 bytes are 248, and one more are 252.
+        // In base64, 186 bytes take 248, and one more takes 252.
         (&odd[..186], false, true, true),
         (&odd, false, false, true),
     ] {
@@ -301,12 +302,12 @@ fn a_line_of_get_and_touch_is_as_long_as_a_server_takes() {
     for (len, fits) in
         [(250, true), (ParseLimits::LINE_LEN_MAX, true), (ParseLimits::LINE_LEN_MAX + 1, false)]
     {
-        // "gat 0", seven keys of 250 with their blanks, and a last one up to the length.
+        // "gat 0", seven keys of 250 bytes with their blanks, and a last one that fills the length.
         let count = if len == 250 { 0 } else { 7 };
         let last = vec![b'b'; len - 2 - "gat 0 ".len() - count * 251];
         let keys: Vec<&[u8]> = std::iter::repeat_n(&first[..], count).chain([&last[..]]).collect();
         let composed = put(&head(Verb::GetTouch), &keys, Dialect::Text);
-        // What is in the output before the line does not count.
+        // Bytes that are in the output before the line do not count.
         let mut out = vec![b'x'; 100];
         let (verb, each) = (head(Verb::GetTouch), keys.iter().copied());
         let behind = compose_request(&mut out, Dialect::Text, &verb, each, b"");
@@ -342,7 +343,7 @@ fn times_beyond_a_protocol_are_its_last() {
         assert_eq!(put(&head, &[], Dialect::Text), Ok(text.into()));
         assert_eq!(put(&head, &[], Dialect::Binary).expect("a flush").len(), 24 + extras);
     }
-    // The last time of all would mean that nothing is created.
+    // The last possible time would mean that nothing is created.
     for (vivify, is_said) in [(i64::from(u32::MAX) - 1, true), (i64::from(u32::MAX), false)] {
         let head = Head { vivify: Some(vivify), ..head(Verb::Incr) };
         assert_eq!(put(&head, &[b"k"], Dialect::Binary).is_ok(), is_said);

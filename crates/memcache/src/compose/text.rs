@@ -98,12 +98,12 @@ fn verb(head: &Head, keys: usize) -> &'static str {
         Verb::Debug if keys > 0 => "me",
         Verb::CacheMemlimit => "cache_memlimit",
         Verb::Shutdown => "shutdown",
-        // Admin's words hold its verb; the rest is refused before.
+        // The words of Admin include its verb. The other verbs were refused before.
         _ => "",
     }
 }
 
-/// Whether classic commands can say all that is asked.
+/// Returns whether classic commands can express everything that is asked.
 fn can_say(head: &Head) -> bool {
     const READS: RequestFlags =
         RequestFlags::TTL.with(RequestFlags::HIT).with(RequestFlags::LAST_ACCESS);
@@ -113,8 +113,8 @@ fn can_say(head: &Head) -> bool {
     if head.vivify.is_some() || head.recache.is_some() || head.cas_new.is_some() {
         return false;
     }
-    // A binary reply has room for a number and does without; a meta client
-    // asks for it and would miss it.
+    // A binary reply has a field for a number but can do without it. A meta client asks for it and
+    // would miss it.
     let told = RequestFlags::CAS.with(RequestFlags::SIZE);
     let wants_told = head.dialect == Dialect::Meta && asked.any(told);
     match head.verb {

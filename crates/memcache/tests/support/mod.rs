@@ -1,5 +1,5 @@
-//! A memcached of the plainest kind on top of the crate: what the tests feed
-//! bytes to when they compare with the real one.
+//! A minimal memcached on top of the crate. The tests feed it bytes when they compare with the real
+//! one.
 
 use keyway_memcache::{
     Asker, ErrorKind, Item, Outcome, ParseLimits, Parsed, Request, Verb, Wire, parse_request,
@@ -7,7 +7,7 @@ use keyway_memcache::{
 };
 use std::collections::BTreeMap;
 
-/// What a server says to a stream of bytes, and whether it then closes.
+/// A server's reply to a stream of bytes, and whether it then closes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said {
     pub bytes: Vec<u8>,
@@ -25,7 +25,7 @@ struct Stored {
     ttl: i64,
 }
 
-/// Keeps items for ever and gives no numbers.
+/// Keeps items for ever and gives them no unique numbers.
 #[derive(Default)]
 pub struct Model {
     items: BTreeMap<Vec<u8>, Stored>,
@@ -37,7 +37,7 @@ impl Model {
         Model { items: BTreeMap::new(), version: version.as_bytes().to_vec() }
     }
 
-    /// Serves one connection whose bytes come in pieces of `piece`.
+    /// Serves one connection whose bytes arrive in pieces of `piece`.
     pub fn serve(&mut self, stream: &[u8], piece: usize) -> Said {
         let mut said = Said { bytes: Vec::new(), closed: false };
         let Some(&first) = stream.first() else { return said };
@@ -53,7 +53,8 @@ impl Model {
                 if start == end || end - start < needed {
                     break;
                 }
-                // A buffer of its own: no byte that has not come can be read.
+                // The parser gets a buffer of its own, so that it cannot read bytes that have not
+                // arrived.
                 let held = stream[start..end].to_vec();
                 needed = 0;
                 match parse_request(&held, wire, &limits(), &mut request) {
@@ -176,7 +177,7 @@ fn arithmetic(request: &Request, old: Option<&mut Stored>) -> Outcome<'static> {
     Outcome::Number { value, cas: None }
 }
 
-/// A binary request.
+/// Creates a binary request.
 pub fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x80, opcode];
     bytes.extend_from_slice(&(key.len() as u16).to_be_bytes());

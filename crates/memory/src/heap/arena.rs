@@ -1,35 +1,35 @@
 //! An arena: the pages of all size classes for a group of shards, under one lock.
 //!
-//! A page goes back when its last slot is free. A page that is sparse where others of its
-//! class have room can be set aside: it gives out no new slot, and the owners of its slots
-//! are told to move ([`Heap::is_sparse`](crate::Heap::is_sparse)). Without that, the memory
-//! of values of other sizes would stay with it.
+//! A page is freed with its last slot. A sparse page, if others of its class have room, can be set
+//! aside: it gives out no new slots, and the owners of its slots are told to move
+//! ([`Heap::is_sparse`](crate::Heap::is_sparse)). Otherwise, pages would keep the memory of values
+//! of sizes that are no longer used.
 
 use super::pages::{CLASSES, HEADER_LEN, PAGE_LEN, Page, PageSource, slot_len};
 use crate::lock::Lock;
 use std::ptr::NonNull;
 
-/// Empty pages an arena keeps for itself before it gives them back: fewer make
-/// a workload that swings around a page's edge fault memory in and out.
+/// Number of empty pages that an arena keeps for itself before it frees them. With fewer, a
+/// workload that needs a page again and again would fault its memory in and out.
 pub(super) const SPARE_PAGES_MAX: usize = 2;
 
-/// A page with one slot in this many free, or more, can be set aside.
+/// A page can be set aside if at least one in this many of its slots is free.
 const SPARSE_FROM: u32 = 10;
 
 /// Pages of all classes for a group of shards.
 pub(super) struct Arena {
     pub(super) index: u16,
-    /// Per class: pages with a free slot, doubly linked.
+    /// For each class: pages with a free slot, doubly linked.
     pub(super) partial: [*mut Page; CLASSES],
-    /// Per class: pages set aside, doubly linked.
+    /// For each class: pages that are set aside, doubly linked.
     pub(super) leaving: [*mut Page; CLASSES],
-    /// Per class: free slots of pages in `partial`.
+    /// For each class: number of free slots of pages in `partial`.
     pub(super) free_slots: [u32; CLASSES],
-    /// Per class: slots in use on pages in `leaving`.
+    /// For each class: number of used slots on pages in `leaving`.
     pub(super) moving_slots: [u32; CLASSES],
     pub(super) spare: Vec<NonNull<Page>>,
-    /// Change of the bytes in pages that no slot in use takes, of which the
-    /// heap was not told.
+    /// Change of the bytes in pages that no used slot takes, as far as it was not reported to the
+    /// heap.
     pub(super) unreported: i64,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena without a page; `index` is its position in the heap.
+    /// Creates an arena without pages. `index` is its index in the heap.
     pub(super) fn new(index: u16) -> Self {
         Self {
             index,
@@ -50,7 +50,7 @@ impl Arena {
         }
     }
 
-    /// A slot of a class that has a page with a free one.
+    /// Returns a slot of a class that has a page with a free one.
     #[inline]
     pub(super) fn take_slot(&mut self, class: usize) -> NonNull<u8> {
         let page = self.partial[class];
@@ -77,10 +77,10 @@ impl Arena {
         }
     }
 
-    /// Puts a slot on its page's free list; whether the page is empty now.
+    /// Puts a slot on its page's free list. Returns whether the page is empty now.
     ///
     /// # Safety
-    /// `page` is live, of this arena, and `slot` one of its slots in use.
+    /// `page` must be live and belong to this arena, and `slot` must be one of its used slots.
     #[inline]
     pub(super) unsafe fn put_slot(&mut self, page: *mut Page, slot: NonNull<u8>) -> bool {
         // SAFETY: by contract.
@@ -119,21 +119,21 @@ impl Arena {
         }
     }
 
-    /// The first of the list that a page is to be found in.
+    /// Returns the head of the list to which a page belongs.
     ///
     /// # Safety
-    /// `page` is live and of this arena.
+    /// `page` must be live and belong to this arena.
     unsafe fn list_of(&mut self, page: *mut Page) -> &mut *mut Page {
         // SAFETY: by contract.
         let (class, leaving) = unsafe { (usize::from((*page).class), (*page).leaving) };
         if leaving { &mut self.leaving[class] } else { &mut self.partial[class] }
     }
 
-    /// Sets a page aside if few of its slots are in use and others of its class have room for
-    /// them. Returns whether the page is set aside now.
+    /// Sets a page aside if few of its slots are used and others of its class have room for them.
+    /// Returns whether the page is set aside now.
     ///
     /// # Safety
-    /// `page` is live, of this arena, and has a slot in use.
+    /// `page` must be live, belong to this arena, and have a used slot.
     pub(super) unsafe fn set_aside_if_sparse(&mut self, page: *mut Page) -> bool {
         // SAFETY: by contract.
         let header = unsafe { &mut *page };
@@ -142,7 +142,7 @@ impl Arena {
         }
         let class = usize::from(header.class);
         let (used, free) = (u32::from(header.used), header.free_count());
-        // Where few are free, many would move for each page that is had.
+        // If few slots are free, many would have to move for each page that is gained.
         let is_dense = free * SPARSE_FROM < header.slot_count();
         if is_dense || used + self.moving_slots[class] > self.free_slots[class] - free {
             return false;
@@ -155,7 +155,7 @@ impl Arena {
         true
     }
 
-    /// Puts a page that was set aside to use again, if there is one.
+    /// Uses a page that was set aside again, if there is one. Returns whether there was one.
     fn take_back(&mut self, class: usize) -> bool {
         let page = self.leaving[class];
         if page.is_null() {
@@ -187,7 +187,7 @@ impl Arena {
         }
     }
 
-    /// Gets a page with free slots for a class: one that was set aside, an empty one, or a new one.
+    /// Adds a page with free slots to a class: one that was set aside, an empty one, or a new one.
     #[cold]
     pub(super) fn add_page(&mut self, class: usize, source: &Lock<PageSource>) {
         if self.take_back(class) {
@@ -218,7 +218,7 @@ impl Arena {
         self.link(page.as_ptr());
     }
 
-    /// Takes an empty page out of its class.
+    /// Removes an empty page from its class.
     #[cold]
     pub(super) fn retire(&mut self, page: *mut Page, source: &Lock<PageSource>) {
         self.unlink(page);

@@ -1,4 +1,4 @@
-//! Laws of the heap: what it counts is what a plain reading of its pages, runs and blocks gives.
+//! Laws of the heap: its counters equal what a plain count of its pages, runs and blocks gives.
 
 use super::arena::SPARE_PAGES_MAX;
 use super::pages::{CLASSES, HEADER_LEN, Page};
@@ -7,7 +7,7 @@ use crate::mapping::{ALIGN, Region};
 use crate::runs::RUN_LEN_MAX;
 use std::collections::BTreeSet;
 
-/// A slot in use, filled with a mark.
+/// A used slot, filled with a mark.
 struct Used {
     slot: NonNull<u8>,
     len: usize,
@@ -26,7 +26,7 @@ impl Used {
         page_of(self.slot).addr()
     }
 
-    /// Gives the slot back, whose bytes are still those that were written.
+    /// Frees the slot, after a check that it still contains the written bytes.
     fn free(self, heap: &Heap) {
         // SAFETY: the slot is live and was filled to `len`.
         unsafe {
@@ -36,7 +36,7 @@ impl Used {
         }
     }
 
-    /// Moves the slot if its page is to become empty. Returns whether it did.
+    /// Moves the slot if its page should become empty. Returns whether it did.
     fn relocate(&mut self, heap: &Heap, arena: usize) -> bool {
         // SAFETY: the slot is live; the old one is not used again.
         unsafe {
@@ -52,12 +52,12 @@ impl Used {
     }
 }
 
-/// Slots of a page, by its length alone.
+/// Returns the number of slots of a page, computed only from their length.
 fn slots_of_page(slot_len: u32) -> u32 {
     (PAGE_LEN - HEADER_LEN) as u32 / slot_len
 }
 
-/// For each page of a list, how many slots it has in use and how many not.
+/// Returns the numbers of used and free slots for each page of a list.
 fn read_list(mut page: *mut Page, leaving: bool) -> Vec<(u32, u32)> {
     let mut found = Vec::new();
     let mut previous = std::ptr::null_mut();
@@ -71,7 +71,7 @@ fn read_list(mut page: *mut Page, leaving: bool) -> Vec<(u32, u32)> {
     found
 }
 
-/// Compares all that the heap counts with what there is: slots in use, and runs by their length.
+/// Compares everything that the heap counts with what exists: used slots, and runs by their length.
 fn check(heap: &Heap, used: &[Used], runs: i64) {
     let mut unreported = 0;
     let mut empty = heap.source.lock().warm.len();
@@ -98,14 +98,14 @@ fn check(heap: &Heap, used: &[Used], runs: i64) {
 }
 
 impl Heap {
-    /// Bytes of the slots in use, of a heap without runs.
+    /// Returns the bytes of the used slots of a heap without runs.
     pub(crate) fn slot_bytes(&self) -> i64 {
         let unreported: i64 = self.arenas.iter().map(|arena| arena.lock().unreported).sum();
         self.page_bytes() as i64 - self.idle_bytes() - unreported
     }
 }
 
-/// Numbers that look random.
+/// Returns pseudo-random numbers.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*state >> 33) as usize
@@ -121,7 +121,7 @@ fn what_the_heap_counts_is_what_its_pages_and_runs_hold() {
     let steps = if cfg!(miri) { 300 } else { 6_000 };
     for step in 0..steps {
         let pick = next(&mut state);
-        // Grows for a third of the steps, shrinks for a third, and grows again.
+        // The heap grows for a third of the steps, shrinks for a third, and grows again.
         let grows = if step / (steps / 3) == 1 { 3 } else { 8 };
         match pick % 16 {
             0 => {
@@ -196,7 +196,8 @@ fn sparse_pages_are_emptied_and_one_set_aside_is_used_before_a_new_page() {
     check(&heap, &all, 0);
     assert!(pages(&all) <= 14, "{} pages for what fits in 12", pages(&all));
 
-    // Two pages, of which the first is set aside. Both are filled before a third is taken.
+    // There are two pages, of which the first is set aside. Both are filled before a third is
+    // taken.
     let heap = Heap::new(1);
     let mut all: Vec<Used> = (0..2 * per_page).map(|_| Used::new(&heap, 0, len, 9)).collect();
     for at in [25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5] {
@@ -242,7 +243,7 @@ fn an_arena_keeps_two_empty_pages_and_the_rest_goes_back() {
     assert_eq!(heap.source.lock().warm.len(), 5 - SPARE_PAGES_MAX);
     assert!(heap.release_pages(2) && !heap.release_pages(2));
     assert_eq!(heap.page_bytes(), (SPARE_PAGES_MAX * PAGE_LEN) as u64);
-    // Spare, warm and cold pages are used before the region's next.
+    // Spare, warm and cold pages are used before the region's next ones.
     let all: Vec<Used> = (0..45).map(|_| Used::new(&heap, 0, SLOT_LEN_MAX, 1)).collect();
     assert_eq!(all.iter().map(Used::page).collect::<BTreeSet<_>>(), pages);
 }
@@ -261,8 +262,8 @@ fn a_region_is_handed_out_whole_before_another_is_mapped() {
     }
 }
 
-/// Whether the system was told to back the memory at an address with huge pages (`hg`), or not to
-/// (`nh`): flags of the mapping.
+/// Returns whether the system was told to back the memory at an address with huge pages (`hg`), or
+/// not to (`nh`). These are flags of the mapping.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn has_flag(at: NonNull<u8>, flag: &str) -> bool {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("the list of mappings");
@@ -295,7 +296,7 @@ fn two_mebibytes_become_a_huge_page_once_handed_out_unless_part_of_them_was_give
     let heap = Heap::new(1);
     let mut source = heap.source.lock();
     let per_part = ALIGN / PAGE_LEN;
-    // A small store has no huge pages, also where memory goes back.
+    // A small store has no huge pages, even if memory is returned.
     let small: Vec<_> = (0..per_part).map(|_| source.take().0).collect();
     source.warm.push(small[3]);
     assert!(source.release_one());
@@ -307,7 +308,7 @@ fn two_mebibytes_become_a_huge_page_once_handed_out_unless_part_of_them_was_give
     let first: Vec<_> = std::iter::repeat_with(|| source.take().0).take(2 * per_part - 2).collect();
     let (whole, begun) = (first[0].cast(), first[per_part].cast());
     assert!(has_flag(whole, "hg") && !has_flag(begun, "hg"), "once all of it is handed out");
-    // A page of the second part goes back before its last is handed out.
+    // A page of the second part is returned before its last page is given out.
     source.warm.push(first[per_part]);
     assert!(source.release_one());
     source.cold.clear();
@@ -315,7 +316,7 @@ fn two_mebibytes_become_a_huge_page_once_handed_out_unless_part_of_them_was_give
     assert!(has_flag(begun, "nh") && !has_flag(begun, "hg") && has_flag(whole, "hg"));
     let third: Vec<_> = std::iter::repeat_with(|| source.take().0).take(per_part).collect();
     assert!(has_flag(third[0].cast(), "hg"));
-    // One of a huge page goes back: the system is to have its memory.
+    // A page of a huge page is returned, and the system must get its memory.
     source.warm.push(third[5]);
     assert!(source.release_one());
     assert!([0, 5, per_part - 1].iter().all(|at| has_flag(third[*at].cast(), "nh")));
@@ -345,7 +346,7 @@ fn a_lent_block_stays_until_its_last_loan_ends_and_counts_as_outside() {
             heap.end_loan(block);
         }
         assert_eq!(heap.outside_bytes(), 0);
-        // A loan that ends before leaves the block to its owner.
+        // A loan that ends earlier leaves the block to its owner.
         let block = heap.large(capacity);
         // SAFETY: the block is live until it is freed.
         unsafe {
@@ -388,7 +389,7 @@ fn a_block_of_its_own_keeps_its_bytes_at_every_change_of_length() {
             assert!((0..kept).all(|at| block.add(at).read() == at as u8), "{len} to {new}");
             assert_eq!(large_bytes(block), block_len(new));
             assert_eq!(is_mapped(new), large_bytes(block) > RUN_LEN_MAX);
-            // With what the C library puts in front, it fills its pages.
+            // With the C library's header, it fills its pages.
             assert!(!is_mapped(new) || (large_bytes(block) + 16).is_multiple_of(4096));
             assert!(large_capacity(block) >= new && block.addr().get().is_multiple_of(16));
             for at in kept..new {

@@ -1,7 +1,7 @@
-//! Blocks of their own, above [`SLOT_LEN_MAX`](crate::SLOT_LEN_MAX): runs, and the longest
-//! from the global allocator.
+//! Separate blocks, above [`SLOT_LEN_MAX`](crate::SLOT_LEN_MAX): runs, and the longest ones, from
+//! the global allocator.
 //!
-//! A prefix in front of the block tells its length and how often it is lent.
+//! A prefix before the block contains its length and the number of its loans.
 
 use super::Heap;
 use crate::discarded::Block;
@@ -10,14 +10,14 @@ use std::alloc::{Layout, alloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes in front of a block of its own: its length and how often it is lent,
-/// padded to keep the block's alignment.
+/// Number of bytes before a separate block: its length and the number of its loans, padded to keep
+/// the block's alignment.
 const LARGE_PREFIX_LEN: usize = 16;
 
-/// Where in that the count of loans is.
+/// Offset of the number of loans in the prefix.
 const LOANS_AT: usize = 8;
 
-/// In that count: whoever had the block wants it no more.
+/// A bit in the number of loans: the owner has freed the block.
 const LEFT: u32 = 1 << 31;
 
 const LARGE_ALIGN: usize = 16;
@@ -29,14 +29,13 @@ fn large_layout(total_len: usize) -> Layout {
     }
 }
 
-/// Whether a block with room for `capacity` bytes is one of the global allocator.
+/// Returns whether a block for `capacity` bytes comes from the global allocator.
 pub const fn is_mapped(capacity: usize) -> bool {
     capacity + LARGE_PREFIX_LEN > RUN_LEN_MAX
 }
 
-/// Bytes of a block of its own with room for `capacity`, its prefix included:
-/// the longest fill the pages that are mapped for them and for what the C
-/// library puts in front.
+/// Returns the bytes of a separate block for `capacity` bytes, including its prefix. The longest
+/// blocks fill the pages that are mapped for them and for the C library's header.
 #[inline]
 pub(super) const fn large_len(capacity: usize) -> usize {
     let len = capacity + LARGE_PREFIX_LEN;
@@ -44,14 +43,13 @@ pub(super) const fn large_len(capacity: usize) -> usize {
 }
 
 impl Heap {
-    /// A block of its own with room for `capacity` bytes at least, contents
-    /// undefined.
+    /// Returns a separate block for at least `capacity` bytes, with undefined content.
     pub fn large(&self, capacity: usize) -> NonNull<u8> {
         let full = || handle_alloc_error(large_layout(large_len(capacity)));
         self.try_large(capacity).unwrap_or_else(full)
     }
 
-    /// The same; none where the system has no memory.
+    /// Does the same, but returns `None` if the system has no memory.
     pub fn try_large(&self, capacity: usize) -> Option<NonNull<u8>> {
         let len = large_len(capacity);
         let start = if len <= RUN_LEN_MAX {
@@ -70,11 +68,11 @@ impl Heap {
         }
     }
 
-    /// The block with room for `capacity` bytes, moved if it must be.
+    /// Resizes a block for `capacity` bytes, and moves it if necessary.
     ///
     /// # Safety
-    /// `block` came from [`Heap::large`] or this function and is not lent; only the
-    /// result is used afterwards.
+    /// `block` must come from [`Heap::large`] or this function and must not be lent. Only the
+    /// result may be used afterwards.
     pub unsafe fn resize_large(&self, block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
@@ -97,11 +95,11 @@ impl Heap {
         }
     }
 
-    /// Frees a block of its own, or leaves it to those it is lent to; the bytes it
+    /// Frees a separate block, or leaves it to those to which it is lent. Returns the bytes that it
     /// took.
     ///
     /// # Safety
-    /// `block` came from [`Heap::large`] and is not used again but by them.
+    /// `block` must come from [`Heap::large`], and only its borrowers may still use it.
     pub unsafe fn free_large(&self, block: NonNull<u8>) -> usize {
         // SAFETY: by contract the block is live, and freed by whoever is the last.
         unsafe {
@@ -119,7 +117,7 @@ impl Heap {
     /// Ends a loan of a block.
     ///
     /// # Safety
-    /// `block` was lent by [`lend`] for this, and is not used again by who had it.
+    /// [`lend`] must have lent `block` for this loan, and the borrower must not use it again.
     pub unsafe fn end_loan(&self, block: NonNull<u8>) {
         // SAFETY: as above.
         unsafe {
@@ -133,19 +131,20 @@ impl Heap {
         }
     }
 
-    /// Frees a block of the global allocator of which only the first `used` bytes were
-    /// ever written.
+    /// Frees a block of the global allocator of which only the first `used` bytes were ever
+    /// written.
     ///
     /// # Safety
-    /// `block` came from [`Heap::try_large`] as one that [`is_mapped`], and nobody uses it.
+    /// `block` must come from [`Heap::try_large`] and be one that [`is_mapped`]. It must not be in
+    /// use.
     pub unsafe fn free_unfilled(&self, block: NonNull<u8>, used: usize) {
         // SAFETY: by contract.
         unsafe { self.free_left(block, large_bytes(block).min(used + LARGE_PREFIX_LEN)) };
     }
 
     /// # Safety
-    /// Nobody uses `block`, which came from [`Heap::large`], and nothing was written
-    /// behind its first `used` bytes.
+    /// `block` must come from [`Heap::large`] and must not be in use, and nothing was written after
+    /// its first `used` bytes.
     unsafe fn free_left(&self, block: NonNull<u8>, used: usize) {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
@@ -162,49 +161,49 @@ impl Heap {
     }
 }
 
-/// How often a block of its own is lent.
+/// Returns the number of loans of a separate block.
 ///
 /// # Safety
-/// `block` came from [`Heap::large`] and is not freed for `'a`.
+/// `block` must come from [`Heap::large`] and must not be freed for `'a`.
 unsafe fn loans<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
     // SAFETY: by contract the prefix is in front of the block, aligned for it, and
     // nothing but atomics touches the count once the block is made.
     unsafe { AtomicU32::from_ptr(block.sub(LARGE_PREFIX_LEN - LOANS_AT).cast().as_ptr()) }
 }
 
-/// Lends a block of its own, until [`Heap::end_loan`]: it is not freed before, and
-/// what is lent of it must not be changed.
+/// Lends a separate block until [`Heap::end_loan`]. It is not freed before, and the lent bytes must
+/// not be changed.
 ///
 /// # Safety
-/// `block` came from [`Heap::large`] and was not freed.
+/// `block` must come from [`Heap::large`] and must not have been freed.
 pub unsafe fn lend(block: NonNull<u8>) {
     // SAFETY: by contract.
     unsafe { loans(block).fetch_add(1, Ordering::Relaxed) };
 }
 
-/// Whether a block of its own is lent.
+/// Returns whether a separate block is lent.
 ///
 /// # Safety
-/// `block` came from [`Heap::large`] and was not freed.
+/// `block` must come from [`Heap::large`] and must not have been freed.
 pub unsafe fn is_lent(block: NonNull<u8>) -> bool {
     // SAFETY: by contract.
     // ORDER: pairs with `Heap::end_loan`: what was read of it was read before.
     unsafe { loans(block).load(Ordering::Acquire) != 0 }
 }
 
-/// Length of a block of its own, in bytes.
+/// Returns the length of a separate block, in bytes.
 ///
 /// # Safety
-/// `block` came from [`Heap::large`] and was not freed.
+/// `block` must come from [`Heap::large`] and must not have been freed.
 pub unsafe fn large_capacity(block: NonNull<u8>) -> usize {
     // SAFETY: by contract the prefix is in front of the block.
     unsafe { block.sub(LARGE_PREFIX_LEN).cast::<usize>().read() }
 }
 
-/// Bytes a block of its own takes of the system's memory.
+/// Returns the bytes of the system's memory that a separate block takes.
 ///
 /// # Safety
-/// `block` came from [`Heap::large`] and was not freed.
+/// `block` must come from [`Heap::large`] and must not have been freed.
 pub unsafe fn large_bytes(block: NonNull<u8>) -> usize {
     // SAFETY: by contract.
     unsafe { large_capacity(block) + LARGE_PREFIX_LEN }

@@ -1,5 +1,4 @@
-//! Pages of slots, and where they come from: size classes at most 12.5 % apart, cut from
-//! 64 KiB pages.
+//! Pages of slots, and their source: size classes that differ by at most 12.5 %, in 64 KiB pages.
 //!
 //! A page belongs to one class at a time. A slot's page is found by masking its address.
 //! [`PageSource`] maps regions from the system and returns the memory of empty pages to it.
@@ -8,22 +7,21 @@ use crate::mapping::{ALIGN, Region};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
 
-/// Size and alignment of a page. Larger wastes more in classes hardly used,
-/// smaller wastes more at the end of pages of large slots.
+/// Size and alignment of a page. If it were larger, rarely used classes would waste more. If it
+/// were smaller, pages of large slots would waste more at their ends.
 pub(super) const PAGE_LEN: usize = 64 << 10;
 
-/// The page header takes the first cache line.
+/// Length of the page header: the first cache line.
 pub(super) const HEADER_LEN: usize = 64;
 
-/// Longest block cut from a page: nine to a page; the next class would waste
-/// an eighth of it.
+/// Length of the longest slot: nine fit into a page. The next class would waste an eighth of it.
 pub const SLOT_LEN_MAX: usize = 7168;
 
-/// Classes up to [`SLOT_LEN_MAX`].
+/// Number of classes up to [`SLOT_LEN_MAX`].
 pub(super) const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
 
-/// The class whose slots hold `len` bytes: steps of 8 up to 64, then eight
-/// per doubling.
+/// Returns the class whose slots hold `len` bytes: steps of 8 up to 64, then eight for each
+/// doubling.
 #[inline]
 pub(super) const fn class_of(len: usize) -> usize {
     if len <= 64 {
@@ -33,7 +31,7 @@ pub(super) const fn class_of(len: usize) -> usize {
     8 + (top - 6) * 8 + ((len - 1) >> (top - 3)) - 8
 }
 
-/// Length of the slots of `class`, in bytes.
+/// Returns the length of the slots of `class`, in bytes.
 #[inline]
 pub(super) const fn slot_len(class: usize) -> usize {
     if class < 8 {
@@ -43,48 +41,48 @@ pub(super) const fn slot_len(class: usize) -> usize {
     (9 + step) << (octave + 3)
 }
 
-/// First cache line of a page in use.
+/// The first cache line of a used page.
 #[repr(C)]
 pub(super) struct Page {
     pub(super) previous: *mut Page,
     pub(super) next: *mut Page,
     pub(super) arena: u16,
     pub(super) class: u16,
-    /// First free slot, as its offset in the page over 8; 0: none. A free slot
-    /// holds the next one's in its first two bytes.
+    /// The first free slot, as its offset in the page divided by 8. 0: none. A free slot contains
+    /// the next one's offset in its first two bytes.
     pub(super) free: u16,
-    /// Slots in use.
+    /// Number of used slots.
     pub(super) used: u16,
-    /// Offset of the first slot never used, in bytes.
+    /// Offset of the first slot that was never used, in bytes.
     pub(super) fresh: u32,
     /// Length of a slot, in bytes.
     pub(super) slot_len: u32,
-    /// Set aside to become empty: in the list of such pages.
+    /// Whether it is set aside to become empty, and is in the list of such pages.
     pub(super) leaving: bool,
 }
 
 impl Page {
-    /// Slots it has.
+    /// Returns the number of its slots.
     pub(super) fn slot_count(&self) -> u32 {
         (PAGE_LEN - HEADER_LEN) as u32 / self.slot_len
     }
 
-    /// Slots not in use.
+    /// Returns the number of free slots.
     pub(super) fn free_count(&self) -> u32 {
         self.slot_count() - u32::from(self.used)
     }
 
-    /// Whether not one more slot can be had.
+    /// Returns whether it has no free slot.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.free == 0 && (self.fresh + self.slot_len) as usize > PAGE_LEN
     }
 }
 
-/// Length of a slot, in bytes.
+/// Returns the length of a slot, in bytes.
 ///
 /// # Safety
-/// `slot` came from [`Heap::slot`] and was not given back.
+/// `slot` must come from [`Heap::slot`] and must not have been freed.
 #[inline]
 pub unsafe fn slot_capacity(slot: NonNull<u8>) -> usize {
     // SAFETY: a live slot's page is live; its slot length is constant.
@@ -96,18 +94,18 @@ pub(super) fn page_of(slot: NonNull<u8>) -> *mut Page {
     slot.as_ptr().map_addr(|addr| addr & !(PAGE_LEN - 1)).cast()
 }
 
-/// Where arenas get pages from and give them back.
+/// The source from which arenas get pages, and to which they return them.
 pub(super) struct PageSource {
     pub(super) regions: Vec<Region>,
-    /// Bytes of the last region handed out.
+    /// Number of bytes of the last region that were given out.
     pub(super) handed_out: usize,
-    /// Pages given back whose memory is still to be returned to the system.
+    /// Returned pages whose memory must still be returned to the system.
     pub(super) warm: Vec<NonNull<Page>>,
-    /// Pages given back, their memory returned to the system.
+    /// Returned pages whose memory was returned to the system.
     pub(super) cold: Vec<NonNull<Page>>,
-    /// Where huge pages were given up, over their length.
+    /// Addresses at which huge pages were given up, divided by their length.
     pub(super) split: BTreeSet<usize>,
-    /// Pages whose memory is held.
+    /// Number of pages whose memory is held.
     pub(super) pages_out: usize,
 }
 
@@ -116,7 +114,7 @@ pub(super) struct PageSource {
 unsafe impl Send for PageSource {}
 
 impl PageSource {
-    /// A source that holds no memory yet.
+    /// Creates a source that holds no memory yet.
     pub(super) fn new() -> Self {
         Self {
             regions: Vec::new(),
@@ -128,17 +126,17 @@ impl PageSource {
         }
     }
 
-    /// Bytes of the pages whose memory is held.
+    /// Returns the bytes of the pages whose memory is held.
     pub(super) fn held_bytes(&self) -> u64 {
         (self.pages_out * PAGE_LEN) as u64
     }
 
-    /// Takes an empty page back; its memory is still held.
+    /// Takes an empty page back. Its memory is still held.
     pub(super) fn give(&mut self, page: NonNull<Page>) {
         self.warm.push(page);
     }
 
-    /// A page, and whether it takes memory that was not held before.
+    /// Returns a page, and whether it takes memory that was not held before.
     pub(super) fn take(&mut self) -> (NonNull<Page>, bool) {
         if let Some(page) = self.warm.pop() {
             return (page, false);
@@ -157,8 +155,8 @@ impl PageSource {
         self.handed_out += PAGE_LEN;
         if region.is_huge() && self.handed_out.is_multiple_of(ALIGN) {
             let part = self.handed_out - ALIGN;
-            // Where a page was given back before all were handed out, a huge one
-            // would bring its memory back.
+            // If a page was returned before all were given out, a huge page would bring its memory
+            // back.
             if !self.split.contains(&(region.at(part).addr().get() / ALIGN)) {
                 region.merge(part, ALIGN);
             }
@@ -166,7 +164,7 @@ impl PageSource {
         (page.cast(), true)
     }
 
-    /// Returns the memory of a warm page to the system; whether there was one.
+    /// Returns the memory of a warm page to the system, and whether there was one.
     pub(super) fn release_one(&mut self) -> bool {
         let Some(page) = self.warm.pop() else { return false };
         self.pages_out -= 1;

@@ -1,19 +1,19 @@
-//! Figures that are read when they are asked for, from whoever keeps them.
+//! Figures that are read on request from the component that keeps them.
 
 /// Reloads of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadFigures {
-    /// Which settings are in force.
+    /// The number of the settings in force.
     pub generation: u64,
-    /// When they were last reloaded, in seconds since 1970; 0 if they never were.
+    /// Time of the last reload, in seconds since 1970; 0 if there was none.
     pub last_unix_seconds: u64,
     /// Pools that are still being ended.
     pub ending_pools: u64,
-    /// How many had each result.
+    /// Number of reloads with each result.
     pub results: Vec<(&'static str, u64)>,
 }
 
-/// What an embedded store counts, read when somebody scrapes.
+/// Figures of an embedded store, read at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct StoreFigures {
     /// Databases worth showing: at least those that hold a key.
@@ -22,7 +22,7 @@ pub struct StoreFigures {
     pub memory_bytes: u64,
     /// Look-ups by reading commands that found their key.
     pub hits: u64,
-    /// Look-ups by reading commands that did not.
+    /// Look-ups by reading commands that did not find their key.
     pub misses: u64,
     /// Keys removed to stay within the memory bound.
     pub evictions: u64,
@@ -39,15 +39,15 @@ pub struct StoreFigures {
 /// The scripts and functions of [`StoreFigures`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScriptFigures {
-    /// Those that were run.
+    /// Scripts and functions that were run.
     pub runs: u64,
-    /// Of these, those whose reply was an error.
+    /// Runs of these whose reply was an error.
     pub errors: u64,
-    /// Of these, those that were ended.
+    /// Runs of these that were ended.
     pub ended: u64,
-    /// How long all of them ran.
+    /// Total run time, in seconds.
     pub seconds: f64,
-    /// Scripts that are kept.
+    /// Scripts that are cached.
     pub cached: u64,
     /// Bytes of Lua's memory.
     pub memory_bytes: u64,
@@ -56,157 +56,157 @@ pub struct ScriptFigures {
 /// One quota of [`StoreFigures`].
 #[derive(Clone, Debug, Default)]
 pub struct QuotaFigures {
-    /// What its keys begin with.
+    /// Its key prefix.
     pub prefix: String,
-    /// Bytes that they take.
+    /// Memory of its keys, in bytes.
     pub memory_bytes: u64,
-    /// How many they are.
+    /// Number of its keys.
     pub items: u64,
-    /// Of them, those removed to stay within it.
+    /// Keys of these removed to stay within it.
     pub evictions: u64,
     /// Writes refused because of it.
     pub refusals: u64,
 }
 
-/// What came of the clients of a listener, read when somebody scrapes.
+/// Figures of the clients of a listener, read at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct EntranceFigures {
     /// Clients connected now.
     pub connected: u64,
     /// Connections that were secured.
     pub secured: u64,
-    /// Clients turned away, by why.
+    /// Refused clients, by reason.
     pub turned_away: Vec<(&'static str, u64)>,
 }
 
-/// How clients come in, read when somebody scrapes.
+/// Figures of arriving clients, read at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct FrontFigures {
-    /// Of every listener, with its address.
+    /// The figures of every listener, with its address.
     pub listeners: Vec<(String, EntranceFigures)>,
-    /// Files with certificates, and when these expire, in seconds since 1970.
+    /// Files with certificates, with their time of expiry in seconds since 1970.
     pub certificates: Vec<(String, i64)>,
 }
 
-/// What the clients' transactions take together, read when somebody scrapes.
+/// Figures of all clients' transactions together, read at each scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionFigures {
     /// Bytes held for them now.
     pub held_bytes: u64,
-    /// As many they may take.
+    /// Most bytes that they may take.
     pub limit_bytes: u64,
-    /// Commands refused because of that.
+    /// Commands refused because of that bound.
     pub refused_commands: u64,
 }
 
-/// The logins that failed at a listener, read when somebody scrapes.
+/// Failed logins at a listener, read at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct LoginFigures {
-    /// Where it listens.
+    /// The address of the listener.
     pub listener: String,
-    /// How many failed for which reason.
+    /// Number of failures for each reason.
     pub failures: Vec<(&'static str, u64)>,
 }
 
-/// How far a pool is warmed up from another, read when somebody scrapes.
+/// Figures of the warm-up of a pool from another, read at each scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmUpFigures {
-    /// Reads that found a key with another server in the old pool in the new one.
+    /// Reads that found a key in the new pool, of keys with another server in the old pool.
     pub new_hits: u64,
-    /// Keys looked for in the old pool.
+    /// Keys looked up in the old pool.
     pub lookups: u64,
-    /// Of these, those found.
+    /// Keys of these that were found.
     pub old_hits: u64,
-    /// Items brought over.
+    /// Items copied.
     pub fills: u64,
-    /// Items not brought over, since the new server did not take them.
+    /// Items not copied, because the new server refused them.
     pub failed_fills: u64,
-    /// Items taken back, since the old pool lost them meanwhile.
+    /// Items removed again, because the old pool lost them meanwhile.
     pub withdrawn_fills: u64,
-    /// Of these, those of which that failed.
+    /// Removals of these that failed.
     pub stranded_fills: u64,
     /// Requests to the old pool that failed.
     pub old_errors: u64,
-    /// Whether it goes on.
+    /// Whether the warm-up is still active.
     pub is_active: bool,
 }
 
-/// What a cluster came to, read when somebody scrapes.
+/// Figures of a cluster, read at each scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterFigures {
-    /// The name of the server at each place; `None` where there is none.
+    /// The name of the server with each index; `None` if there is none.
     pub backends: Vec<Option<String>>,
-    /// What each of them does.
+    /// The role of each of them.
     pub roles: Vec<Option<BackendRole>>,
-    /// What is said of those of them that are known to be down.
+    /// The reported state of those that are known to be down.
     pub down: Vec<Option<&'static str>>,
-    /// Requests sent on by `MOVED`.
+    /// Requests sent on because of `MOVED`.
     pub moved: u64,
-    /// Requests sent on by `ASK`.
+    /// Requests sent on because of `ASK`.
     pub asked: u64,
-    /// Requests tried again a little later, or of another server.
+    /// Requests tried again a little later, or by another server.
     pub retried: u64,
-    /// Requests that were not, for want of budget.
+    /// Requests that were not tried again because the budget was used up.
     pub retries_refused: u64,
-    /// Reads that a second server was sent.
+    /// Reads that were sent to a second server.
     pub hedged: u64,
-    /// Those that it answered first.
+    /// Reads of these that the second server answered first.
     pub hedges_won: u64,
-    /// Those that it was not sent, for want of budget.
+    /// Reads that were not sent to a second server because the budget was used up.
     pub hedges_refused: u64,
     /// Requests whose client got such an error.
     pub given_up: u64,
-    /// Clients of which a request waits for a primary now.
+    /// Clients with a request that waits for a primary now.
     pub primary_waiting: u64,
     /// Requests that have waited for a primary.
     pub primary_waits: u64,
-    /// Requests that waited so and were refused in the end.
+    /// Requests that have waited and were refused in the end.
     pub primary_waits_over: u64,
-    /// Answers to the question who has which slot.
+    /// Answers to the question for the owners of slots.
     pub views: u64,
-    /// Such questions that were not answered.
+    /// Such questions without an answer.
     pub unanswered: u64,
-    /// Answers that were of before what was known.
+    /// Answers that were older than the known state.
     pub stale: u64,
-    /// What sentinels told unasked of its primaries.
+    /// Unasked notices of sentinels about its primaries.
     pub notices: u64,
-    /// Slots that a server has; `None` where keys have no slots.
+    /// Slots that have a server; `None` if keys have no slots.
     pub slots: Option<u64>,
-    /// Slots of which the server can be reached.
+    /// Slots whose server can be reached.
     pub reachable_slots: Option<u64>,
     /// Primaries with keys that can be reached.
     pub reachable_primaries: u64,
-    /// Shards that had replicas and have none any more.
+    /// Shards that had replicas and have none now.
     pub unreplicated_shards: u64,
 }
 
-/// What a server does whose role is found out.
+/// The role of a server that was discovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendRole {
     /// `primary`, `replica` or `none`.
     pub role: &'static str,
-    /// The primary that it copies, or the name of its primary; empty where there is none.
+    /// The primary that it copies, or the name of its primary; empty if there is none.
     pub of: String,
 }
 
-/// What a pool that leads to others has done, read when somebody scrapes.
+/// Figures of a pool that leads to others, read at each scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteFigures {
-    /// Requests asked of another child since one could not serve them.
+    /// Requests sent to another child because one could not serve them.
     pub failovers: u64,
-    /// Children that could not serve a request they were asked.
+    /// Failures of children to serve a request.
     pub child_failures: u64,
-    /// Reads asked of another child since one had nothing.
+    /// Reads sent to another child because one had a miss.
     pub lookups: u64,
     /// Items filled in.
     pub fills: u64,
-    /// Items that were to be filled in and were not taken.
+    /// Items that were to be filled in and were refused.
     pub failed_fills: u64,
     /// Requests copied to a shadow.
     pub shadowed: u64,
-    /// Requests that were to be copied and were not.
+    /// Requests that were to be copied and were dropped.
     pub shadow_drops: u64,
-    /// Requests refused for their rate.
+    /// Requests refused because of the rate limit.
     pub rate_limited: u64,
 }
 
@@ -215,8 +215,8 @@ pub struct RouteFigures {
 pub struct DatabaseFigures {
     /// Its number.
     pub database: u32,
-    /// Keys.
+    /// Number of keys.
     pub items: u64,
-    /// Keys with an expiry.
+    /// Number of keys with an expiry.
     pub expiring_items: u64,
 }

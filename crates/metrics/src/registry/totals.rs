@@ -3,12 +3,12 @@
 use crate::cells::HealthLevel;
 use crate::histogram::Snapshot;
 
-/// What all workers did for one pool, for INFO and the dashboard.
+/// The totals of all workers for one pool, for INFO and the dashboard.
 #[derive(Clone, Debug)]
 pub struct PoolTotals {
-    /// Requests taken for serving.
+    /// Requests accepted for serving.
     pub requests: u64,
-    /// Requests answered with an error of ours.
+    /// Requests answered with an error of Keyway's own.
     pub errors: u64,
     /// Requests refused before routing.
     pub refused: u64,
@@ -29,44 +29,44 @@ pub struct PoolTotals {
 /// Requests of memcached clients on a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcachedTotals {
-    /// To store a value.
+    /// Requests to store a value.
     pub sets: u64,
-    /// Of these, the ones that stored it.
+    /// Requests of these that stored it.
     pub stored: u64,
-    /// To change an expiry, with or without reading the value.
+    /// Requests to change an expiry, with or without reading the value.
     pub touches: u64,
-    /// To empty the store.
+    /// Requests to empty the store.
     pub flushes: u64,
 }
 
 /// The totals of one command of a pool, over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandTotals {
-    /// Requests taken for serving.
+    /// Requests accepted for serving.
     pub calls: u64,
-    /// Requests answered with an error, of ours, the store's or a backend's.
+    /// Requests answered with an error, of Keyway, the store or a backend.
     pub errors: u64,
     /// Requests whose latency was measured.
     pub replies: u64,
     /// Sum of their latencies, in seconds.
     pub reply_seconds: f64,
-    /// Time of turns, divided evenly over the requests that were answered in each, in seconds.
+    /// Time of turns, divided evenly among the requests that were answered in each, in seconds.
     pub worked_seconds: f64,
 }
 
-/// Requests of a command class by how long they took.
+/// Requests of a command class by latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyShares {
     /// Requests whose latency was measured.
     pub requests: u64,
-    /// Those of them above each of [`LatencyShares::OVER_MILLIS`].
+    /// Requests of these above each of [`LatencyShares::OVER_MILLIS`].
     pub over: [u64; LatencyShares::COUNT],
 }
 
 impl LatencyShares {
     const COUNT: usize = 3;
-    /// The bounds, in milliseconds: powers of two, so that they are bounds of
-    /// the histogram's buckets and the counts exact.
+    /// The bounds, in milliseconds. They are powers of two, so that they are bounds of the
+    /// histogram's buckets and the counts are exact.
     pub const OVER_MILLIS: [u32; Self::COUNT] = [1, 8, 64];
 
     pub(crate) fn of(latencies: &Snapshot) -> Self {
@@ -75,20 +75,20 @@ impl LatencyShares {
         Self { requests: latencies.count(), over }
     }
 
-    /// What came on top of `earlier`.
+    /// Returns the requests that were added since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let over = std::array::from_fn(|at| self.over[at].saturating_sub(earlier.over[at]));
         Self { requests: self.requests.saturating_sub(earlier.requests), over }
     }
 
-    /// The part of the requests above each bound, in percent; 0 of none.
+    /// Returns the percentage of requests above each bound; 0 if there are no requests.
     pub fn percent(&self) -> [f64; Self::COUNT] {
         self.over.map(|over| over as f64 * 100.0 / self.requests.max(1) as f64)
     }
 }
 
-/// What all workers did with one backend of a pool.
+/// The totals of all workers for one backend of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendTotals {
     /// Requests and fragments queued for it.
@@ -109,17 +109,17 @@ pub struct BackendTotals {
     pub reply_seconds: f64,
     /// How usable it is found.
     pub health: HealthLevel,
-    /// Its circuit is not closed: it is asked nothing, or a few requests to find out.
+    /// Whether its circuit is not closed: it gets no requests, or only probes.
     pub has_open_circuit: bool,
-    /// It is left out of the servers that reads may go to.
+    /// Whether it is left out of the servers that reads may go to.
     pub is_outlier: bool,
-    /// What its cluster, or the sentinels, say of it, if that is that it is down.
+    /// The state that its cluster, or the sentinels, report, if they report that it is down.
     pub told_down: Option<&'static str>,
 }
 
 impl BackendTotals {
-    /// The word for how it is, as INFO has it: of several states the one that keeps most
-    /// requests away.
+    /// Returns the word for its state, as in INFO. If several states apply, it is the one that
+    /// keeps most requests away.
     pub fn state(&self) -> &'static str {
         match self.health {
             HealthLevel::Ejected | HealthLevel::Quarantined => self.health.label(),

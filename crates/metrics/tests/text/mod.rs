@@ -1,5 +1,5 @@
-//! A strict reader of the Prometheus text format, version 0.0.4: panics with
-//! the line at the first thing that is not in the format.
+//! A strict reader of the Prometheus text format, version 0.0.4. It panics with the line at the
+//! first deviation from the format.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The sample in one line, its value as the bits of an f64.
+    /// Returns the sample in one line, with its value as the bits of an f64.
     pub fn canonical(&self, kind: &str) -> String {
         let labels: Vec<String> =
             self.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -89,7 +89,7 @@ fn is_name(name: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// A quoted value up to its closing quote, and what is behind that.
+/// Reads a quoted value up to its closing quote. Returns the value and the rest.
 fn unescape(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -1,66 +1,66 @@
-//! The first words of a connection that comes through a proxy: whose it is (HAProxy's
+//! The header of a connection that comes through a proxy, which announces the client (HAProxy's
 //! "The PROXY protocol", versions 1 and 2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest header of version 1, its line end included.
+/// Longest header of version 1, with its line end, in bytes.
 const TEXT_LEN_MAX: usize = 107;
 
-/// Longest header of version 2. The protocol would allow 64 KiB; what proxies say about
+/// Longest header of version 2, in bytes. The protocol would allow 64 KiB. What proxies send about
 /// certificates takes a few hundred bytes.
 pub const HEADER_LEN_MAX: usize = 4096;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const TEXT_START: &[u8; 6] = b"PROXY ";
 
-/// The fixed part of version 2.
+/// Length of the fixed part of version 2, in bytes.
 const FIXED_LEN: usize = 16;
 
-/// A field that holds the checksum of the whole header.
+/// Type of the field that holds the checksum of the whole header.
 const CHECKSUM: u8 = 3;
 
-/// Whose connection it is.
+/// The announced client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// This client's.
+    /// The client at this address.
     Client(SocketAddr),
-    /// That of a process on the proxy's host.
+    /// A process on the proxy's host.
     Local,
-    /// The proxy's own, for a check of health.
+    /// The proxy itself, for a health check.
     Own,
-    /// The proxy does not know.
+    /// Unknown to the proxy.
     Unknown,
 }
 
-/// What comes of the first bytes of a connection.
+/// The result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Not all of it is here.
+    /// The header is incomplete.
     NeedMore,
-    /// All of it.
+    /// The header is complete.
     Whole {
-        /// What it says.
+        /// The announced client.
         announced: Announced,
-        /// Its length: what comes behind is the client's.
+        /// Length of the header. The bytes after it are the client's.
         len: usize,
     },
 }
 
-/// Why there is no header.
+/// The reason why there is no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// What came is something else.
+    /// The bytes are something else.
     Absent,
-    /// It breaks the rules.
+    /// It violates the protocol.
     Broken,
     /// It is longer than [`HEADER_LEN_MAX`].
     TooLong,
-    /// Its checksum is another one.
+    /// Its checksum is wrong.
     Checksum,
 }
 
 impl HeaderFault {
-    /// What it says in logs.
+    /// Returns its text for logs.
     pub fn text(self) -> &'static str {
         match self {
             HeaderFault::Absent => "its first bytes are no header of the PROXY protocol",
@@ -74,7 +74,7 @@ impl HeaderFault {
 /// Reads the header at the beginning of `bytes`.
 ///
 /// # Errors
-/// When there is none, and none can come of it.
+/// Returns an error if the bytes are not the beginning of a header.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
     if begins_as(bytes, SIGNATURE) {
         binary(bytes)
@@ -85,7 +85,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, HeaderFault> {
     }
 }
 
-/// Whether `bytes` begin with `start`, or `start` with them.
+/// Returns whether `bytes` begin with `start`, or `start` begins with them.
 fn begins_as(bytes: &[u8], start: &[u8]) -> bool {
     let len = bytes.len().min(start.len());
     bytes[..len] == start[..len]
@@ -107,7 +107,7 @@ fn announced_by_text(line: &str) -> Option<Announced> {
     let mut words = line.split(' ').skip(1);
     let family = words.next()?;
     if family == "UNKNOWN" {
-        // Whatever else stands there is to be ignored.
+        // The protocol says that the rest is to be ignored.
         return Some(Announced::Unknown);
     }
     let (source, destination) = (words.next()?, words.next()?);
@@ -126,7 +126,7 @@ fn announced_by_text(line: &str) -> Option<Announced> {
     is_right.then(|| Announced::Client(SocketAddr::new(source, port)))
 }
 
-/// A decimal number without zeros in front of it.
+/// Parses a decimal number without leading zeros.
 fn port(text: &str) -> Option<u16> {
     let is_plain = text == "0" || !text.starts_with('0');
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -135,7 +135,7 @@ fn port(text: &str) -> Option<u16> {
 
 fn binary(bytes: &[u8]) -> Result<Header, HeaderFault> {
     let Some(fixed) = bytes.first_chunk::<FIXED_LEN>() else {
-        // What is wrong already will not be right later.
+        // A wrong byte is refused at once, because it will not be right later.
         let is_right = bytes.get(12).is_none_or(|version| version >> 4 == 2);
         return if is_right { Ok(Header::NeedMore) } else { Err(HeaderFault::Broken) };
     };
@@ -156,7 +156,7 @@ fn binary(bytes: &[u8]) -> Result<Header, HeaderFault> {
         0x11 => (addr_v4(said), 12),
         0x21 => (addr_v6(said), 36),
         0x31 => (said.get(..216).map(|_| Announced::Local), 216),
-        // Datagrams, and what is not specified: the connection speaks for itself.
+        // Datagrams and unspecified protocols: the address of the connection itself counts.
         _ => return Ok(Header::Whole { announced: Announced::Unknown, len }),
     };
     let announced = announced.ok_or(HeaderFault::Broken)?;
@@ -178,7 +178,7 @@ fn addr_v6(said: &[u8]) -> Option<Announced> {
     Some(Announced::Client(SocketAddr::new(addr.into(), port)))
 }
 
-/// Walks the fields behind the addresses, which begin at `at`.
+/// Checks the fields after the addresses, which begin at `at`.
 fn check_fields(header: &[u8], mut at: usize) -> Result<(), HeaderFault> {
     while at < header.len() {
         let Some(&[kind, high, low]) = header.get(at..at + 3) else {
@@ -197,7 +197,7 @@ fn check_fields(header: &[u8], mut at: usize) -> Result<(), HeaderFault> {
     Ok(())
 }
 
-/// CRC-32C of `bytes`, with zeros in place of those of `blank`.
+/// Returns CRC-32C of `bytes`, with zeros in place of those in `blank`.
 fn crc32c(bytes: &[u8], blank: std::ops::Range<usize>) -> u32 {
     let one = |crc: u32, byte: u8| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -265,14 +265,14 @@ mod tests {
         assert_eq!(whole(&v2(0x20, 0x11, &V4)).0, Announced::Own);
         assert_eq!(whole(&v2(0x21, 0, b"whatever")).0, Announced::Unknown);
         assert_eq!(whole(&v2(0x21, 0x12, &V4)).0, Announced::Unknown);
-        // A server's name and an unknown field behind the addresses.
+        // A server's name and an unknown field follow the addresses.
         let fields = [&V4[..], &[2, 0, 3, b'a', b'.', b'b'], &[0xea, 0, 0]].concat();
         assert_eq!(whole(&v2(0x21, 0x11, &fields)), (client("192.0.2.7:56324"), 37));
     }
 
     #[test]
     fn a_checksum_that_is_there_must_be_right() {
-        // A known one: the check value of CRC-32C.
+        // This is the check value of CRC-32C.
         assert_eq!(crc32c(b"123456789", 0..0), 0xe306_9283);
         let fields = [&V4[..], &[CHECKSUM, 0, 4, 0, 0, 0, 0]].concat();
         let mut header = v2(0x21, 0x11, &fields);
@@ -324,7 +324,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-        /// What is cut anywhere is waited for, and what stands behind changes nothing.
+        /// A header that is cut anywhere is waited for, and bytes after it change nothing.
         #[test]
         fn where_a_header_is_cut_makes_no_difference(tail in prop::collection::vec(any::<u8>(), 0..40)) {
             let fields = [&V4[..], &[2, 0, 1, b'a']].concat();

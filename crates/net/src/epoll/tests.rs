@@ -3,7 +3,7 @@ use crate::ListenerOptions;
 use rustix::net::sockopt;
 use std::net::TcpStream;
 
-/// A driver with one listener, and where that listens.
+/// Returns a driver with one listener, and the listener's address.
 fn listening(tcp_keepalive: Option<Duration>) -> (EpollIo, SocketAddr) {
     let options = ListenerOptions {
         address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
@@ -34,8 +34,7 @@ fn a_poll_slept_only_if_it_had_to_wait() {
     assert!(io.poll(Some(Duration::from_millis(1)), &mut events), "nothing happened");
     assert!(!io.poll(Some(Duration::ZERO), &mut events), "it was not to wait");
     let _client = TcpStream::connect(addr).expect("it listens");
-    // Now and then the machine takes its time over a call that need not
-    // wait.
+    // Now and then a busy machine takes long for a call that need not wait.
     let slept = (0..100).filter(|_| io.poll(None, &mut events)).count();
     assert!(slept < 50, "slept {slept} times in 100, with a client waiting");
 }

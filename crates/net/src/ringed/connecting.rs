@@ -1,4 +1,4 @@
-//! Connections that are asked for: the hello, and its answer.
+//! Connections being made: the hello, and its answer.
 
 use super::line::{Rings, Stage};
 use super::terms::RingFault;
@@ -9,7 +9,7 @@ use keyway_ring::{Hello, Refusal};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::io;
 
-/// Capacity asked for in each direction when connecting, in bytes; less if that is refused.
+/// Capacity that is asked for in each direction, in bytes. Less is asked for if that is refused.
 const CAPACITY: usize = 1 << 20;
 
 impl Ringed {
@@ -20,7 +20,7 @@ impl Ringed {
             (Event::Connected { socket, .. }, Some(token)) => {
                 self.begin_asking(socket, token, events)
             }
-            // Given up in the meantime.
+            // The connection was given up meanwhile.
             (Event::Connected { socket, .. }, None) => self.io.close(socket),
             (Event::ConnectFailed { fault, .. }, Some(token)) => {
                 events.push(Event::ConnectFailed { token, fault });
@@ -30,7 +30,7 @@ impl Ringed {
     }
 
     pub(super) fn begin_asking(&mut self, socket: Socket, token: Token, events: &mut Vec<Event>) {
-        // SAFETY: `Connected` hands the descriptor over, and nobody else has it.
+        // SAFETY: `Connected` hands the descriptor over, and no other owner has it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket.0) };
         let number = socket.as_raw_fd();
         self.add_line(socket, token, Stage::Asking(Hello::new(CAPACITY, CAPACITY)), None);
@@ -42,7 +42,7 @@ impl Ringed {
         }
     }
 
-    /// Says a hello; `false` when that was not possible.
+    /// Sends a hello. Returns `false` if that was not possible.
     pub(super) fn ask(&mut self, number: i32, hello: Hello) -> bool {
         let Some(line) = self.line(number) else { return false };
         line.stage = Stage::Asking(hello);
@@ -55,7 +55,7 @@ impl Ringed {
         }
     }
 
-    /// The answer to a hello of ours has come, perhaps.
+    /// Handles the answer to a hello, if it has come.
     pub(super) fn on_answer(&mut self, number: i32, hello: Hello, events: &mut Vec<Event>) {
         let now = self.now;
         let Some(line) = self.line(number) else { return };
@@ -80,7 +80,7 @@ impl Ringed {
                 let token = line.token;
                 events.push(Event::Connected { token, socket: Socket(RINGED_SOCKET | number) });
                 self.begin_reading(number);
-                // What came right behind the answer was told of with it.
+                // Bytes right after the answer were reported together with it.
                 self.on_socket(number, false, events);
             }
         }

@@ -1,4 +1,4 @@
-//! A connection that is, was to be or may yet become one through shared memory.
+//! A connection that uses shared memory, or may still do so.
 
 use super::looking::{After, Looking, Lucks};
 use super::terms::Door;
@@ -10,36 +10,36 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::sync::Arc;
 
-/// Rings that are looked at in every poll; looking at more takes longer than it saves.
+/// Most rings that are polled in every poll. Polling more takes longer than it saves.
 const HOT_MAX: usize = 64;
 
 /// One connection.
 pub(super) struct Line {
-    /// The worker's name for it.
+    /// The worker's token for it.
     pub(super) token: Token,
-    /// Tells it from those that had its number before.
+    /// Distinguishes it from earlier lines with the same number.
     pub(super) generation: u32,
-    /// What the two ring at, and hear of each other's end by.
+    /// The socket by which both sides wake each other and notice each other's end.
     pub(super) socket: Arc<OwnedFd>,
     pub(super) stage: Stage,
-    /// What it came in by; `None` for one that was asked for here.
+    /// The settings of its listener; `None` for a connection that was made from here.
     pub(super) door: Option<Arc<Door>>,
-    /// The other side has not kept to the rules.
+    /// Whether the other side has violated the rules.
     pub(super) is_broken: bool,
 }
 
 pub(super) enum Stage {
-    /// What has come so far may be the beginning of a hello.
+    /// The bytes so far may be the beginning of a hello.
     Greeting { said: [u8; HELLO_LEN], len: usize },
-    /// It speaks over the socket. What came while that was not known is still to be handed on.
+    /// It uses the socket. Bytes that came before this was known are still to be passed on.
     Plain { said: [u8; HELLO_LEN], len: usize },
-    /// A hello was said, and is not answered yet.
+    /// A hello was sent, and is not answered yet.
     Asking(Hello),
-    /// It speaks through rings.
+    /// It uses rings.
     Open(Rings),
 }
 
-/// What came of a connection's first bytes.
+/// The result of a connection's first bytes.
 pub(super) enum Greeted {
     Open,
     Plain,
@@ -49,7 +49,7 @@ pub(super) enum Greeted {
 }
 
 impl Line {
-    /// A whole hello, or what looks like one of another version.
+    /// Reads a whole hello, or one that looks like another version's.
     pub(super) fn hear_hello(&mut self) -> Result<[u8; HELLO_LEN], Greeted> {
         loop {
             let Stage::Greeting { said, len } = &mut self.stage else {
@@ -74,14 +74,14 @@ impl Line {
     }
 }
 
-/// How the worker hears of bytes that come.
+/// How the worker learns of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// It was told, and reads until there are no more.
     Told,
-    /// The ring is looked at in each poll.
+    /// The ring is polled in each poll.
     Hot,
-    /// The other side rings.
+    /// The other side wakes this one.
     Parked,
 }
 
@@ -91,23 +91,24 @@ pub(super) struct Rings {
     consumer: Consumer<Mapping>,
     bell: Bell,
     pub(super) reading: Reading,
-    /// Since when it waits for bytes.
+    /// Time since which it waits for bytes.
     pub(super) since: Time,
     pub(super) luck: Lucks,
-    /// It was written to while the worker was reading, and what comes next may be the answer.
+    /// Whether it was written to while the worker was reading, so that the next bytes may be the
+    /// answer.
     has_asked: bool,
-    /// Whether the worker waits for room, and the other side is to ring.
+    /// Whether the worker waits for room, and the other side is to wake it.
     is_full: bool,
-    /// The other process is gone, and so many bytes of what it had said are still to be read.
+    /// Set when the other process is gone: the number of its bytes that are still to be read.
     left: Option<usize>,
-    /// When it was last used.
+    /// Time of its last use.
     pub(super) used: Time,
-    /// Whether it is to be looked at whether it rests.
+    /// Whether it is listed for a check whether it is at rest.
     pub(super) is_cooling: bool,
 }
 
 impl Rings {
-    /// Of a connection over `socket`.
+    /// Creates the rings of a connection over `socket`.
     pub(super) fn new(shared: Shared, socket: &Arc<OwnedFd>, now: Time) -> Rings {
         Rings {
             producer: Producer::new(shared.out),
@@ -124,18 +125,18 @@ impl Rings {
         }
     }
 
-    /// Takes what the other side has rung; whether it is still there.
+    /// Reads the wake-ups of the other side. Returns whether it is still there.
     pub(super) fn hear(&self) -> bool {
         self.bell.hear()
     }
 
-    /// Whether the other process is gone.
+    /// Returns whether the other process is gone.
     pub(super) fn is_left(&self) -> bool {
         self.left.is_some()
     }
 
-    /// Reads into `buf`; 0 when there is nothing now. Ended as well when the other process is gone
-    /// and all was read.
+    /// Reads into `buf`. Returns 0 if there is nothing now, and an error also when the other
+    /// process is gone and all was read.
     pub(super) fn take(&mut self, buf: &mut [u8]) -> Result<usize, Ended> {
         let len = match self.left {
             None => self.consumer.read(buf)?,
@@ -149,25 +150,26 @@ impl Rings {
             self.consumer.give_back(&self.bell);
         }
         if let Some(left) = &mut self.left {
-            // What is not there in spite of the other's word never comes.
+            // Bytes that are missing although the other side announced them never come.
             *left = if len == 0 { 0 } else { *left - len };
         }
         Ok(len)
     }
 
-    /// Whether reading would bring anything: bytes, or that there are no more.
+    /// Returns whether a read would return anything: bytes, or the end.
     pub(super) fn has_news(&mut self) -> bool {
         self.consumer.available(1) != Ok(0)
     }
 
-    /// Has the other side ring when bytes come; `false` when some have come by now.
+    /// Makes the other side wake this one when bytes come. Returns `false` if some have come by
+    /// now.
     pub(super) fn park(&mut self) -> bool {
         let is_parked = matches!(self.consumer.park(Wait::Descriptor), Ok(Some(_)));
         self.reading = if is_parked { Reading::Parked } else { Reading::Told };
         is_parked
     }
 
-    /// The worker reads from here on, however it heard that it should.
+    /// Notes that the worker reads from now on, however it learnt that it should.
     pub(super) fn stop_waiting(&mut self) {
         if self.reading == Reading::Parked {
             self.consumer.unpark();
@@ -175,7 +177,7 @@ impl Rings {
         self.reading = Reading::Told;
     }
 
-    /// The worker reads, told or not.
+    /// Notes that the worker reads, whether it was told or not.
     pub(super) fn stop_being_told(&mut self, number: i32, hot: &mut Vec<i32>) {
         match self.reading {
             Reading::Told => {}
@@ -187,7 +189,8 @@ impl Rings {
         }
     }
 
-    /// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
+    /// Makes sure that the worker is told of bytes that come. Returns `false` if some have come by
+    /// now.
     pub(super) fn wait_for_bytes(
         &mut self,
         (number, now): (i32, Time),
@@ -207,8 +210,8 @@ impl Rings {
         true
     }
 
-    /// Something was written: from here on the other side may answer, and not before. `false` when
-    /// something has come by now that the worker is to be told of.
+    /// Notes that bytes were written: from now on the other side may answer. Returns `false` if
+    /// bytes have come by now that the worker is to be told of.
     pub(super) fn wait_for_answer(
         &mut self,
         (number, now): (i32, Time),
@@ -236,10 +239,12 @@ impl Rings {
         true
     }
 
-    /// Writes what there is room for. For less than all the other side rings when there is more.
+    /// Writes as much as there is room for. If not all fits, the other side wakes this one when
+    /// there is more room.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<usize, Ended> {
         if self.is_left() {
-            // As with a socket: what is said to one who has gone is lost, and reading tells it.
+            // As with a socket, bytes for a peer that is gone are lost, and reading reports its
+            // end.
             return Ok(bytes.len());
         }
         if std::mem::take(&mut self.is_full) {
@@ -259,8 +264,8 @@ impl Rings {
         }
     }
 
-    /// The other side has rung: whether there is something to be read, and whether there is room
-    /// that the worker waits for. It may ring for nothing.
+    /// Handles a wake-up. Returns whether there is something to read, and whether there is the room
+    /// that the worker waits for. A wake-up may come for nothing.
     pub(super) fn on_bell(&mut self) -> (bool, bool) {
         let mut is_readable = false;
         if self.reading == Reading::Parked {
@@ -270,15 +275,15 @@ impl Rings {
         let mut is_writable = false;
         if self.is_full {
             self.producer.unpark();
-            // None when there is room, and an error is for sending to tell.
+            // It is `None` if there is room. An error is reported by sending.
             is_writable = !matches!(self.producer.park(Wait::Descriptor, 1), Ok(Some(_)));
             self.is_full = !is_writable;
         }
         (is_readable, is_writable)
     }
 
-    /// The other process is gone. What it had said by now is still read; whether the worker waits
-    /// for room, which is of no use any more.
+    /// Notes that the other process is gone. What it had written by now can still be read. Returns
+    /// whether the worker waits for room, which is of no use any more.
     pub(super) fn leave(&mut self) -> bool {
         if self.left.is_none() {
             self.left = Some(self.consumer.available(usize::MAX).unwrap_or(0));
@@ -287,7 +292,7 @@ impl Rings {
         std::mem::take(&mut self.is_full)
     }
 
-    /// Gives back the memory of what was written, unless the other side has yet to read some of it.
+    /// Frees the memory of written bytes, unless the other side has yet to read some of them.
     pub(super) fn discard(&mut self) -> bool {
         self.producer.discard()
     }

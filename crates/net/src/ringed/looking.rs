@@ -1,40 +1,40 @@
-//! Whether and how long a worker looks at rings before it sleeps. Who sleeps is woken some 50 us
-//! late, and at the price of two calls; so it is worth looking where the next bytes come sooner
-//! than that, and wasted where they do not.
+//! Decides whether and how long a worker polls rings before it sleeps. A sleeping worker is woken
+//! some 50 us late, and at the price of two calls. So polling is worth it if the next bytes come
+//! sooner than that, and is wasted otherwise.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How many waits go by at most before looking is tried again where it was in vain.
+/// Most waits without polling before it is tried again after polling in vain.
 const SKIPPED_MAX: u32 = 255;
 
-/// Workers that look now, of the whole process.
+/// Number of workers of the process that poll now.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether looking for a connection's bytes is worth it, by what came of it lately. How long it
-/// takes until the other side rings says nothing about that: with few processors it may be just the
-/// one who looks that the other side waits for.
+/// Whether polling for a connection's bytes is worth it, judged by recent results. The time until
+/// the other side's wake-up says nothing about that: with few processors the other side may be
+/// waiting for the processor of the polling worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Luck {
-    /// Waits that go by before the next try, after one in vain.
+    /// Number of waits to skip after polling in vain.
     skip: u32,
-    /// How many of them are left.
+    /// Number of these that are left.
     left: u32,
 }
 
 impl Luck {
-    /// Bytes came while it looked.
+    /// Notes that bytes came while polling.
     pub(super) fn found(&mut self) {
         self.skip /= 2;
     }
 
-    /// They did not.
+    /// Notes that no bytes came while polling.
     pub(super) fn in_vain(&mut self) {
         self.skip = (self.skip * 2 + 1).min(SKIPPED_MAX);
         self.left = self.skip;
     }
 
-    /// Whether to look this time.
+    /// Returns whether to poll this time.
     pub(super) fn is_good(&mut self) -> bool {
         let is_good = self.left == 0;
         self.left = self.left.saturating_sub(1);
@@ -42,18 +42,18 @@ impl Luck {
     }
 }
 
-/// What the worker did last on a connection before it waits for bytes there.
+/// What the worker did last on a connection before it waits for bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum After {
-    /// It has read: what comes next may have to wait for it, as replies do for requests.
+    /// It has read. The next bytes may have to wait for other parties, as replies do for requests.
     #[default]
     Reading,
-    /// It has written: an answer or the next request may follow at once.
+    /// It has written. An answer or the next request may follow at once.
     Writing,
 }
 
-/// A connection's luck after either: a proxy that waits for who asks it and one that waits for who
-/// answers it have nothing to learn from each other.
+/// A connection's luck after either. Waiting for a client and waiting for a server are different,
+/// so a proxy keeps them apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lucks {
     after: After,
@@ -69,29 +69,29 @@ impl Lucks {
         }
     }
 
-    /// A wait begins; whether to look.
+    /// Begins a wait. Returns whether to poll.
     pub(super) fn is_good(&mut self, after: After) -> bool {
         self.after = after;
         self.now().is_good()
     }
 
-    /// What this wait comes behind.
+    /// Returns what this wait comes after.
     pub(super) fn after(&self) -> After {
         self.after
     }
 
-    /// As [`Luck::found`].
+    /// Notes that bytes came, as [`Luck::found`] does.
     pub(super) fn found(&mut self) {
         self.now().found();
     }
 
-    /// As [`Luck::in_vain`].
+    /// Notes that no bytes came, as [`Luck::in_vain`] does.
     pub(super) fn in_vain(&mut self) {
         self.now().in_vain();
     }
 }
 
-/// For how long a worker may look, and how many workers may.
+/// How long a worker may poll, and how many workers may.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looking {
     pub(super) budget: Duration,
@@ -99,8 +99,8 @@ pub(super) struct Looking {
 }
 
 impl Looking {
-    /// Half of the processors at most are for those who only look; where there is but one, nobody
-    /// does: the other side would wait for it.
+    /// Creates the limits. At most half of the processors are for polling workers. With only one
+    /// processor no worker polls, because the other side would wait for it.
     pub(super) fn new(budget: Duration) -> Looking {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let budget = if processors > 1 { budget } else { Duration::ZERO };
@@ -111,16 +111,16 @@ impl Looking {
         self.budget.is_zero()
     }
 
-    /// Room for one more who looks.
+    /// Returns a seat if one more worker may poll.
     pub(super) fn seat(&self) -> Option<Seat> {
-        // Nothing else hangs on it: a worker more for a moment does no harm.
+        // No other data depends on it: one worker too many for a moment does no harm.
         let before = LOOKING.fetch_add(1, Ordering::Relaxed);
         let seat = Seat(());
         (before < self.seats).then_some(seat)
     }
 }
 
-/// Somebody looks.
+/// The seat of a polling worker.
 pub(super) struct Seat(());
 
 impl Drop for Seat {

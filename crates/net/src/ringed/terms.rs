@@ -1,16 +1,16 @@
-//! On which terms memory is shared.
+//! The conditions under which memory is shared.
 
 use super::line::{Line, Rings, Stage};
 use keyway_base::Time;
 use keyway_ring::{Hello, Refusal};
 use std::io;
 
-/// Who gets shared memory at a listener, and how much.
+/// Settings of shared memory at a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Door {
-    /// Users whose processes may share memory, beside root and that of this process.
+    /// Users whose processes may share memory, beside root and the user of this process.
     pub allow_uids: Vec<u32>,
-    /// Largest ring, in bytes; a client has two.
+    /// Largest ring, in bytes. A client has two.
     pub ring_max: usize,
 }
 
@@ -20,7 +20,7 @@ impl Door {
     }
 }
 
-/// Answers a hello; whether rings were given.
+/// Answers a hello. Returns whether rings were given.
 pub(super) fn open(line: &mut Line, hello: Option<Hello>, now: Time) -> io::Result<bool> {
     let door = line.door.as_deref().ok_or(io::ErrorKind::InvalidInput)?;
     let refusal = match hello {
@@ -42,16 +42,16 @@ pub(super) fn open(line: &mut Line, hello: Option<Hello>, now: Time) -> io::Resu
     }
 }
 
-/// Why a connection through shared memory was not made.
+/// The reason why a connection through shared memory was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingFault {
     /// The server does not share memory with the user of this process.
     User,
-    /// It gives none, of any size, or has none.
+    /// The server gives no rings, of any size.
     Refused,
-    /// What listens there does not know `shm://`, or has an error to tell.
+    /// The server does not know `shm://`, or has an error to report.
     NoAnswer,
-    /// What was handed over is no memory that can be trusted or mapped.
+    /// The memory that was handed over cannot be trusted or mapped.
     Memory,
 }
 
@@ -63,7 +63,7 @@ impl RingFault {
         }
     }
 
-    /// What it says in logs and error replies.
+    /// Returns its text for logs and error replies.
     pub fn text(self) -> &'static str {
         match self {
             RingFault::User => {

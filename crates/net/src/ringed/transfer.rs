@@ -1,4 +1,4 @@
-//! Receiving and sending: through rings, or as a plain socket where no hello came.
+//! Receiving and sending: through rings, or through the plain socket if no hello came.
 
 use super::line::{Greeted, Line, Stage};
 use super::terms::open;
@@ -7,7 +7,8 @@ use crate::io::Io;
 use crate::{Event, Recv, Send, Socket};
 use keyway_ring::{Ended, Hello};
 
-/// Refusals of hellos that came at once; who asks on and on does not want to be served.
+/// Most hellos that are refused on one connection. A client that goes on asking does not want to be
+/// served.
 const REFUSALS_MAX: usize = 32;
 
 impl Ringed {
@@ -80,14 +81,14 @@ impl Ringed {
             };
             match open(line, Hello::decode(&said), now) {
                 Ok(true) => {
-                    // What came right behind the hello was told of with it.
+                    // Bytes right after the hello were reported together with it.
                     let mut events = std::mem::take(&mut self.early);
                     self.on_socket(number, false, &mut events);
                     self.early = events;
                     return Greeted::Open;
                 }
                 Err(_) => return Greeted::Failed,
-                // It goes on over the socket, or asks again.
+                // The client goes on over the socket, or asks again.
                 Ok(false) => {}
             }
         }

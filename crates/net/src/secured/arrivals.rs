@@ -1,15 +1,15 @@
-//! Clients that come in by a [`AcceptFilter`]: they say whose connection it is, and are secured,
-//! before a worker hears of them.
+//! Clients that arrive at a listener with an [`AcceptFilter`]. They announce their address and do
+//! the TLS handshake before a worker gets them.
 //!
 //! ```text
 //!  accept ─► Arriving ─► Handshaking ─► Entered ─► accept again ─► watch ─► Open or Plain
 //!                │             │
 //!                └─────────────┴──► turned away ─► accept again
 //! ```
-//! Who is slow harms nobody else: steps are taken a few at a time, between requests, and
-//! those of who has had many already only behind those of others; who keeps us waiting is
-//! bounded in number and in time, and where there are too many the oldest of them makes room.
-//! Where nobody can, the listener is not asked until somebody can.
+//! A slow client does not delay others. Steps are taken a few at a time, between requests, and
+//! clients that have had many steps wait behind others. Waiting clients are bounded in number and
+//! in time. If there are too many, the oldest of them is closed to make room. If none may be
+//! closed, the listener is not asked until one may.
 
 use super::line::{Arrival, Line, Progress, Side, Stage};
 use super::{SECURED_SOCKET, Secured};
@@ -22,52 +22,51 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients taken a step further in one poll. The first step of a handshake takes up to a
-/// millisecond: more of them would be felt by those who are in.
+/// Most clients that are served a step in one poll. The first step of a handshake takes up to a
+/// millisecond, so more of them would delay connected clients.
 const STEPS_PER_POLL: usize = 4;
 
-/// Clients waiting for their step above which no more are accepted, but for those that are
-/// [`Arrival::is_slow`]. Fewer would have polls without a step.
+/// Number of clients waiting for their step above which no more are accepted, without those that
+/// are [`Arrival::is_slow`]. With fewer there would be polls without a step.
 const QUEUED_MAX: usize = 64;
 
-/// How long a poll sleeps at most while a listener is not asked: somebody's patience may be
-/// over then.
+/// Longest sleep of a poll while a listener is not asked: the time of a waiting client may be over
+/// then.
 const HELD_WAIT: Duration = Duration::from_millis(25);
 
-/// Who has not kept us waiting for so long does not have to make room: its words may still
-/// be on their way.
+/// Time after which a silent client may be closed to make room. Before that its bytes may still be
+/// on their way.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Names of lines that are entering are forgotten when they are this many more than there
-/// may be clients.
+/// Names of arriving lines are dropped when there are this many more than there may be clients.
 const FORGOTTEN_MAX: usize = 1024;
 
-/// A line, and which of those that were in its place.
+/// A line's index, and its generation at that index.
 type Name = (u32, u32);
 
-/// Whether one more may begin to come in.
+/// Whether one more client may begin to arrive.
 enum Room {
     Free,
-    /// When this one, which has kept us waiting longest, is closed.
+    /// Yes, when this one, which has been waited for longest, is closed.
     InPlaceOf(u32),
     None,
 }
 
-/// The clients that come in.
+/// The arriving clients.
 pub(super) struct Arrivals {
-    /// By listener.
+    /// Filters by listener.
     gates: Vec<Option<Arc<AcceptFilter>>>,
-    /// By listener, in the order in which they came; some are in, or gone.
+    /// By listener, the arriving clients in order. Some have finished, or are gone.
     entering: Vec<VecDeque<Name>>,
-    /// By listener, how many are not.
+    /// By listener, the number of those that have not.
     counts: Vec<usize>,
-    /// By listener, whether it is not asked for now.
+    /// By listener, whether it is not asked for clients now.
     held: Vec<bool>,
-    /// Those that have said something.
+    /// Clients that have sent something.
     queue: VecDeque<Name>,
-    /// Those of them that say what they have to say bit by bit.
+    /// Clients of these that send their bytes in many small pieces.
     slow_queue: VecDeque<Name>,
-    /// What is to be told by `accept`.
+    /// Results that `accept` will return.
     told: VecDeque<(ListenerIndex, Accept)>,
     pub(super) is_paused: bool,
     /// The clock, as the worker has read it last.
@@ -94,8 +93,8 @@ impl Arrivals {
         self.gates.get(usize::from(listener.0))?.clone()
     }
 
-    /// Lets clients in by another gate; those that are coming in do so by the one they met, but
-    /// for how long it may take.
+    /// Applies another filter to new clients. Clients that are arriving keep the filter they met,
+    /// except for the time it allows.
     pub(super) fn let_in_by(&mut self, listener: ListenerIndex, gate: Option<Arc<AcceptFilter>>) {
         let of = usize::from(listener.0);
         if self.gates.len() <= of {
@@ -107,7 +106,7 @@ impl Arrivals {
         self.gates[of] = gate;
     }
 
-    /// Whether there is something to do without anything happening.
+    /// Returns whether there is work without any event.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         self.awaits_step() || (!self.told.is_empty() && !self.is_paused)
@@ -118,7 +117,7 @@ impl Arrivals {
         !self.queue.is_empty() || !self.slow_queue.is_empty()
     }
 
-    /// How long a poll may sleep that may sleep for `wait`.
+    /// Returns how long a poll may sleep, at most `wait`.
     #[inline]
     pub(super) fn bounded(&self, wait: Option<Duration>) -> Option<Duration> {
         match self.held.contains(&true) {
@@ -127,7 +126,7 @@ impl Arrivals {
         }
     }
 
-    /// Whether anybody comes in.
+    /// Returns whether any client is arriving.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         !self.told.is_empty() || self.awaits_step() || self.counts.iter().any(|count| *count > 0)
@@ -173,7 +172,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Whether one more may begin to come in.
+    /// Returns whether one more client may begin to arrive.
     fn room(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Room {
         if self.arrivals.queue.len() >= QUEUED_MAX {
             return Room::None;
@@ -187,11 +186,11 @@ impl<I: Io> Secured<I> {
         for at in 0..self.arrivals.entering[of].len() {
             let (index, generation) = self.arrivals.entering[of][at];
             let Some(arrival) = self.arrival(index, generation) else { continue };
-            // Its words may be on their way, and those of who came later.
+            // Its bytes may be on their way, and so may those of later clients.
             if now.since(arrival.since) < PATIENCE {
                 return Room::None;
             }
-            // Else it waits for us.
+            // Otherwise it waits for this worker.
             if !arrival.is_queued || arrival.is_slow() {
                 return Room::InPlaceOf(index);
             }
@@ -199,7 +198,7 @@ impl<I: Io> Secured<I> {
         Room::None
     }
 
-    /// Forgets the names of the first that are in, or gone.
+    /// Drops the names of the first clients that have finished or are gone.
     fn forget_gone(&mut self, of: usize) {
         while let Some(&(index, generation)) = self.arrivals.entering[of].front()
             && self.arrival(index, generation).is_none()
@@ -208,7 +207,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Has a listener tell of who waits, or not.
+    /// Stops or resumes asking a listener for clients.
     fn hold(&mut self, listener: ListenerIndex, held: bool) {
         let was_held = &mut self.arrivals.held[usize::from(listener.0)];
         if std::mem::replace(was_held, held) != held {
@@ -216,7 +215,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Has listeners asked again by which somebody may come in now.
+    /// Asks listeners again for which there is room now.
     fn ask_again(&mut self) {
         for of in 0..self.arrivals.held.len() {
             let listener = ListenerIndex(of as u16);
@@ -229,7 +228,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// A client that is not in yet.
+    /// Returns a client that is still arriving.
     fn arrival(&mut self, index: u32, generation: u32) -> Option<&mut Arrival> {
         let place = self.lines.get_mut(index as usize)?;
         let line = place.line.as_deref_mut().filter(|_| place.generation == generation)?;
@@ -274,7 +273,7 @@ impl<I: Io> Secured<I> {
         Accept::Entering
     }
 
-    /// One that is not in yet has said something, or can be told something.
+    /// Notes that an arriving client has sent something, or can be sent something.
     pub(super) fn on_arrival_ready(&mut self, index: u32) {
         let generation = self.lines[index as usize].generation;
         let Some(arrival) = self.arrival(index, generation) else { return };
@@ -288,7 +287,7 @@ impl<I: Io> Secured<I> {
         queue.push_back((index, generation));
     }
 
-    /// Who is to be taken a step further; one in a poll is of those that are slow.
+    /// Returns the next client to serve. In each poll one of them is a slow one.
     fn next_queued(&mut self, step: usize) -> Option<Name> {
         let Arrivals { queue, slow_queue, .. } = &mut self.arrivals;
         match step {
@@ -297,7 +296,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Takes some a step further, turns away who takes too long, and has the worker told.
+    /// Serves some clients a step, refuses those that take too long, and reports the results.
     #[inline(never)]
     pub(super) fn tend_arrivals(&mut self, events: &mut Vec<Event>) {
         for step in 0..STEPS_PER_POLL {
@@ -330,7 +329,7 @@ impl<I: Io> Secured<I> {
             match self.arrival(index, generation) {
                 Some(arrival) if now.since(arrival.since) <= gate.timeout => return,
                 Some(arrival) if !arrival.is_queued => self.turn_away(index, Away::Late),
-                // It waits for us, and is judged behind its step.
+                // It waits for this worker, and is judged after its step.
                 _ => {
                     self.arrivals.entering[of].pop_front();
                 }
@@ -338,7 +337,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Turns one away whose step has been taken, is not in, and has had its time.
+    /// Refuses a client that has had its step, is still arriving, and whose time is over.
     fn turn_away_if_late(&mut self, index: u32, generation: u32) {
         let now = self.arrivals.now;
         let Some(arrival) = self.arrival(index, generation) else { return };
@@ -349,7 +348,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Reads on what a client says, as far as it has come.
+    /// Reads what a client has sent, as far as it has come.
     fn advance(&mut self, index: u32) {
         let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
         let Side::Theirs(arrival) = &line.side else { return };
@@ -368,7 +367,7 @@ impl<I: Io> Secured<I> {
         if !line.flush(&mut self.io, &mut self.cipher) {
             return self.turn_away(index, Away::Tls(TlsFault::Closed));
         }
-        // The end may have been told of behind bytes that were read: look for it.
+        // The end may have been reported together with bytes that were read: check for it.
         match line.shake(&mut self.io, &mut self.cipher, true) {
             Progress::Waiting => {}
             Progress::Failed(fault) => self.turn_away(index, Away::Tls(fault)),
@@ -376,7 +375,7 @@ impl<I: Io> Secured<I> {
         }
     }
 
-    /// Reads whose connection it is. `false` when more is to come.
+    /// Reads the header. Returns `false` if more bytes are needed.
     fn hear_header(&mut self, index: u32, gate: &AcceptFilter) -> Result<bool, Away> {
         let Self { io, lines, .. } = self;
         let Some(line) = lines[index as usize].line.as_deref_mut() else { return Ok(false) };
@@ -396,13 +395,13 @@ impl<I: Io> Secured<I> {
             if gate.proxies.is_none() {
                 break 0;
             }
-            // It is bounded by what a header may have, and one read.
+            // It is bounded by the length of a header, and one read.
             if let Header::Whole { announced, len } = parse_header(said).map_err(Away::Header)? {
                 let is_own = announced == Announced::Own;
                 match announced {
                     Announced::Client(addr) => arrival.peer = Peer::Tcp(addr),
                     Announced::Local => arrival.peer = Peer::Unix,
-                    // The proxy's own.
+                    // The address is the proxy's own.
                     Announced::Own | Announced::Unknown => {}
                 }
                 if !is_own && !gate.admits(&arrival.peer) {
@@ -421,7 +420,7 @@ impl<I: Io> Secured<I> {
         arrival.said = rest.len();
         let outcome = channel.handle_input(&rest, &mut line.early);
         line.stage = Stage::Handshaking { socket, channel };
-        // What is wrong is told the client, too.
+        // The client is told of the fault, too.
         line.flush(io, &mut self.cipher);
         outcome.map(|()| true).map_err(Away::Tls)
     }
@@ -453,7 +452,7 @@ impl<I: Io> Secured<I> {
         self.arrivals.told.push_back((listener, Accept::Turned { peer, away }));
     }
 
-    /// Closes those who are not in yet, at one listener or at all: nobody listens any more.
+    /// Closes arriving clients, at one listener or at all, because listening has ended.
     pub(super) fn turn_all_away(&mut self, at: Option<ListenerIndex>) {
         let is_there = |listener: ListenerIndex| at.is_none_or(|at| at == listener);
         for index in 0..self.lines.len() as u32 {
@@ -474,14 +473,14 @@ impl<I: Io> Secured<I> {
                 self.io.close(socket);
             }
         }
-        // In the queues names of those who have gone are passed over.
+        // Names in the queues of clients that are gone are skipped.
         let Arrivals { entering, counts, held, told, .. } = &mut self.arrivals;
         for of in (0..counts.len()).filter(|&of| is_there(ListenerIndex(of as u16))) {
             entering[of].clear();
             counts[of] = 0;
             held[of] = false;
         }
-        // Who is told of here and was turned away has no socket any more.
+        // A refused client in this list has no socket any more.
         told.retain(|(of, _)| !is_there(*of));
     }
 }

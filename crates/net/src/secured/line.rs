@@ -1,59 +1,61 @@
-//! One connection that is secured, or says first whose it is.
+//! One connection with TLS, or one that announces its client first.
 
 use crate::{Io, ListenerIndex, Peer, Recv, Send, Socket, Token};
 use keyway_base::Time;
 use keyway_tls::{Channel, ClientTls, TlsFault};
 
-/// Most bytes of a client's handshake: chains of certificates take some KiB.
+/// Longest handshake of a client, in bytes. Certificate chains take some KiB.
 const HANDSHAKE_LEN_MAX: usize = 64 << 10;
 
-/// Steps that a client may have had before those of others go before its own. Who says what
-/// it has to say in one piece needs two to four, its certificates and a header one or two more.
+/// Number of steps after which a client's next steps come after those of others. A client that
+/// sends its bytes in one piece needs two to four steps, and one or two more with certificates and
+/// a header.
 const PROMPT_STEPS: u16 = 8;
 
-/// A connection of ours.
+/// A connection of this driver.
 pub(super) struct Line {
-    /// The worker's name for it.
+    /// The worker's token for it.
     pub(super) token: Token,
     pub(super) side: Side,
     pub(super) stage: Stage,
-    /// Encrypted, and still to be sent.
+    /// Encrypted bytes that are still to be sent.
     pub(super) unsent: Vec<u8>,
-    /// How many bytes, the next that [`Io::send`] gets, are in `unsent` already and were not
-    /// told of as taken: a client whose connection is closed behind its last reply gets that.
+    /// Number of bytes at the start of the next [`Io::send`] that are already in `unsent` but were
+    /// not reported as accepted. A client whose connection is closed after its last reply so gets
+    /// that reply.
     pub(super) held: usize,
-    /// Said by the peer right behind its handshake, or its header.
+    /// Bytes that the peer sent right after its handshake, or its header.
     pub(super) early: Vec<u8>,
     pub(super) fault: Option<TlsFault>,
-    /// Whether the peer has said anything since the handshake.
+    /// Whether the peer has sent anything since the handshake.
     pub(super) was_heard: bool,
-    /// The peer is told that nothing more comes, when all is sent.
+    /// Whether the peer is to be told that no more bytes follow, after all are sent.
     pub(super) is_finishing: bool,
 }
 
-/// Who has asked for a connection.
+/// The side that has made the connection.
 pub(super) enum Side {
-    /// We have.
+    /// This process.
     Ours { tls: ClientTls, host: Box<str> },
     /// A client.
     Theirs(Arrival),
 }
 
-/// A client that comes in.
+/// An arriving client.
 pub(super) struct Arrival {
     pub(super) listener: ListenerIndex,
     pub(super) peer: Peer,
     pub(super) since: Time,
-    /// Whether it waits for us, and not we for it.
+    /// Whether it waits for this worker, rather than this worker for it.
     pub(super) is_queued: bool,
-    /// How often it was taken a step further.
+    /// Number of steps that it has had.
     pub(super) steps: u16,
-    /// Bytes it has said until now.
+    /// Number of bytes that it has sent.
     pub(super) said: usize,
 }
 
 impl Arrival {
-    /// Whether it says what it has to say bit by bit.
+    /// Returns whether it sends its bytes in many small pieces.
     pub(super) fn is_slow(&self) -> bool {
         self.steps >= PROMPT_STEPS
     }
@@ -61,7 +63,7 @@ impl Arrival {
 
 pub(super) enum Stage {
     Connecting,
-    /// A client has said nothing yet, or the beginning of a header.
+    /// A client has sent nothing yet, or the beginning of a header.
     Arriving {
         socket: Socket,
         said: Vec<u8>,
@@ -70,7 +72,7 @@ pub(super) enum Stage {
         socket: Socket,
         channel: Channel,
     },
-    /// A client is in, and no worker has it yet. Without a channel it is not secured.
+    /// A client has arrived, and no worker has it yet. Without a channel it has no TLS.
     Entered {
         socket: Socket,
         channel: Option<Channel>,
@@ -79,7 +81,7 @@ pub(super) enum Stage {
         socket: Socket,
         channel: Channel,
     },
-    /// Open, and not secured.
+    /// It is open, without TLS.
     Plain {
         socket: Socket,
     },
@@ -111,7 +113,7 @@ impl Stage {
     }
 }
 
-/// What came of driving a handshake.
+/// The result of driving a handshake.
 pub(super) enum Progress {
     Waiting,
     Done,
@@ -119,8 +121,8 @@ pub(super) enum Progress {
 }
 
 impl Line {
-    /// Sends what is left over and what the channel has to say. `false` when the
-    /// connection broke.
+    /// Sends remaining bytes and the output of the channel. Returns `false` if the connection
+    /// broke.
     pub(super) fn flush<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>) -> bool {
         let Some((socket, channel)) = self.stage.channel() else { return true };
         if !send_unsent(io, socket, &mut self.unsent) {
@@ -147,7 +149,7 @@ impl Line {
         Ok(())
     }
 
-    /// Reads on in a handshake.
+    /// Goes on with a handshake.
     pub(super) fn shake<I: Io>(
         &mut self,
         io: &mut I,
@@ -174,7 +176,7 @@ impl Line {
                 Side::Theirs(arrival) if !is_over && is_endless(arrival) => Err(TlsFault::Broken),
                 _ => outcome,
             };
-            // What is wrong is told the peer, too.
+            // The peer is told of the fault, too.
             let was_sent = self.flush(io, cipher);
             match outcome {
                 Err(fault) => return Progress::Failed(fault),
@@ -186,10 +188,10 @@ impl Line {
         }
     }
 
-    /// Tells the peer that nothing more comes; `false` when it cannot be told.
+    /// Tells the peer that no more bytes follow. Returns `false` if that is not possible.
     pub(super) fn finish<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>) -> bool {
         let Stage::Open { channel, .. } = &mut self.stage else {
-            // One that is not secured, or not yet in.
+            // This connection has no TLS, or is still arriving.
             return self.stage.socket().is_some_and(|socket| io.finish(socket));
         };
         if self.fault.is_some() {
@@ -200,7 +202,7 @@ impl Line {
         self.flush(io, cipher) && self.finish_below(io)
     }
 
-    /// The same below, when what TLS has to say was sent.
+    /// Ends the sending direction of the socket below, once all TLS output was sent.
     pub(super) fn finish_below<I: Io>(&mut self, io: &mut I) -> bool {
         let has_more = !self.unsent.is_empty() || self.stage.wants_output();
         has_more || self.stage.socket().is_some_and(|socket| io.finish(socket))
@@ -215,14 +217,14 @@ impl Line {
         };
     }
 
-    /// Whether a server has asked for a certificate that we have not.
+    /// Returns whether a server has asked for a certificate and there is none.
     pub(super) fn lacks_identity(&self) -> bool {
         matches!(&self.side, Side::Ours { tls, .. } if tls.lacks_identity())
     }
 
-    /// Encrypts and sends what it can of `bytes`; how much counts as taken.
+    /// Encrypts and sends what it can of `bytes`. Returns how many count as accepted.
     pub(super) fn send<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>, bytes: &[u8]) -> Send {
-        // What was encrypted last is behind `taken - last`, in `unsent` or sent.
+        // The bytes encrypted last come after `taken - last`, in `unsent` or sent.
         let known = self.held.min(bytes.len());
         let (mut taken, mut last) = (known, self.held);
         loop {
@@ -232,7 +234,7 @@ impl Line {
             if !self.unsent.is_empty() {
                 break;
             }
-            // Bytes that were encrypted and are not among those given are so the next time, too.
+            // Bytes that are encrypted and not among those given now are given the next time.
             last = self.held - known;
             if taken == bytes.len() {
                 break;
@@ -245,7 +247,7 @@ impl Line {
         }
         self.held = match self.side {
             Side::Theirs(_) => last,
-            // A request may be taken back until it was told of as taken.
+            // A request may be taken back until it was reported as accepted.
             Side::Ours { .. } => 0,
         };
         match self.unsent.is_empty() {
@@ -255,14 +257,14 @@ impl Line {
     }
 }
 
-/// `false` when the connection broke.
+/// Sends remaining bytes. Returns `false` if the connection broke.
 fn send_unsent<I: Io>(io: &mut I, socket: Socket, unsent: &mut Vec<u8>) -> bool {
     if unsent.is_empty() {
         return true;
     }
     match io.send(socket, unsent) {
         Send::Taken(taken) if taken == unsent.len() => {
-            // At rest a line keeps nothing.
+            // A line at rest keeps no memory.
             *unsent = Vec::new();
             true
         }

@@ -1,7 +1,7 @@
 //! Clients that the kernel accepts before they are asked for.
 //!
-//! Each TCP listener has one standing order to accept. Who was accepted waits in a list of the
-//! listener until the worker takes him:
+//! Each TCP listener has one standing order to accept. Accepted clients wait in a list of the
+//! listener until the worker takes them:
 //!
 //! ```text
 //!           ┌──────────── the list is empty again ────────────┐
@@ -9,10 +9,10 @@
 //!  ring ─► Armed ─── no room (held, paused), the list is long ─► Stopping ─► Idle
 //!                 └─ no descriptor left ─► the driver below tells, until nobody waits
 //! ```
-//! The list is told of like a backlog: at each poll, for as long as somebody is in it and there is
-//! room. The kernel accepts only while it is called, so that a worker that is busy with other things
-//! finds no more there than it left. A unix socket is one for all workers, and stays with the driver
-//! below: an order wakes one of those that wait, however busy that one is.
+//! The list is reported like a backlog: at each poll, as long as it has clients and there is room.
+//! The kernel accepts only while it is called, so a worker that is busy with other work finds no
+//! more clients there than it left. All workers share a unix socket, which stays with the driver
+//! below: an order would wake one of the waiting workers, however busy that one is.
 
 use super::orders::{Done, Kind};
 use super::{Reading, UringIo};
@@ -25,23 +25,23 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who may wait in a list before the order is withdrawn. The kernel accepts a whole backlog at
-/// once: so many and one backlog more are the most there can be.
+/// Length of the list at which the order is withdrawn. The kernel accepts a whole backlog at once,
+/// so the list has at most this many clients and one backlog more.
 const COME_MAX: usize = 256;
 
-/// How often it is waited for that an order ends, a tenth of a second each.
+/// Number of waits for an order to end, a tenth of a second each.
 const QUIET_WAITS: usize = 50;
 
-/// Who tells of those that wait at a listener.
+/// The component that reports clients waiting at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acceptor {
-    /// The ring accepts.
+    /// The ring accepts them.
     Ring,
-    /// The driver below, until nobody waits: the ring has failed.
+    /// The driver below, until no client waits: the ring has failed.
     UntilEmpty,
-    /// The driver below: the kernel knows no such orders.
+    /// The driver below: the kernel does not know such orders.
     Base,
-    /// Nobody: it is closed, and who came before is still to be taken in.
+    /// None: the listener is closed, and earlier clients are still to be taken.
     Ended,
 }
 
@@ -51,9 +51,9 @@ struct Post {
     generation: u32,
     order: Reading,
     way: Acceptor,
-    /// The worker has no room.
+    /// Whether the worker has no room.
     is_held: bool,
-    /// In the order in which they came.
+    /// Accepted clients in the order in which they came.
     come: VecDeque<OwnedFd>,
 }
 
@@ -69,12 +69,12 @@ impl Post {
 /// All listeners that the ring may accept for.
 #[derive(Default)]
 pub(super) struct Accepts {
-    /// By position.
+    /// Listeners by position.
     posts: Vec<Option<Post>>,
     is_paused: bool,
-    /// How many have come, at all of them.
+    /// Number of accepted clients, at all of them.
     count: usize,
-    /// An order may be due.
+    /// Whether an order may be due.
     is_due: bool,
 }
 
@@ -83,13 +83,13 @@ impl Accepts {
         self.posts.get_mut(usize::from(index.0))?.as_mut()
     }
 
-    /// Whether an order that was to end has not.
+    /// Returns whether an order that was to end has not ended yet.
     pub(super) fn is_stopping(&self, generation: u32) -> bool {
         let mut posts = self.posts.iter().flatten();
         posts.any(|post| post.generation == generation && post.order == Reading::Stopping)
     }
 
-    /// Whether anybody has come and was not taken in.
+    /// Returns whether any accepted client was not taken yet.
     pub(super) fn has_come(&self) -> bool {
         self.count > 0
     }
@@ -101,13 +101,13 @@ impl Accepts {
         told.map(|(index, _)| ListenerIndex(index))
     }
 
-    /// Whether somebody is to be told of without anything happening.
+    /// Returns whether clients are to be reported without any other event.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         self.count > 0 && self.with_news().next().is_some()
     }
 
-    /// Tells of those who have come.
+    /// Reports accepted clients.
     #[inline]
     pub(super) fn tell(&self, events: &mut Vec<Event>) {
         if self.count > 0 {
@@ -117,7 +117,7 @@ impl Accepts {
 }
 
 impl UringIo {
-    /// Accepts by the ring at a listener of the driver below, if it may be.
+    /// Accepts by the ring at a listener of the driver below, if possible.
     pub(super) fn take_listener(&mut self, index: usize) {
         let Some(number) = self.base.own_listener_fd(index).filter(|_| !self.has_fallen) else {
             return;
@@ -166,16 +166,16 @@ impl UringIo {
         }
     }
 
-    /// The ring has accepted somebody, or does not any more.
+    /// Handles an accepted client, or the end of the order.
     pub(super) fn on_accepted(&mut self, one: Done) {
-        // SAFETY: the kernel has made the descriptor for this order, and nobody else has it.
+        // SAFETY: the kernel has made the descriptor for this order, and no other owner has it.
         let come = (one.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(one.result) });
         let mut posts = (0..).zip(self.accepts.posts.iter_mut());
         let found = posts.find_map(|(index, post)| {
             let post = post.as_mut().filter(|post| post.generation == one.generation)?;
             Some((ListenerIndex(index), post))
         });
-        // Who comes to a listener that has ended is closed.
+        // A client of a listener that has ended is closed.
         let Some((index, post)) = found else { return };
         if let Some(come) = come {
             post.come.push_back(come);
@@ -200,20 +200,20 @@ impl UringIo {
             return;
         }
         post.way = match Errno::from_raw_os_error(-result) {
-            // Of those that break while they wait the kernel tells one by one.
+            // The kernel reports one by one the connections that break while they wait.
             Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED | Errno::PROTO => {
                 return;
             }
             Errno::INVAL | Errno::OPNOTSUPP => Acceptor::Base,
-            // A descriptor is looked for before a client is: whether one waits only the driver
-            // below tells.
+            // The kernel takes a descriptor before it looks for a client. Only the driver below
+            // tells whether a client waits.
             _ => Acceptor::UntilEmpty,
         };
         let is_held = post.is_held;
         self.base.hold_listener(index, is_held);
     }
 
-    /// Who is next.
+    /// Returns the next client.
     pub(super) fn accept_next(&mut self, listener: ListenerIndex) -> Accept {
         if self.base.has_beside(listener) {
             return self.base.accept(listener);
@@ -223,7 +223,7 @@ impl UringIo {
         {
             self.accepts.count -= 1;
             self.accepts.is_due = true;
-            // Who is gone already has no address; others have come behind him.
+            // A client that is gone has no address; others may follow it.
             let peer = rustix::net::getpeername(&socket).ok().flatten();
             if let Some(addr) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
                 let socket = Socket(socket.into_raw_fd());
@@ -251,7 +251,7 @@ impl UringIo {
         self.base.hold_listener(listener, true);
     }
 
-    /// There is no room for anybody, or there is again.
+    /// Notes that there is no room for any client, or that there is again.
     pub(super) fn pause_accepts(&mut self, is_paused: bool) {
         self.accepts.is_paused = is_paused;
         self.accepts.is_due = true;
@@ -260,7 +260,8 @@ impl UringIo {
         }
     }
 
-    /// There is no room for who comes by one listener, or there is again; whether it is one of ours.
+    /// Notes that there is no room for clients of one listener, or that there is again. Returns
+    /// whether it is a listener of the ring.
     pub(super) fn hold_accepts(&mut self, index: ListenerIndex, is_held: bool) -> bool {
         let Some(post) = self.accepts.post(index) else { return false };
         post.is_held = is_held;
@@ -275,7 +276,7 @@ impl UringIo {
         true
     }
 
-    /// Sees to it that nobody is accepted any more by one listener, or all.
+    /// Makes sure that no client is accepted any more at one listener, or at all.
     fn quiet_accepts(&mut self, at: Option<ListenerIndex>) {
         let generation = at.map(|index| self.accepts.post(index).map_or(0, |post| post.generation));
         let is_it = |post: &Post| generation.is_none_or(|one| post.generation == one);
@@ -294,7 +295,7 @@ impl UringIo {
         }
     }
 
-    /// Ends one listener, or all, with those that have come by it and were not taken in.
+    /// Ends one listener, or all, with their clients that were not taken.
     pub(super) fn end_accepts(&mut self, at: Option<ListenerIndex>) {
         self.quiet_accepts(at);
         let posts = &mut self.accepts.posts;
@@ -307,7 +308,7 @@ impl UringIo {
         self.accepts.count = posts.iter().flatten().map(|post| post.come.len()).sum();
     }
 
-    /// Accepts by the ring no more at one listener: behind those who have come, the driver below is
+    /// Stops accepting by the ring at one listener. After the accepted clients the driver below is
     /// asked.
     pub(super) fn empty_accepts(&mut self, index: ListenerIndex) {
         self.quiet_accepts(Some(index));
@@ -316,13 +317,13 @@ impl UringIo {
         }
     }
 
-    /// Accepts nobody any more; those who have come are still told of.
+    /// Stops accepting. Accepted clients are still reported.
     pub(super) fn leave_accepts(&mut self) {
         self.quiet_accepts(None);
         self.accepts.posts.iter_mut().flatten().for_each(|post| post.way = Acceptor::Ended);
     }
 
-    /// Has the driver below tell of who waits, at all listeners.
+    /// Makes the driver below report waiting clients, at all listeners.
     pub(super) fn accept_by_base(&mut self) {
         for index in 0..self.accepts.posts.len() {
             let index = ListenerIndex(index as u16);

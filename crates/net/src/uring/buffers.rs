@@ -1,9 +1,9 @@
-//! Memory that the kernel puts what it receives into, and who still reads it.
+//! Memory into which the kernel receives, with counts of unread pieces.
 //!
-//! Buffers are lent to the kernel through a ring that it takes them from. Where the kernel can fill
-//! one bit by bit (Linux 6.12), many small receptions lie one behind the other in the same buffer;
-//! else each takes one of its own. A buffer goes back when the kernel is done with it and nothing
-//! in it is still to be read.
+//! Buffers are lent to the kernel through a ring. If the kernel can fill a buffer bit by bit (Linux
+//! 6.12), many small receptions lie one after the other in the same buffer. Otherwise each takes a
+//! buffer of its own. A buffer goes back when the kernel is done with it and nothing in it is still
+//! to be read.
 
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
@@ -13,13 +13,13 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The one group of buffers of a ring.
+/// The only group of buffers of a ring.
 pub(super) const GROUP: u16 = 0;
 
-/// Asks for buffers that are filled bit by bit: `IOU_PBUF_RING_INC`.
+/// Flag for buffers that are filled bit by bit: `IOU_PBUF_RING_INC`.
 const INCREMENTAL: u16 = 2;
 
-/// How many buffers there are, and how long each is.
+/// The number and the length of buffers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     count: u16,
@@ -27,10 +27,10 @@ pub(super) struct Shape {
     is_incremental: bool,
 }
 
-/// Filled bit by bit: few and long ones.
+/// Few long buffers, filled bit by bit.
 const LONG: Shape = Shape { count: 8, len: 64 << 10, is_incremental: true };
 
-/// One for each reception: as many as clients that may be ready at once.
+/// One buffer for each reception: as many as clients that may be ready at once.
 const SHORT: Shape = Shape { count: 128, len: 8 << 10, is_incremental: false };
 
 /// Received bytes in a buffer.
@@ -42,7 +42,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// The two as one, if `next` lies right behind.
+    /// Returns the two as one, if `next` lies right after this one.
     pub(super) fn joined(self, next: Piece) -> Option<Piece> {
         let is_next = self.buffer == next.buffer && self.start + self.len == next.start;
         is_next.then_some(Piece { len: self.len + next.len, ..self })
@@ -51,11 +51,11 @@ impl Piece {
 
 #[derive(Clone, Copy, Default)]
 struct Buffer {
-    /// Where the kernel goes on.
+    /// The position at which the kernel goes on.
     position: u32,
-    /// Receptions in it that are not read yet.
+    /// Receptions in it that are unread.
     unread: u32,
-    /// The kernel takes no more from it.
+    /// Whether the kernel is done with it.
     is_full: bool,
 }
 
@@ -63,29 +63,29 @@ struct Buffer {
 pub(super) struct Buffers {
     shape: Shape,
     buffers: Vec<Buffer>,
-    /// The ring of those lent, and behind it the bytes.
+    /// The ring of lent buffers, followed by the bytes.
     memory: NonNull<c_void>,
     memory_len: usize,
     ring_len: usize,
     tail: u16,
 }
 
-// SAFETY: the memory belongs to this value alone, wherever it is.
+// SAFETY: only this value owns the memory, wherever it moves.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Lends buffers to the kernel: long ones where it can fill them bit by bit.
+    /// Lends buffers to the kernel: long ones if it can fill them bit by bit.
     ///
     /// # Errors
-    /// When the kernel has no such rings, or there is no memory.
+    /// Returns an error if the kernel has no such rings, or there is no memory.
     pub(super) fn lend(ring: &IoUring) -> io::Result<Self> {
         Self::lend_shaped(ring, LONG).or_else(|_| Self::lend_shaped(ring, SHORT))
     }
 
-    /// Lends one buffer for each reception, as older kernels have it.
+    /// Lends one buffer for each reception, as for older kernels.
     ///
     /// # Errors
-    /// As above.
+    /// Returns errors as [`Buffers::lend`] does.
     pub(super) fn lend_short(ring: &IoUring) -> io::Result<Self> {
         Self::lend_shaped(ring, SHORT)
     }
@@ -96,7 +96,7 @@ impl Buffers {
         let ring_len = (count * size_of::<BufRingEntry>()).next_multiple_of(PAGE);
         let memory_len = ring_len + count * shape.len as usize;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at a place of the system's choosing touches nothing of ours.
+        // SAFETY: a fresh mapping at an address that the system chooses touches no other memory.
         let memory = unsafe {
             mmap_anonymous(std::ptr::null_mut(), memory_len, protection, MapFlags::PRIVATE)?
         };
@@ -110,8 +110,8 @@ impl Buffers {
             tail: 0,
         };
         let flags = if shape.is_incremental { INCREMENTAL } else { 0 };
-        // SAFETY: the address is that of a mapping with room for as many entries, which outlives its
-        // registration: see `Drop` of the driver, which ends it first.
+        // SAFETY: the address is that of a mapping with room for all entries. It outlives its
+        // registration, which the `Drop` of the driver ends first.
         unsafe {
             let address = memory.as_ptr() as u64;
             ring.submitter().register_buf_ring_with_flags(address, shape.count, GROUP, flags)?;
@@ -121,8 +121,8 @@ impl Buffers {
         Ok(all)
     }
 
-    /// Takes note of a reception of `len` bytes into a buffer; `more` says whether the kernel goes on
-    /// filling it. `None` for what no honest kernel says.
+    /// Notes a reception of `len` bytes into a buffer. `more` says whether the kernel goes on
+    /// filling it. Returns `None` for values that a correct kernel never reports.
     pub(super) fn fill(&mut self, index: u16, len: u32, more: bool) -> Option<Piece> {
         let buffer = self.buffers.get_mut(usize::from(index))?;
         let start = buffer.position;
@@ -135,32 +135,32 @@ impl Buffers {
         Some(Piece { buffer: index, start, len })
     }
 
-    /// Two receptions have become one piece.
+    /// Notes that two receptions have become one piece.
     pub(super) fn note_joined(&mut self, piece: Piece) {
         self.buffers[usize::from(piece.buffer)].unread -= 1;
     }
 
-    /// Whether fewer than half of the buffers are left to the kernel.
+    /// Returns whether the kernel has fewer than half of the buffers left.
     pub(super) fn are_scarce(&self) -> bool {
         let left = self.buffers.iter().filter(|buffer| !buffer.is_full).count();
         left * 2 < self.buffers.len()
     }
 
-    /// What was received.
+    /// Returns the received bytes.
     pub(super) fn bytes(&self, piece: Piece) -> &[u8] {
         let from = self.ring_len
             + usize::from(piece.buffer) * self.shape.len as usize
             + piece.start as usize;
         debug_assert!(piece.start + piece.len <= self.shape.len);
-        // SAFETY: `fill` made the piece of bytes that lie inside of its buffer and that the kernel is
-        // done with; it writes there again only after `release`, which ends the piece.
+        // SAFETY: `fill` made the piece of bytes inside its buffer that the kernel is done with.
+        // The kernel writes there again only after `release`, which ends the piece.
         unsafe {
             let first = self.memory.as_ptr().cast::<u8>().add(from);
             std::slice::from_raw_parts(first, piece.len as usize)
         }
     }
 
-    /// A piece was read.
+    /// Notes that a piece was read.
     #[inline]
     pub(super) fn release(&mut self, piece: Piece) {
         let buffer = &mut self.buffers[usize::from(piece.buffer)];
@@ -175,8 +175,8 @@ impl Buffers {
         self.buffers[usize::from(index)] = Buffer::default();
         let at = usize::from(self.tail & (self.shape.count - 1));
         let from = self.ring_len + usize::from(index) * self.shape.len as usize;
-        // SAFETY: there are as many entries as buffers, a power of two, so that `at` is one of them;
-        // the kernel reads it only once the tail is past it.
+        // SAFETY: there are as many entries as buffers, a power of two, so `at` is one of them. The
+        // kernel reads it only once the tail is past it.
         unsafe {
             let entry = &mut *self.memory.as_ptr().cast::<BufRingEntry>().add(at);
             entry.set_addr(self.memory.as_ptr() as u64 + from as u64);
@@ -187,8 +187,8 @@ impl Buffers {
     }
 
     fn publish(&mut self) {
-        // SAFETY: the first entry is there, and its tail is shared with the kernel, which only reads
-        // it. ORDER: what the entries say is seen by who sees the tail.
+        // SAFETY: the first entry exists. Its tail is shared with the kernel, which only reads it.
+        // ORDER: a reader that sees the tail sees the entries
         unsafe {
             let tail = BufRingEntry::tail(self.memory.as_ptr().cast());
             (*tail.cast::<AtomicU16>()).store(self.tail, Ordering::Release);
@@ -198,7 +198,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and the driver has ended its registration.
+        // SAFETY: this value owns the mapping, and the driver has ended its registration.
         let _ = unsafe { munmap(self.memory.as_ptr(), self.memory_len) };
     }
 }

@@ -1,24 +1,25 @@
-//! What is left when the kernel has not told of all that was done: the driver below.
+//! The fallback to the driver below, when the kernel has dropped completions.
 //!
-//! Where it has no room for what is done, and no memory to keep it, it drops that and says so once. An
-//! order to receive ends with what cannot be told, be it bytes, the end or an error. So once all
-//! orders were withdrawn, each that was told to have ended has brought all it took from its
-//! socket; the others may have taken bytes that nobody will see, and their connections are broken. Of a
-//! client whose acceptance was dropped nobody knows the descriptor: it stays until the process ends.
+//! If the kernel has no room for completions, and no memory to keep them, it drops them and reports
+//! that once. A receive order ends with what cannot be reported, be it bytes, the end or an error.
+//! So after all orders were withdrawn, each order that was reported as ended has reported all bytes
+//! it took from its socket. The others may have taken bytes that are lost, so their connections are
+//! broken. The descriptor of a client whose acceptance was dropped is unknown: it stays open until
+//! the process ends.
 
 use super::inbox::{Conn, Reading};
 use super::{Outcome, UringIo, hold, is_by_epoll};
 use crate::{Event, Io, Socket};
 use std::time::Duration;
 
-/// How often the kernel is called to end all orders; it ends twenty with each call.
+/// Most calls of the kernel to end all orders. It ends twenty with each call.
 const CALLS_MAX: usize = 1 << 16;
 
-/// Calls in a row that bring nothing, after which it has no more to say.
+/// Number of calls in a row without a result after which the kernel has no more to report.
 const QUIET_CALLS: usize = 50;
 
 impl UringIo {
-    /// Has the driver below do everything from here on.
+    /// Makes the driver below do everything from now on.
     #[cold]
     #[inline(never)]
     pub(super) fn fall_back(&mut self) {
@@ -39,13 +40,13 @@ impl UringIo {
         }
         self.unread.clear();
         self.ending.clear();
-        // Nothing stands that would write to them.
+        // No order is left that would write to them.
         self.orders.end_buffers();
-        // What the driver below knows was not asked for while the ring was not heard.
+        // The driver below was not asked for events while the ring was not read.
         self.base.poll(Some(Duration::ZERO), &mut self.early);
     }
 
-    /// Withdraws all orders, and takes what the kernel still has to say.
+    /// Withdraws all orders, and handles the remaining reports of the kernel.
     fn end_orders(&mut self) {
         self.orders.cancel_all();
         let mut events = std::mem::take(&mut self.early);
@@ -66,7 +67,7 @@ impl UringIo {
         self.early = events;
     }
 
-    /// Has the driver below watch a connection of which nothing is missing.
+    /// Makes the driver below watch a connection that has lost no bytes. Returns whether it does.
     fn give_to_base(&mut self, socket: Socket, conn: &mut Conn) -> bool {
         if conn.reading != Reading::Idle || conn.outcome == Some(Outcome::Failed) {
             return false;
@@ -75,12 +76,12 @@ impl UringIo {
         if !self.base.watch(socket, conn.token) {
             return false;
         }
-        self.base.bring(socket, conn.token, std::mem::take(&mut conn.held));
+        self.base.bring(socket, conn.token, conn.take_held());
         true
     }
 
-    /// Of a connection that has lost bytes, or may have, those before are still to be read, and then
-    /// that it is broken.
+    /// Keeps a connection that has lost bytes, or may have. The earlier bytes can be read, and then
+    /// the connection is reported as broken.
     fn keep_broken(&mut self, socket: Socket, mut conn: Conn) {
         conn.outcome = Some(Outcome::Failed);
         conn.reading = Reading::Idle;
@@ -101,7 +102,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
 
-    /// A driver, and what it has told of those that came, by token.
+    /// A driver, and the clients that it has reported, by token.
     struct Seat {
         io: UringIo,
         at: SocketAddr,
@@ -191,7 +192,7 @@ mod tests {
             let clients = (0..count).map(connect).collect();
             let all = before + count;
             self.until("hearing all", |seat| seat.sockets.len() == all && seat.got.len() == all);
-            // In the order in which they came.
+            // They come in the order in which they connected.
             let order: Vec<u8> = self.got.values().skip(before).map(|got| got[0]).collect();
             assert!(order.into_iter().eq((0..count).map(|nth| nth as u8)));
             clients
@@ -202,7 +203,7 @@ mod tests {
     fn connections_of_which_nothing_is_lost_go_on_by_the_driver_below() {
         let Some(mut seat) = Seat::new() else { return };
         let mut clients = seat.connected(20);
-        // Some have said something that was received, and not read.
+        // Some clients have sent bytes that were received but not read.
         clients[..10].iter_mut().for_each(|client| client.write_all(b"early").unwrap());
         for _ in 0..10 {
             seat.io.orders.submit();
@@ -224,7 +225,7 @@ mod tests {
         assert!(seat.failed.is_empty() && seat.ended.is_empty());
         clients.truncate(5);
         seat.until("the ends", |seat| seat.ended.len() == 15);
-        // And those who come now.
+        // New clients are reported too.
         clients.extend(seat.connected(3));
         seat.io.stop_listening();
         TcpStream::connect(seat.at).expect_err("nobody listens");
@@ -236,7 +237,7 @@ mod tests {
         let mut clients = seat.connected(6);
         let socket = seat.sockets[&3];
         let generation = seat.io.conn(socket).unwrap().generation;
-        // What the kernel drops is the last of an order: as if it had ended with these bytes.
+        // The kernel drops the last report of an order, as if the order had ended with these bytes.
         clients[2].write_all(b"lost").unwrap();
         seat.io.orders.submit();
         seat.io.orders.cancel((Kind::Receive, generation, socket.0));
@@ -275,14 +276,14 @@ mod tests {
             assert!(!seat.io.has_fallen);
             drop(clients);
         }
-        // More orders than there is room for, while it has none.
+        // There are more orders than room, while the kernel has no memory.
         seat.io.orders.faults = vec![Errno::NOMEM; 20];
         let socket = seat.sockets[&1];
         for _ in 0..600 {
             seat.io.orders.cancel((Kind::Room, 1, socket.0));
         }
         assert!(!seat.io.orders.is_lost());
-        // And one that never has any.
+        // The kernel never has memory for this one.
         seat.io.orders.faults = vec![Errno::NOMEM; 250];
         for _ in 0..1100 {
             seat.io.orders.cancel((Kind::Room, 1, socket.0));

@@ -1,4 +1,4 @@
-//! What the kernel is asked to do, and what it says was done.
+//! The orders that the kernel gets, and the completions that it reports.
 
 use super::buffers::GROUP;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
@@ -10,43 +10,43 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::time::Duration;
 
-/// Orders that can wait for the next call; more are told at once.
+/// Most orders that wait for the next call. With more, they are submitted at once.
 const ORDERS_MAX: u32 = 512;
 
-/// What is done that can wait to be read; the kernel keeps what is beyond.
+/// Most completions that wait to be read; the kernel keeps further ones.
 const DONE_MAX: u32 = 4096;
 
-/// What is done that makes a turn; more waits for the next.
+/// Most completions handled in a turn; more wait for the next.
 const TURN_LEN: usize = 512;
 
-/// Calls for one turn.
+/// Most calls for one turn.
 const CALLS_MAX: usize = 24;
 
-/// How often an order is offered to a kernel that has no memory for it, a millisecond each.
+/// Number of times that an order is offered to a kernel without memory for it, a millisecond each.
 const OFFERS_MAX: usize = 200;
 
-/// Pause after the kernel had no memory for what it was called for.
+/// Pause after the kernel had no memory for a call.
 const REST: Duration = Duration::from_millis(1);
 
-/// Generations fit into the name of an order beside its kind and a descriptor.
+/// Largest generation, which fits into the name of an order beside its kind and a descriptor.
 pub(super) const GENERATION_MAX: u32 = (1 << 29) - 1;
 
 const KIND_SHIFT: u32 = 61;
 
-/// What an order is about.
+/// The kind of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Receive for a socket, until told otherwise.
+    /// Receive for a socket, until cancelled.
     Receive,
-    /// Tell when a socket has room again.
+    /// Report when a socket has room again.
     Room,
-    /// Tell when the other side of a socket is gone.
+    /// Report when the peer of a socket is gone.
     Hangup,
-    /// Tell when the driver below has something.
+    /// Report when the driver below has events.
     Base,
-    /// Accept from a listener, until told otherwise.
+    /// Accept from a listener, until cancelled.
     Accept,
-    /// Forget another order.
+    /// Cancel another order.
     Cancel,
 }
 
@@ -63,14 +63,14 @@ impl Kind {
     }
 }
 
-/// Which order: its kind, the generation and the number of its socket.
+/// The name of an order: its kind, and the generation and number of its socket.
 pub(super) type Name = (Kind, u32, i32);
 
 fn bits((kind, generation, number): Name) -> u64 {
     (kind as u64) << KIND_SHIFT | u64::from(generation) << 32 | u64::from(number as u32)
 }
 
-/// What the kernel says of an order.
+/// A completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) kind: Kind,
@@ -85,18 +85,18 @@ pub(super) struct Done {
 pub(super) struct Orders {
     ring: IoUring,
     submitted: u32,
-    /// The kernel has not told of all that was done, or cannot be told of orders.
+    /// Whether the kernel has dropped completions, or takes no more orders.
     is_lost: bool,
-    /// What the next calls are to end with.
+    /// Errors with which the next calls end.
     #[cfg(test)]
     pub(super) faults: Vec<Errno>,
-    /// How many of the things that were done next are not told.
+    /// Number of next completions that are dropped.
     #[cfg(test)]
     pub(super) swallowed: usize,
 }
 
 impl Orders {
-    /// A ring for this thread alone.
+    /// Creates a ring for this thread alone.
     pub(super) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -123,7 +123,7 @@ impl Orders {
         &self.ring
     }
 
-    /// Counts the calls that have told the kernel of all orders before.
+    /// Returns the number of calls that have submitted all earlier orders.
     pub(super) fn submitted(&self) -> u32 {
         self.submitted
     }
@@ -132,8 +132,8 @@ impl Orders {
         self.push(opcode::RecvMulti::new(Fd(name.2), GROUP).build().user_data(bits(name)));
     }
 
-    /// Has the kernel accept whoever comes. Only TCP: where several workers listen by one socket, it
-    /// would wake one of them for each client, however busy that is.
+    /// Orders the kernel to accept clients. Only for TCP: where several workers share one listening
+    /// socket, it would wake one of them for each client, however busy that one is.
     pub(super) fn accept(&mut self, name: Name) {
         let flags = (SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).bits() as i32;
         let entry = opcode::AcceptMulti::new(Fd(name.2)).flags(flags).build();
@@ -147,13 +147,13 @@ impl Orders {
 
     pub(super) fn cancel(&mut self, name: Name) {
         let entry = opcode::AsyncCancel::new(bits(name)).build();
-        // Only of those that stand it matters whether they were found.
+        // Only for standing orders it matters whether they were found.
         let stands = matches!(name.0, Kind::Receive | Kind::Accept);
         let generation = if stands { name.1 } else { 0 };
         self.push(entry.user_data(bits((Kind::Cancel, generation, name.2))));
     }
 
-    /// Has the kernel forget all orders.
+    /// Cancels all orders.
     pub(super) fn cancel_all(&mut self) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         self.push(entry.user_data(bits((Kind::Cancel, 0, 0))));
@@ -161,8 +161,8 @@ impl Orders {
 
     fn push(&mut self, entry: squeue::Entry) {
         for _ in 0..OFFERS_MAX {
-            // SAFETY: no order of ours points to memory: what is received goes to buffers that
-            // outlive the ring.
+            // SAFETY: no order points to memory: bytes are received into buffers that outlive the
+            // ring.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
@@ -173,17 +173,16 @@ impl Orders {
         self.is_lost = true;
     }
 
-    /// Whether something that was done will never be told of: from here on nobody knows which orders
-    /// stand.
+    /// Returns whether a completion was lost: from then on it is unknown which orders stand.
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Tells the kernel of all orders now, and has it do what it has put off. Returns whether it had
+    /// Submits all orders now, and makes the kernel do its postponed work. Returns whether it had
     /// the memory for that.
     pub(super) fn submit(&mut self) -> bool {
-        /// `IORING_ENTER_GETEVENTS`: without it, what follows from the orders waits for the next call.
+        /// `IORING_ENTER_GETEVENTS`: without it, the results of the orders wait for the next call.
         const GET_EVENTS: u32 = 1;
         #[cfg(test)]
         if !self.faults.is_empty() {
@@ -197,29 +196,29 @@ impl Orders {
         is_heard
     }
 
-    /// Orders that the kernel had no memory for are still to be told.
+    /// Notes whether all orders are submitted. Orders that the kernel had no memory for remain.
     fn note_submitted(&mut self) {
         if self.ring.submission().is_empty() {
             self.submitted = self.submitted.wrapping_add(1);
         }
     }
 
-    /// Whether the kernel has more to say than it had room for.
+    /// Returns whether the kernel has more completions than it had room for.
     pub(super) fn has_overflown(&mut self) -> bool {
         self.ring.submission().cq_overflow()
     }
 
-    /// Has the kernel do one thing, to see whether it lets us.
+    /// Makes the kernel do one thing, to see whether it permits that.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returns an error if it does not.
     pub(super) fn try_one(&mut self) -> io::Result<()> {
         self.push(opcode::Nop::new().build().user_data(bits((Kind::Cancel, 0, 0))));
         self.ring.submit_and_wait(1).map(drop)
     }
 
-    /// Tells the kernel of all orders, and waits up to `wait` (`None`: for ever; zero: not at all)
-    /// until something is done. Returns whether it had to sleep.
+    /// Submits all orders, and waits up to `wait` (`None`: for ever; zero: not at all) until
+    /// something is done. Returns whether it had to sleep.
     #[inline]
     pub(super) fn enter(&mut self, wait: Option<Duration>) -> bool {
         let queue = self.ring.submission();
@@ -242,18 +241,18 @@ impl Orders {
             }
         };
         if !self.check(outcome) && self.ring.completion().is_empty() {
-            // Asked again at once it would say the same.
+            // If it was called again at once, it would fail again.
             rest(REST.min(wait.unwrap_or(REST)));
         }
-        // The kernel does not say whether it put us to sleep.
+        // The kernel does not tell whether the call slept.
         let slept = crate::epoll::has_slept(start);
         self.note_submitted();
         self.catch_up();
         slept
     }
 
-    /// Since Linux 6.13 a call does twenty of the things that it has put off: has it do the others,
-    /// as far as they make one turn.
+    /// Since Linux 6.13 a call does twenty of the postponed things. This makes the kernel do the
+    /// others, as far as they fit into one turn.
     fn catch_up(&mut self) {
         for _ in 0..CALLS_MAX {
             if !self.ring.submission().taskrun() || self.ring.completion().len() >= TURN_LEN {
@@ -263,7 +262,7 @@ impl Orders {
         }
     }
 
-    /// Takes what the kernel has said.
+    /// Takes the completions that the kernel has reported.
     #[inline]
     pub(super) fn take_done(&mut self, done: &mut Vec<Done>) {
         #[cfg(test)]
@@ -287,7 +286,7 @@ impl Orders {
         self.is_lost |= there > 0;
     }
 
-    /// Whether the kernel had the memory for what it was called for.
+    /// Returns whether the kernel had the memory for a call.
     fn check(&mut self, outcome: io::Result<usize>) -> bool {
         #[cfg(test)]
         let outcome = match self.faults.pop() {
@@ -296,29 +295,29 @@ impl Orders {
         };
         let Err(error) = outcome else { return true };
         match Errno::from_io_error(&error) {
-            // The last: what is done is to be read first.
+            // In the last case completions are to be read first.
             Some(Errno::INTR | Errno::TIME | Errno::BUSY) => true,
             Some(Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN) => false,
-            // For want of memory it could not keep what there was no room for. It says so once.
+            // It had no memory to keep what there was no room for. It reports that once.
             Some(Errno::BADR) => {
                 self.is_lost = true;
                 true
             }
-            // Any other error means a descriptor we own is not what we think.
+            // Any other error means that one of the driver's descriptors is not what it should be.
             _ => panic!("io_uring_enter failed: {error}"),
         }
     }
 
-    /// Ends the loan of buffers: none is written to from here on.
+    /// Ends the loan of buffers: the kernel writes to none of them from now on.
     pub(super) fn end_buffers(&mut self) {
-        // Fails only where there are none.
+        // This fails only if there are none.
         let _ = self.ring.submitter().unregister_buf_ring(GROUP);
     }
 }
 
-/// Does nothing for a while.
+/// Sleeps for a while.
 fn rest(time: Duration) {
     let time = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
-    // Of no descriptor at all.
+    // This polls no descriptor at all.
     let _ = rustix::event::poll(&mut [], Some(&time));
 }

@@ -1,4 +1,4 @@
-//! Receiving: from the buffers that the kernel filled, or by a call of its own.
+//! Receiving: from the buffers that the kernel has filled, or by a call of its own.
 
 use super::inbox::Reading;
 use super::orders::Kind;
@@ -9,11 +9,12 @@ use crate::{Recv, Socket};
 use rustix::event::PollFlags;
 use std::time::Duration;
 
-/// How often it is asked for what there was no room to tell of, before one does without.
+/// Most attempts to get completions that had no room before going on without them.
 const OVERFLOWN_MAX: usize = 256;
 
 impl UringIo {
-    /// The worker reads for itself; where that shows that nothing is left, the kernel receives again.
+    /// Reads by a call of its own. If that shows that the socket is empty, the kernel receives
+    /// again.
     #[inline(never)]
     pub(super) fn recv_direct(&mut self, socket: Socket) -> Recv<'_> {
         let (len, drained) = match self.base.recv(socket) {
@@ -34,11 +35,11 @@ impl UringIo {
         }
     }
 
-    /// Somebody asks without having been told of anything: what has come by now is looked for.
+    /// Handles a read without an event: checks for bytes that have come by now.
     #[cold]
     pub(super) fn recv_late(&mut self, socket: Socket) -> Recv<'_> {
         let mut events = std::mem::take(&mut self.early);
-        // As long as memory is short nothing comes of it.
+        // As long as memory is short nothing comes.
         for _ in 0..OVERFLOWN_MAX {
             self.orders.enter(Some(Duration::ZERO));
             self.reap(&mut events);
@@ -56,12 +57,12 @@ impl UringIo {
             }
             (None, Some(Outcome::End)) => Recv::End,
             (None, Some(Outcome::Failed)) => Recv::Failed,
-            // What is in the socket may not be what is next.
+            // The bytes in the socket may not be the next ones.
             (None, None) if is_lost => Recv::Empty,
             (None, None) => {
                 conn.is_awaited = conn.reading == Reading::Stopping;
-                // The kernel receives for us only while we call it for that, and all that it has
-                // received then was read: what is in the socket is next.
+                // The kernel receives only while it is called for that, and everything it has
+                // received was read: the bytes in the socket are the next ones.
                 self.recv_direct(socket)
             }
         }
@@ -69,7 +70,7 @@ impl UringIo {
 
     #[cold]
     pub(super) fn recv_held(&mut self, socket: Socket) -> Recv<'_> {
-        let held = self.conn(socket).map(|conn| std::mem::take(&mut conn.held));
+        let held = self.conn(socket).map(|conn| conn.take_held());
         self.lent_held = held.unwrap_or_default();
         Recv::Data { bytes: &self.lent_held, drained: false, block: None }
     }

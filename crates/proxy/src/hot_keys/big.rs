@@ -1,20 +1,20 @@
-//! The largest values of a pool that were seen to go by.
+//! The largest values of a pool that were seen.
 
 use super::name::Name;
 use parking_lot::Mutex;
 
-/// Keys kept of one pool. All are looked at for each value that is large.
+/// Number of keys that are kept for one pool. All are compared for each large value.
 const KEPT_MAX: usize = 32;
 
-/// After how long a value that was not seen again is forgotten, in seconds.
+/// Number of seconds after which a value that was not seen again is discarded.
 const KEPT_SECONDS: u64 = 3600;
 
-/// Which way a value went.
+/// The direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// With a request: it is written.
+    /// In a request: the value is written.
     Request,
-    /// With a reply: it is read.
+    /// In a reply: the value is read.
     Reply,
 }
 
@@ -23,37 +23,37 @@ pub enum Direction {
 pub struct BigKey {
     /// Its key, or the beginning of it.
     pub key: Vec<u8>,
-    /// There is more to the key.
+    /// Whether the key is longer.
     pub is_cut: bool,
-    /// How many bytes went by at once, with what frames them.
+    /// Number of bytes that were transferred at once, including framing.
     pub bytes: u64,
-    /// The command it was part of.
+    /// The command that contained it.
     pub command: &'static str,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
-    /// When it did: Unix time in seconds.
+    /// When it was seen, in seconds of Unix time.
     pub unix_seconds: u64,
 }
 
-/// Something large that went by.
+/// Something large that was seen.
 #[derive(Clone, Copy, Debug)]
 pub struct BigSight<'k> {
     /// Its key.
     pub key: &'k [u8],
     /// Its length.
     pub bytes: u64,
-    /// The command it is part of.
+    /// The command that contains it.
     pub command: &'static str,
-    /// Which way it goes.
+    /// Its direction.
     pub direction: Direction,
-    /// When: Unix time in seconds.
+    /// When it was seen, in seconds of Unix time.
     pub unix_seconds: u64,
 }
 
-/// Of each key the largest that was seen in the last hour; of these the largest few.
+/// The largest value of each key in the last hour, and of these the largest few.
 #[derive(Debug, Default)]
 pub struct BigKeys {
-    /// Nobody waits for it on a request's path.
+    /// A thread on a request's path never waits for this lock.
     kept: Mutex<Vec<Kept>>,
 }
 
@@ -68,10 +68,10 @@ struct Kept {
 }
 
 impl BigKeys {
-    /// What the list of one pool takes at most.
+    /// Largest memory of the list of one pool, in bytes.
     pub const BYTES_MAX: usize = KEPT_MAX * size_of::<Kept>();
 
-    /// Notes a value. Where another worker is at it, it is left out.
+    /// Notes a value, unless another worker has locked the list.
     pub fn note(&self, sight: &BigSight<'_>) {
         let Some(mut kept) = self.kept.try_lock() else { return };
         let (hash, oldest) =
@@ -99,7 +99,7 @@ impl BigKeys {
             unix_seconds: sight.unix_seconds,
         };
         match kept.get_mut(at) {
-            Some(place) => *place = new,
+            Some(kept) => *kept = new,
             None => {
                 kept.reserve_exact(KEPT_MAX - at);
                 kept.push(new);
@@ -107,7 +107,7 @@ impl BigKeys {
         }
     }
 
-    /// The largest, `count` at most, the largest first.
+    /// Returns the largest values, at most `count`, with the largest first.
     pub fn biggest(&self, count: usize, unix_seconds: u64) -> Vec<BigKey> {
         let mut kept = self.kept.lock().clone();
         kept.retain(|it| it.unix_seconds >= unix_seconds.saturating_sub(KEPT_SECONDS));
@@ -123,7 +123,7 @@ impl BigKeys {
         told.collect()
     }
 
-    /// Forgets all.
+    /// Removes all values.
     pub fn clear(&self) {
         self.kept.lock().clear();
     }

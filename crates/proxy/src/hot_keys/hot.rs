@@ -1,4 +1,4 @@
-//! The keys of a pool that are asked for most, estimated from a sample of its requests.
+//! The most requested keys of a pool, estimated from a sample of its requests.
 
 use super::name::Name;
 use super::sketch::{Fading, HALF_LIFE, Sketch};
@@ -6,14 +6,15 @@ use keyway_base::Time;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Sketches of a pool. With more workers some share one; more cost memory where there are that
-/// many workers.
+/// Number of sketches of a pool. With more workers, some share one. More would take memory if there
+/// are that many workers.
 const SKETCHES_MAX: usize = 16;
 
-/// Standard deviations on either side of an estimate: it is that far off once in twenty times.
+/// Number of standard deviations on either side of an estimate. An estimate is outside once in
+/// twenty times.
 const DEVIATIONS: f64 = 2.0;
 
-/// What is done with a key.
+/// How a key is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its value is read.
@@ -25,8 +26,8 @@ pub enum Access {
 /// How often keys of one pool are read and written.
 #[derive(Debug, Default)]
 pub struct HotKeys {
-    /// By worker. Held for a key that is counted and while it is read; nobody waits for one on a
-    /// request's path.
+    /// The sketches by worker. A lock is held while a key is counted, and while the sketch is read.
+    /// A thread on a request's path never waits for one.
     sketches: [Mutex<Option<Box<Sketches>>>; SKETCHES_MAX],
 }
 
@@ -38,38 +39,39 @@ struct Sketches {
     writes: Sketch,
 }
 
-/// A key that is asked for often.
+/// A frequently accessed key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
     /// Its name, or the beginning of it.
     pub key: Vec<u8>,
-    /// There is more to its name.
+    /// Whether the name is longer.
     pub is_cut: bool,
     /// Its part of all such accesses to the pool, from 0 to 1.
     pub share: f64,
-    /// How far the share may be off, either way: once in twenty times it is by more.
+    /// How far the share may be off in either direction. Once in twenty times it is off by more.
     pub share_error: f64,
-    /// How often it is accessed in a second.
+    /// Number of accesses in a second.
     pub rate: f64,
 }
 
-/// The keys that are accessed most in one way.
+/// The most frequently accessed keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hottest {
-    /// How often any key is accessed in a second.
+    /// Number of accesses to any key in a second.
     pub rate: f64,
-    /// The hottest first. Those of which no more can be said than that they came are left out.
+    /// The keys, with the hottest first. Keys of which it is only known that they occurred are left
+    /// out.
     pub keys: Vec<HotKey>,
 }
 
 impl HotKeys {
-    /// What all sketches of a pool may take, of so many workers.
+    /// Returns the largest memory of all sketches of a pool, with this number of workers.
     pub fn bytes_max(workers: usize) -> usize {
         workers.min(SKETCHES_MAX) * size_of::<Sketches>()
     }
 
-    /// Counts what one request does with keys, each standing for so many others. Where somebody
-    /// is reading the counts it is left out.
+    /// Counts what one request does with keys, where each counts for several requests. It counts
+    /// nothing while the counts are being read.
     pub fn note<'k>(
         &self,
         worker: u16,
@@ -89,11 +91,11 @@ impl HotKeys {
         }
     }
 
-    /// The hottest keys, `count` at most.
+    /// Returns the hottest keys, at most `count`.
     pub fn hottest(&self, access: Access, count: usize, now: Time) -> Hottest {
         let mut sum = Sum::default();
         for slot in &self.sketches {
-            // Copied, so that its worker finds it free again soon.
+            // The sketch is copied, so that its worker can soon use it again.
             let copy = slot.lock().as_ref().map(|it| (it.begun, it.fading, it.of(access).clone()));
             if let Some((begun, fading, sketch)) = copy {
                 sum.add(&sketch, 1.0 / fading.weight(now), now.since(begun).as_secs_f64());
@@ -102,7 +104,7 @@ impl HotKeys {
         sum.hottest(count)
     }
 
-    /// Forgets all.
+    /// Removes all counts.
     pub fn clear(&self) {
         self.sketches.iter().for_each(|slot| *slot.lock() = None);
     }
@@ -129,13 +131,13 @@ impl Sketches {
     }
 }
 
-/// What the sketches of several workers say together.
+/// The sum of the sketches of several workers.
 #[derive(Default)]
 struct Sum {
     total: f64,
     squares: f64,
     rate: f64,
-    /// What a key may have come to where no sketch counts it.
+    /// The largest possible count of a key that no sketch counts.
     uncounted: f64,
     keys: BTreeMap<(u64, Vec<u8>), Merged>,
 }
@@ -145,7 +147,7 @@ struct Merged {
     is_cut: bool,
     least: f64,
     most: f64,
-    /// Of what it may have come to uncounted, the part of sketches that count it.
+    /// The part of the largest uncounted amount that belongs to sketches which do count the key.
     known: f64,
 }
 
@@ -169,7 +171,7 @@ impl Sum {
     }
 
     fn hottest(self, count: usize) -> Hottest {
-        // All of it is so long ago that not one request is left.
+        // Everything is so old that less than one request is left.
         if self.total < 1.0 {
             return Hottest::default();
         }
@@ -189,15 +191,15 @@ impl Sum {
     }
 }
 
-/// How often something comes in a second that has come to `total` faded counts in so many.
+/// Returns the rate in a second for something that has reached `total` faded counts in `seconds`.
 fn rate_of(total: f64, seconds: f64) -> f64 {
     let half_life = HALF_LIFE.as_secs_f64();
-    // A moment after the beginning nothing can be said of a second.
+    // Shortly after the beginning the rate cannot be estimated.
     let seconds = seconds.max(1.0);
     total * std::f64::consts::LN_2 / half_life / (1.0 - (-seconds / half_life).exp2())
 }
 
-/// How far a share of so many samples may be off by chance (Wilson's interval).
+/// Returns how far a share of this number of samples may be off by chance (Wilson's interval).
 fn chance_error(share: f64, samples: f64) -> f64 {
     let spread = share * (1.0 - share) / samples + (DEVIATIONS / (2.0 * samples)).powi(2);
     let shift = DEVIATIONS * DEVIATIONS / (2.0 * samples);
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Keys as a zipf distribution has them: the nth comes as often as 1/n.
+    /// Keys with a Zipf distribution: the nth key occurs as often as 1/n.
     struct Zipf {
         sums: Vec<f64>,
         state: u64,
@@ -263,7 +265,7 @@ mod tests {
             let now = at(nth as f64 * EVERY / PER_SECOND);
             let key = name(zipf.draw());
             let worker = (nth % 3) as u16;
-            // One in ten writes, all of them to one key.
+            // One in ten requests is a write, and all writes are to one key.
             hot.note(worker, now, [(key.as_bytes(), Access::Read, EVERY)].into_iter());
             if nth % 10 == 0 {
                 hot.note(worker, now, [(&b"w"[..], Access::Write, EVERY)].into_iter());
@@ -306,7 +308,7 @@ mod tests {
             .map(|slot| slot.lock().as_ref().map_or(0, |it| size_of_val(&**it)))
             .sum();
         assert_eq!(held, HotKeys::bytes_max(1000));
-        // What `keyway check` says, with the large values.
+        // This is the size that `keyway check` reports, with the large values.
         let of_one = HotKeys::bytes_max(1) + crate::hot_keys::BigKeys::BYTES_MAX;
         assert!(of_one < 48 << 10, "{of_one} bytes");
         hot.clear();
@@ -328,7 +330,7 @@ mod tests {
         let told = hot.hottest(Access::Read, 2, at(150.0)).keys;
         assert_eq!(told[0].key, b"now");
         assert!(told[0].share > 0.7, "{told:?}");
-        // After days at rest numbers are still numbers.
+        // After days at rest the numbers are still valid.
         let late = at(1e7);
         let rest = hot.hottest(Access::Read, 2, late);
         assert!(rest.rate < 1e-6 && rest.keys.iter().all(|it| it.share.is_finite()), "{rest:?}");

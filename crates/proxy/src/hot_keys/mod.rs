@@ -1,6 +1,6 @@
-//! Keys of a pool that stand out: those that are asked for most, and those with the largest
-//! values. Both are bounded, and cost next to nothing on a request's path: the first are
-//! estimated from one request in many, the second are looked at where something is large.
+//! Conspicuous keys of a pool: the most requested ones, and those with the largest values. Both
+//! lists are bounded, and cost almost nothing on a request's path: the first are estimated from one
+//! request in many, and the second are checked only if something is large.
 
 mod big;
 mod hot;
@@ -11,17 +11,17 @@ pub use big::{BigKey, BigKeys, BigSight, Direction};
 pub use hot::{Access, HotKey, HotKeys, Hottest};
 pub use name::{KEY_LEN_MAX, shown_key};
 
-/// What was noted of the keys of one pool, by all workers.
+/// What all workers have noted about the keys of one pool.
 #[derive(Debug, Default)]
 pub struct NotedKeys {
-    /// Those that are asked for most.
+    /// The most requested keys.
     pub hot: HotKeys,
-    /// Those with the largest values.
+    /// The keys with the largest values.
     pub big: BigKeys,
 }
 
 impl NotedKeys {
-    /// What it may take of memory, with so many workers.
+    /// Returns its largest memory, with this number of workers.
     pub fn bytes_max(workers: usize) -> usize {
         HotKeys::bytes_max(workers) + BigKeys::BYTES_MAX
     }

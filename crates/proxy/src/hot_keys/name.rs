@@ -1,10 +1,10 @@
-//! The name of a key that is told of later: its first bytes, without an allocation.
+//! The name of a key that is reported later: its first bytes, without an allocation.
 
-/// Bytes of a key that are kept. Less makes long names look alike, more costs memory for each
-/// key that is counted.
+/// Number of bytes of a key that are kept. With fewer, long names would look alike. More would take
+/// memory for each counted key.
 pub const KEY_LEN_MAX: usize = 118;
 
-/// Bytes at the end of a longer key that tell it from others.
+/// Number of bytes at the end of a longer key that distinguish it from others.
 const END_LEN: usize = 16;
 
 /// The first bytes of a key.
@@ -35,19 +35,20 @@ impl Name {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether the key was longer.
+    /// Returns whether the key was longer.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether it is the name of this key, of which the hash is the same.
+    /// Returns whether it is the name of this key. The hashes must be equal.
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
         let len = key.len().min(KEY_LEN_MAX);
         self.is_cut == (len < key.len()) && self.bytes() == &key[..len]
     }
 
-    /// A number by which keys are told apart before their bytes are: of a long one it is made of
-    /// its beginning, its end and its length, so that it costs the same for any.
+    /// Returns a number that distinguishes keys before their bytes are compared. For a long key it
+    /// is computed from its beginning, its end and its length, so that the cost is the same for any
+    /// key.
     pub(super) fn hash(key: &[u8]) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(ODD);
@@ -63,8 +64,8 @@ impl Name {
     }
 }
 
-/// A key as people and programs are shown it: what is no printable character is written as
-/// `\xNN`, a backslash as two, and three dots stand for what was cut off.
+/// Formats a key for people and programs: non-printable characters become `\xNN`, a backslash is
+/// doubled, and three dots represent what was cut off.
 pub fn shown_key(key: &[u8], is_cut: bool) -> String {
     let mut shown = String::with_capacity(key.len());
     for chunk in key.utf8_chunks() {
@@ -85,7 +86,8 @@ pub fn shown_key(key: &[u8], is_cut: bool) -> String {
     shown
 }
 
-/// Whether a character neither moves the cursor nor turns the line round, nor cannot be seen.
+/// Returns whether a character is visible and neither moves the cursor nor reverses the direction
+/// of the line.
 fn is_plain(c: char) -> bool {
     let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'

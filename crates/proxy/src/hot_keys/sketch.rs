@@ -1,26 +1,27 @@
-//! Which keys of a stream come most often, in bounded memory: Space-Saving over counts that
-//! fade, so that what was hot an hour ago is not told of now.
+//! Finds the most frequent keys of a stream in bounded memory: Space-Saving over counts that fade,
+//! so that what was hot an hour ago is not reported now.
 //!
-//! Nothing is ever made smaller for fading: what comes later weighs more (forward decay), and
-//! all is divided by that weight when it is read.
+//! Counts are never reduced when they fade. Instead, later ones weigh more (forward decay), and all
+//! counts are divided by that weight when they are read.
 
 use super::name::Name;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Keys counted at once. Any key that makes up more than one in so many is among them; more cost
-/// time, as all are looked at for each key that is counted, and memory.
+/// Number of keys that are counted at once. A key with a larger part than one in this number is
+/// always among them. More would take time, because all are searched for each counted key, and
+/// memory.
 pub(super) const COUNTERS: usize = 128;
 
-/// After how long a count is worth half. Longer tells of keys that are not hot any more,
-/// shorter makes the estimates of pools with little to do coarse.
+/// Time after which a count is worth half. If it were longer, keys that are no longer hot would be
+/// reported. If it were shorter, the estimates of quiet pools would be coarse.
 pub(super) const HALF_LIFE: Duration = Duration::from_secs(30);
 
-/// Half-lives after which all counts are divided: long before numbers grow too large. What is
-/// three times as old is of no weight anyway.
+/// Number of half-lives after which all counts are divided, long before numbers become too large.
+/// Counts that are three times as old have no weight anyway.
 const HALF_LIVES_MAX: f64 = 64.0;
 
-/// How much what comes now weighs beside what came at the beginning.
+/// How much a current count weighs compared with one at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fading {
     zero: Time,
@@ -39,7 +40,7 @@ impl Fading {
         self.half_lives(now).min(HALF_LIVES_MAX * 3.0).exp2()
     }
 
-    /// What all counts are to be multiplied by, once that is due.
+    /// Returns the factor by which all counts must be multiplied, when that is due.
     pub(super) fn restart(&mut self, now: Time) -> Option<f64> {
         if self.half_lives(now) < HALF_LIVES_MAX {
             return None;
@@ -54,13 +55,13 @@ impl Fading {
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     hashes: [u64; COUNTERS],
-    /// Each is too high by what `errors` says at most, and never too low.
+    /// Each count is too high by at most its `errors`, and never too low.
     counts: [f64; COUNTERS],
     errors: [f64; COUNTERS],
     names: [Name; COUNTERS],
     len: usize,
     total: f64,
-    /// The sum of the squares of what was added, from which follows how many samples it is.
+    /// The sum of the squares of what was added. It gives the number of samples.
     squares: f64,
 }
 
@@ -99,7 +100,8 @@ impl Sketch {
             self.counts[index] += weight;
             return;
         }
-        // The one that is counted least gives way, and what it had may have been this one's.
+        // The key with the lowest count is replaced, and its count may have belonged to the new
+        // key.
         let (index, before) = match self.len {
             COUNTERS => self.least(),
             len => {
@@ -122,12 +124,12 @@ impl Sketch {
         least
     }
 
-    /// What a key that is not among the counted ones may have come to.
+    /// Returns the largest possible count of a key that is not counted.
     pub(super) fn uncounted_max(&self) -> f64 {
         if self.len == COUNTERS { self.least().1 } else { 0.0 }
     }
 
-    /// All counts together, and the sum of the squares of what they are of.
+    /// Returns the sum of all counts, and the sum of their squares.
     pub(super) fn totals(&self) -> (f64, f64) {
         (self.total, self.squares)
     }
@@ -162,7 +164,7 @@ mod tests {
         let mut truth = std::collections::BTreeMap::<u64, f64>::new();
         for _ in 0..200_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // The square of a number by chance: small ones come far more often.
+            // The square of a random number: small keys are much more frequent.
             let chance = (state >> 40) as f64 / (1u64 << 24) as f64;
             let key = (chance.powi(4) * 5000.0) as u64;
             *truth.entry(key).or_default() += 1.0;

@@ -1,5 +1,5 @@
 //! Laws of joins: whatever servers answer, and in whichever order, the reply is that of a plain
-//! reading of the rule; and what joins at rest hold.
+//! implementation of the rule. Also what unused joins hold.
 
 use super::*;
 use keyway_base::{BackendFault, Sent};
@@ -21,7 +21,7 @@ const RULES: [Rule; 11] = [
     Rule::Counts,
 ];
 
-/// Whole elements of arrays, of either version of RESP.
+/// Complete elements of arrays, of either version of RESP.
 const ELEMENTS: [&str; 8] = [
     "$1\r\na\r\n",
     "$-1\r\n",
@@ -43,11 +43,11 @@ enum End {
     Fine,
     Refused(String),
     Fault(Fault),
-    /// A reply of the wrong shape.
+    /// A reply of the wrong form.
     Wrong(usize),
 }
 
-/// A fragment, with numbers from which its reply is made.
+/// A fragment, with numbers from which its reply is created.
 #[derive(Clone, Debug)]
 struct Part {
     backend: u16,
@@ -60,11 +60,11 @@ struct Part {
 struct Case {
     rule: Rule,
     is_whole: bool,
-    /// Elements of replies whose length all servers share.
+    /// Number of elements of replies whose length all servers share.
     len: usize,
     parts: Vec<Part>,
     certain: Vec<bool>,
-    /// Which fragment is answered next, of those left.
+    /// Which of the remaining fragments is answered next.
     turns: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let number = prop_oneof![8 => 0..4_i64, 1 => -3..0_i64, 1 => Just(i64::MAX)];
     let part = (0..11_u16, 1..4_u32, ends(), [number.clone(), number.clone(), number]);
     let part = part.prop_map(|(backend, keys, end, numbers)| Part { backend, keys, end, numbers });
-    // Every third case is without failures, or the replies of many servers were hardly seen.
+    // Every third case is without failures. Otherwise replies of many servers would rarely occur.
     let parts = (0..3_u8, proptest::collection::vec(part, 1..16)).prop_map(|(calm, mut parts)| {
         parts.iter_mut().filter(|_| calm == 0).for_each(|part| part.end = End::Fine);
         parts.iter_mut().filter(|_| calm == 1).for_each(|part| {
@@ -121,13 +121,13 @@ fn array_of(elements: &[String]) -> String {
     format!("*{}\r\n{}", elements.len(), elements.concat())
 }
 
-/// The elements of the fragment's reply, where that is an array.
+/// Returns the elements of the fragment's reply, if it is an array.
 fn elements_of(case: &Case, part: &Part) -> Vec<String> {
     let number = |at: usize| part.numbers[at % 3];
     let any = |at: usize| ELEMENTS[(number(at).unsigned_abs() % 8) as usize].to_owned();
     match case.rule {
         Rule::Array => (0..part.keys as usize).map(any).collect(),
-        // A count of one figure, or of two.
+        // The count has one digit or two.
         Rule::Concat | Rule::Union => {
             (0..[0, 1, 2, 12][number(0).unsigned_abs() as usize % 4]).map(any).collect()
         }
@@ -154,7 +154,7 @@ fn fine_reply(case: &Case, part: &Part) -> (Kind, String) {
     }
 }
 
-/// A reply that the rule has no use for.
+/// Returns a reply that the rule cannot use.
 fn wrong_reply(case: &Case, part: &Part, nth: usize) -> (Kind, String) {
     let mut elements = elements_of(case, part);
     match (case.rule, nth) {
@@ -187,7 +187,7 @@ fn cut(text: &str) -> String {
     if cut == text { cut } else { cut + "..." }
 }
 
-/// What a fragment failed of.
+/// Returns the failure of a fragment.
 fn failure(part: &Part) -> Option<Result<Fault, &str>> {
     match &part.end {
         End::Fine => None,
@@ -248,7 +248,7 @@ fn expected_error(case: &Case) -> String {
     )
 }
 
-/// The reply, with the fragments answered in this order.
+/// Returns the expected reply, with the fragments answered in this order.
 fn expected(case: &Case, order: &[usize]) -> String {
     let fine = || case.parts.iter().filter(|part| failure(part).is_none());
     let refusals = case.parts.iter().filter_map(|part| failure(part)?.err());
@@ -299,7 +299,7 @@ fn expected(case: &Case, order: &[usize]) -> String {
     }
 }
 
-/// Plays the case on a join; returns the order in which the fragments were answered.
+/// Runs the case on a join. Returns the order in which the fragments were answered.
 fn play(case: &Case, join: &mut Join) -> Vec<usize> {
     join.restart(case.rule);
     (join.command, join.is_whole) = ("mset|x", case.is_whole);
@@ -327,7 +327,7 @@ fn play(case: &Case, join: &mut Join) -> Vec<usize> {
             _ => join.on_reply(at as u16, kind, bytes.as_bytes()),
         };
         assert_eq!(is_last, left.is_empty());
-        // A fragment has one end: a later fault changes nothing.
+        // A fragment ends only once: a later fault changes nothing.
         assert_eq!(join.on_fault(at as u16, TIMEOUT), left.is_empty());
         order.push(at);
     }
@@ -363,7 +363,8 @@ fn check(case: &Case, join: &mut Join) {
     }
 }
 
-/// Eight times as many cases as usual, for there are many rules.
+/// Returns a configuration with eight times the usual number of cases, because there are many
+/// rules.
 fn many() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: 8 * usual.cases, ..usual }
@@ -372,7 +373,7 @@ fn many() -> ProptestConfig {
 proptest! {
     #![proptest_config(many())]
 
-    /// The second case has the buffers of the first.
+    /// The second case uses the buffers of the first.
     #[test]
     fn a_join_replies_as_its_rule_says(first in cases(), second in cases()) {
         let mut pool = JoinPool::default();

@@ -1,40 +1,40 @@
-//! Large replies, for telling which keys have large values.
+//! Large replies, to find the keys with large values.
 
 use super::{Exchange, Link, Owner};
 
-/// A large reply with what it answers.
+/// A large reply with its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BigReply {
-    /// The request, whole.
+    /// The complete request.
     pub request: Vec<u8>,
-    /// Bytes of the reply.
+    /// Length of the reply in bytes.
     pub whole: u64,
-    /// Bytes of the largest of its elements, or of the reply.
+    /// Length of its largest element, or of the reply, in bytes.
     pub bytes: u64,
-    /// Which of so many elements that is; of what is no array the only one.
+    /// Index of that element, and the number of elements. A reply that is no array has one.
     pub element: (u32, u32),
-    /// Nobody has taken it yet.
+    /// Whether it has not been taken yet.
     is_new: bool,
 }
 
 impl Link {
-    /// The largest large reply since the last call.
+    /// Returns the largest large reply since the last call.
     #[inline]
     pub fn take_big(&mut self) -> Option<&BigReply> {
-        // Kept, so that the next needs no room of its own.
+        // It is kept, so that the next one needs no allocation.
         let big = self.big.as_deref_mut().filter(|big| big.is_new)?;
         big.is_new = false;
         Some(big)
     }
 
-    /// Notes a reply that is large.
+    /// Notes a large reply.
     #[cold]
     pub(super) fn note_big(&mut self, exchange: &Exchange, reply: &[u8]) {
         self.note_big_element(exchange, largest_element(reply), reply.len());
     }
 
-    /// The same of one that was not kept: which of how many its largest element is, that one's
-    /// bytes, and those of all.
+    /// Does the same for a reply that was not kept: `element` contains the index of its largest
+    /// element and the number of elements. The lengths are those of that element and of the whole.
     #[cold]
     pub(super) fn note_big_element(
         &mut self,
@@ -54,8 +54,9 @@ impl Link {
     }
 }
 
-/// Which element of how many is the largest, and its bytes: of an array of strings, which are
-/// the values of several keys. Anything else is one element.
+/// Returns the index of the largest element, the number of elements, and the largest element's
+/// length. These are the elements of an array of strings, which are the values of several keys.
+/// Anything else is one element.
 fn largest_element(reply: &[u8]) -> (u32, u32, usize) {
     elements_of(reply).unwrap_or((0, 1, reply.len()))
 }
@@ -78,7 +79,8 @@ fn elements_of(reply: &[u8]) -> Option<(u32, u32, usize)> {
     (count > 0).then_some((largest.0, count, largest.1))
 }
 
-/// The number in a line that begins with `kind`, none if it is negative, and what comes behind.
+/// Returns the number in a line that begins with `kind`, as `None` if it is negative, and what
+/// follows.
 fn header(bytes: &[u8], kind: u8) -> Option<(Option<usize>, &[u8])> {
     let line = bytes.strip_prefix(&[kind])?;
     let end = line.iter().take(24).position(|&byte| byte == b'\r')?;

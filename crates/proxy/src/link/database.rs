@@ -1,23 +1,23 @@
-//! The database that requests run on, for clients that may select one.
+//! The database in which requests run, for clients that may select one.
 
 use super::{Internal, Link, LinkOptions, Owner, REFUSAL_LEN_MAX};
 use keyway_base::Time;
 use keyway_command::Counted;
 use keyway_resp::{Kind, reply};
 
-/// Which database a request runs on that is sent as it is.
+/// The database in which a request runs that is sent unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Database {
-    /// The one the handshake selects.
+    /// The one that the handshake selects.
     Own,
     /// Another, by its number.
     Selected(u32),
-    /// A `SELECT` was refused: it may be any.
+    /// A `SELECT` was refused, so it may be any.
     Unknown,
 }
 
 impl Link {
-    /// Makes the requests enqueued from now on run on `database`.
+    /// Makes the requests that are enqueued from now on run in `database`.
     #[inline]
     pub fn select(&mut self, database: u32, options: &LinkOptions, now: Time) {
         let is_current = match self.database {
@@ -41,8 +41,8 @@ impl Link {
         self.enqueue(Owner::Internal(Internal::Select), Counted::OWN, len, now);
     }
 
-    /// Notes the answer to a `SELECT`. When it was refused, the requests
-    /// behind it, up to the next one, ran on some other database, if at all.
+    /// Notes the answer to a `SELECT`. If it was refused, the requests after it, up to the next
+    /// one, ran in another database, if at all.
     pub(super) fn on_select_reply(&mut self, kind: Kind, reply: &[u8]) {
         self.refusal.clear();
         if kind == Kind::Simple {

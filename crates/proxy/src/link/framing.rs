@@ -1,4 +1,4 @@
-//! What a server sends, cut into replies.
+//! Splits the received bytes of a server into replies.
 //!
 //! ```text
 //!   read 1  [ reply ][ reply ][ rep      what is here of the last one is kept,
@@ -10,16 +10,16 @@ use super::{Exchange, Internal, Link, LinkState, Owner};
 use keyway_base::{BackendFault, Limits};
 use keyway_resp::{Framing, Kind};
 
-/// How much is put behind the part of a reply that is kept, at first, if it is not known how
-/// much is missing. Less looks at a reply of many elements more often, more copies more of
-/// what comes behind it.
+/// Number of bytes that are first appended to the kept part of a reply, if it is not known how much
+/// is missing. With fewer, a reply of many elements would be parsed more often. With more, more of
+/// the following bytes would be copied.
 const JOINED_LEN_MIN: usize = 256;
 
-/// Capacity the input buffer keeps when it empties, in bytes.
+/// Capacity that the input buffer keeps when it becomes empty, in bytes.
 pub(super) const INPUT_KEPT_MAX: usize = 64 << 10;
 
 impl Link {
-    /// Takes replies from `bytes`, and keeps what is here of the last.
+    /// Takes replies from `bytes`, and keeps the received part of the last one.
     pub(super) fn frame_input(
         &mut self,
         bytes: &[u8],
@@ -37,8 +37,8 @@ impl Link {
         Ok(())
     }
 
-    /// Completes the reply of which a part is kept, as far as `bytes` have more of it.
-    /// Returns those that came behind, which are not copied: the next reply starts with them.
+    /// Completes the reply of which a part is kept, as far as `bytes` contain more of it. Returns
+    /// the following bytes, which are not copied: the next reply starts with them.
     fn end_part<'b>(
         &mut self,
         mut bytes: &'b [u8],
@@ -61,7 +61,7 @@ impl Link {
             let is_known = consumed < input.len() && behind.len() < self.input_needed;
             input.drain(..consumed);
             if is_over && !is_known {
-                // What is behind is looked at where it lies.
+                // The following bytes are parsed where they are.
                 input.clear();
             }
             if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
@@ -94,8 +94,8 @@ impl Link {
             match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
                 Ok(Framing::Ready { len, kind }) => {
                     pos += len;
-                    // It answers nothing, and only one client's own link has
-                    // asked for any.
+                    // A push answers no request, and only a private link of one client has asked
+                    // for any.
                     if kind == Kind::Push {
                         let is_asked =
                             self.announcement.is_some() && self.state == LinkState::Ready;
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A link on which each of `asked` waits for its reply.
+    /// Returns a link on which each of `asked` waits for its reply.
     fn link(options: &LinkOptions, asked: &[Expect]) -> Link {
         let mut link = Link::default();
         link.on_connecting(options, Time(0));
@@ -191,7 +191,7 @@ mod tests {
         link
     }
 
-    /// Hears `all` in pieces of the lengths that `lens` tells, over and over.
+    /// Feeds `all` in pieces with the lengths of `lens`, again and again.
     fn hear(mut link: Link, all: &[u8], lens: &[usize]) -> Vec<Vec<u8>> {
         let (mut got, mut rest, mut lens) = (Vec::new(), all, lens.iter().cycle());
         while !rest.is_empty() {

@@ -1,38 +1,37 @@
-//! The handshake: who we are, which protocol we want, which database.
+//! The handshake: user, protocol and database.
 //!
-//! A link of RESP3 begins with `HELLO 3`. Whatever a server says against it,
-//! it may still take the commands of RESP2: then its replies are translated.
-//! It is asked again on every new connection, since a server may be upgraded.
+//! A link with RESP3 begins with `HELLO 3`. If a server refuses it in any way, it may still accept
+//! the commands of RESP2. Then its replies are translated. `HELLO` is sent again on every new
+//! connection, because a server may be upgraded.
 
 use super::{Link, LinkOptions, LinkState};
 use keyway_base::Time;
 use keyway_resp::{Framer, Kind, Protocol, reply};
 
-/// The user that a password without a name belongs to.
+/// The user to which a password without a name belongs.
 const USER: &[u8] = b"default";
 
 /// What follows the reply to `HELLO`.
 #[derive(Debug)]
 pub(super) struct Greeting {
-    /// For a server that does not know `HELLO`: its requests, and how many.
+    /// For a server that does not know `HELLO`: its requests, and their number.
     auth: (Vec<u8>, u8),
-    /// For every server.
+    /// For every server: requests, and their number.
     selects: (Vec<u8>, u8),
 }
 
-/// What a link says behind its handshake, before any request: that keys are
-/// to be tracked. A server that does not take it, or that does not speak
-/// RESP3 where that is wanted, is not spoken to.
+/// What a link sends after its handshake, before any request: that keys are to be tracked. A server
+/// that does not accept it, or that does not support RESP3 where that is required, is not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
-    /// Requests in their wire form, each answered with `OK`.
+    /// Requests in their wire form. Each is answered with `OK`.
     pub requests: Vec<u8>,
-    /// How many.
+    /// Number of requests.
     pub count: u8,
 }
 
 impl Link {
-    /// Sets what is said on the next connection.
+    /// Sets what is sent on the next connection.
     pub fn announce(&mut self, announcement: Announcement) {
         self.announcement = Some(announcement);
     }
@@ -43,18 +42,18 @@ impl Link {
         })
     }
 
-    /// A link for clients that speak `protocol`.
+    /// Creates a link for clients that use `protocol`.
     pub fn new(protocol: Protocol) -> Link {
         Link { protocol, ..Link::default() }
     }
 
-    /// What its replies are in, whatever the server speaks.
+    /// Returns the protocol of its replies, whatever the server uses.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Notes that the connection stands, and prepares the handshake.
+    /// Notes that the connection is established, and prepares the handshake.
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         let deadline = now + options.connect_timeout;
         if let Some(memcached) = &options.memcached {
@@ -77,7 +76,7 @@ impl Link {
         }
     }
 
-    /// Sends these requests of the handshake, if any.
+    /// Sends these requests of the handshake, if there are any.
     fn introduce<const N: usize>(&mut self, parts: [(Vec<u8>, u8); N], deadline: Time) {
         let mut left = 0;
         for (bytes, count) in parts {
@@ -90,7 +89,7 @@ impl Link {
         };
     }
 
-    /// Takes the reply to `HELLO`. Returns whether the connection may be used.
+    /// Handles the reply to `HELLO`. Returns whether the connection may be used.
     pub(super) fn on_greeted(&mut self, greeting: Greeting, kind: Kind, deadline: Time) -> bool {
         if kind == Kind::Map {
             self.translates = false;
@@ -175,7 +174,7 @@ mod tests {
         link
     }
 
-    /// What the link sends now, its arguments between blanks.
+    /// Returns what the link sends now, with blanks between the arguments.
     fn sent(link: &mut Link) -> String {
         let bytes = link.unsent().to_vec();
         link.advance(bytes.len());
@@ -184,7 +183,7 @@ mod tests {
         text.split("\r\n").filter(is_word).collect::<Vec<_>>().join(" ")
     }
 
-    /// The replies that the link hands over, or why it is to be lost.
+    /// Returns the replies that the link delivers, or why it must be closed.
     fn hear(link: &mut Link, bytes: &str) -> Result<Vec<String>, BackendFault> {
         let mut got = Vec::new();
         link.handle_input(bytes.as_bytes(), &Limits::default(), Time(0), |_, kind, reply| {
@@ -225,13 +224,13 @@ mod tests {
         let mut link = Link::default();
         connected(&mut link, Some("secret"));
         assert_eq!(hear(&mut link, "+OK\r\n"), Err(BackendFault::Protocol));
-        // Half of what is asked last.
+        // This is half of the last question.
         let mut link = Link::default();
         connected(&mut link, Some("secret"));
         link.advance(link.unsent().len() - 1);
         assert_eq!(hear(&mut link, "+OK\r\n"), Ok(vec![]));
         assert_eq!(hear(&mut link, "+OK\r\n"), Err(BackendFault::Protocol));
-        // Who lets nobody in says so at once.
+        // A server that accepts no client says so at once.
         let mut link = Link::default();
         connected(&mut link, Some("secret"));
         assert_eq!(hear(&mut link, "-DENIED not you\r\n"), Err(BackendFault::Handshake));
@@ -290,7 +289,7 @@ mod tests {
         link.on_lost(false, |_| ());
         connected(&mut link, None);
         assert_eq!(sent(&mut link), "HELLO 3", "it may know it by now");
-        // One that never heard the greeting says nothing by closing.
+        // A server that never received the greeting says nothing by closing.
         link.on_lost(false, |_| ());
         connected(&mut link, None);
         link.on_lost(false, |_| ());

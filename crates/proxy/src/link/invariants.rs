@@ -1,4 +1,4 @@
-//! Laws of links: what a link tells of itself is what a plain list of its exchanges gives.
+//! Laws of links: what a link reports equals what a plain list of its exchanges gives.
 
 mod outcomes;
 
@@ -54,7 +54,7 @@ const OWNERS: [Owner; 7] = [
     Owner::None,
 ];
 
-/// Compares what the link tells with a list of who waits, each with the time it asked.
+/// Compares what the link reports with a list of owners, each with the time at which it asked.
 fn check(link: &Link, list: &[(Owner, Time)], (unsent, now): (usize, Time)) {
     let options = options();
     let is_own = |owner: Owner| matches!(owner, Owner::None | Owner::Internal(_));
@@ -71,7 +71,7 @@ fn check(link: &Link, list: &[(Owner, Time)], (unsent, now): (usize, Time)) {
     assert_eq!(link.has_room(&options), list.len() < 8 && unsent < 100);
     assert_eq!(link.has_drained(&options), list.len() <= 4 && unsent <= 50);
     assert_eq!(link.owes_since(), list.first().map(|(_, asked)| *asked));
-    // Nothing large is under way.
+    // No large transfer is in progress.
     assert!(!link.is_streaming_reply() && !link.is_at_work(&options, now.max(at(400))));
 }
 
@@ -101,7 +101,7 @@ proptest! {
                     prop_assert_eq!(got, [(list.remove(0).0, b"+OK\r\n".to_vec())]);
                 }
                 8 if which == 0 => {
-                    // Everybody's time is up.
+                    // The time of all is up.
                     let mut expired = Vec::new();
                     let note = |exchange: &Exchange| expired.push(exchange.owner);
                     link.handle_timeout(&options(), at(now + 400), note).expect("not stuck");
@@ -278,7 +278,7 @@ fn a_large_reply_passes_only_where_nothing_of_it_is_looked_at() {
     assert!(link.is_streaming_reply() && !link.has_part() && link.has_answered());
     assert_eq!((link.large_reply(0), link.streamed_owner()), (None, Some(session(0))));
 
-    // Its line end alone is missing, or a byte before it.
+    // Only its line end is missing, or also a byte before it.
     for (missing, is_large) in [(1, false), (2, true), (3, true)] {
         let whole = [&b"$100\r\n"[..], &[b'x'; 100], b"\r\n"].concat();
         let mut link = ready();
@@ -288,7 +288,7 @@ fn a_large_reply_passes_only_where_nothing_of_it_is_looked_at() {
     let mut link = ready();
     begun(&mut link, b"*2\r\n$100\r\nabc");
     assert_eq!(link.large_reply(50), None, "it has elements");
-    // In the handshake it is nobody's.
+    // In the handshake it has no owner.
     let mut link = Link::new(Protocol::Resp3);
     link.on_connecting(&options(), at(0));
     link.on_connected(&options(), at(0));
@@ -297,7 +297,7 @@ fn a_large_reply_passes_only_where_nothing_of_it_is_looked_at() {
     link.translates = false;
     assert!(replies(&mut link, LARGE, at(1)).is_empty());
     assert!(link.has_part_of(108) && link.large_reply(50).is_none());
-    // A request is sent elsewhere in one piece only.
+    // A request is redirected only as a whole.
     let mut link = ready();
     link.follow_redirections();
     ask(&mut link, session(0), PING, at(0));
@@ -389,7 +389,7 @@ fn the_largest_reply_is_told_once_with_its_request() {
     answer(&mut link, Owner::Internal(Internal::Probe), b"PROBE\r\n", from + 100);
     assert_eq!(told(&mut link), Some((b"GET b\r\n".to_vec(), whole(from + 20))));
     assert_eq!(told(&mut link), None, "it was told");
-    // A smaller one is new after that.
+    // After that, a smaller one is new.
     answer(&mut link, Owner::Internal(Internal::Probe), b"PROBE\r\n", from + 100);
     assert_eq!(told(&mut link), None);
     answer(&mut link, session(0), b"GET e\r\n", from);
@@ -474,7 +474,7 @@ fn the_time_that_an_exchange_has_waited_moves_with_it_to_the_nearest_millisecond
     assert_eq!(exchange(0).waited_until(at(1_000)), 0);
     assert_eq!(exchange(0).waited_until(Time(at(1_007).0 - 1)), 6);
     assert_eq!(exchange(300).waited_until(at(1_200)), 500);
-    // The last value tells that its time is up.
+    // The last value means that its time is up.
     let forever = at(1_000 + u64::from(u32::MAX));
     for now in [Time(forever.0 - 1), forever, at(u64::MAX / 1_000_000)] {
         assert_eq!(exchange(0).waited_until(now), Exchange::OVER - 1, "{now:?}");
@@ -493,7 +493,7 @@ fn the_second_of_two_equal_requests_brings_the_time_that_the_first_has_waited() 
         assert_eq!((second.unsent(), second.exchange(0).owner), (PING, owner));
         assert_eq!(second.is_awaited(), is_even);
         assert_eq!(second.deadline(&options()), Some(at(500)));
-        // What was uneven stays so.
+        // A link that was uneven stays so.
         second.enqueue_second(&Exchange { started: at(200), ..original }, owner, PING, at(200));
         assert_eq!(second.is_awaited(), is_even);
     }
@@ -507,7 +507,7 @@ fn a_transaction_is_known_by_the_reply_to_multi_that_is_to_come() {
     assert!(!link.exchange(0).is_transaction());
     link.set_transaction();
     assert!(link.exchange(0).is_transaction());
-    // Replies to more requests, which go before all of it, are skipped as well.
+    // Replies to more requests, which precede all of it, are skipped as well.
     let mut link = ready();
     ask(&mut link, session(0), PING, at(0));
     link.note_before_last(2);
@@ -527,7 +527,7 @@ fn a_deadline_that_may_be_earlier_is_told_once_when_the_served_client_changes() 
     replies(&mut link, b"$100\r\nabc", at(1));
     link.begin_streamed_reply();
     assert!(link.take_sooner() && !link.take_sooner());
-    // The same client is served again: nothing changes.
+    // The same client is served again, so nothing changes.
     let rest = [&[b'x'; 97][..], b"\r\n"].concat();
     assert!(link.pass(&rest, at(2)).expect("well ended").answered.is_some());
     ask(&mut link, session(1), PING, at(3));
@@ -543,7 +543,7 @@ fn a_client_that_is_served_a_large_reply_has_its_next_time_from_the_end_of_it() 
     ask(&mut link, session(1), PING, at(0));
     ask(&mut link, Owner::Operation { operation: Key::NONE, part: 0 }, PING, at(10));
     send(&mut link);
-    // Large by what has come of it, though it does not pass.
+    // It is large because of the received part, although it is not streamed.
     let part = [&b"$200000\r\n"[..], &[b'x'; TRANSFER_LEN]].concat();
     replies(&mut link, &part, at(300));
     assert_eq!(link.deadline(&options()), Some(at(410)));

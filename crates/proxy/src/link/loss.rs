@@ -1,4 +1,4 @@
-//! The end of a connection: what becomes of the requests it had, and when the next is tried.
+//! The end of a connection: what happens to its requests, and when the next connection is tried.
 
 use super::database::Database;
 use super::{Exchange, Link, LinkOptions, LinkState, Owner};
@@ -12,19 +12,18 @@ pub struct Lost<'r> {
     pub exchange: Exchange,
     /// Whether the backend may have seen its request.
     pub sent: Sent,
-    /// Its request, if it may go to another server: a read.
+    /// Its request, if it may go to another server because it is a read.
     pub read: Option<&'r [u8]>,
 }
 
 impl Link {
-    /// Ends the connection. Each exchange goes to `lost`, with whether its
-    /// request may have reached the backend; with `keep_unsent`, those of
-    /// which not a byte was sent stay and go out on the next connection.
+    /// Ends the connection. Each exchange is passed to `lost`, with whether its request may have
+    /// reached the backend. With `keep_unsent`, completely unsent requests stay and are sent on the
+    /// next connection.
     pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost<'_>)) {
-        // The unsent requests are the last of the output: count backwards.
-        // What is kept is in one piece, so it ends at the first that is not to
-        // go out again: an abandoned one, or a question of the worker's own
-        // about the connection that is lost.
+        // The unsent requests are at the end of the output, so they are counted backwards. The kept
+        // requests must be contiguous. So they end at the first one that must not be sent again: an
+        // abandoned one, or a question of the worker about the lost connection.
         let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
         let mut keeps = keep_unsent;
         for (index, exchange) in self.fifo.iter().enumerate().rev() {
@@ -79,9 +78,9 @@ impl Link {
         self.trim();
     }
 
-    /// Notes that connecting failed, and how long to wait before the next
-    /// attempt: doubling, with `jitter` (any random number) so that many links
-    /// do not come back at once. Call after [`Link::on_lost`].
+    /// Notes that connecting failed, and decides how long to wait before the next attempt. The time
+    /// doubles, with `jitter` (any random number) so that many links do not reconnect at the same
+    /// time. It must be called after [`Link::on_lost`].
     pub fn on_backoff(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
         let doubled = options.backoff_min * 2u32.saturating_pow(self.failures.min(16));
         let pause = doubled.min(options.backoff_max).max(options.backoff_min);

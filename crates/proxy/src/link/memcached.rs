@@ -1,5 +1,5 @@
-//! A link to a server of memcached: how it introduces itself, and where the
-//! replies end, which is told by what was asked.
+//! A link to a server of memcached: its handshake, and where replies end, which depends on the
+//! requests.
 
 use super::{Exchange, Internal, Link, LinkOptions, LinkState, MemcachedOptions, Owner};
 use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login, write_own};
@@ -12,21 +12,21 @@ use keyway_resp::Kind;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
     wire: Wire,
-    /// How far it came in a reply that is not whole yet.
+    /// The position in an incomplete reply.
     framer: Option<Framer>,
-    /// The handshake says a password. One that does not asks for the version, which a
-    /// server that wants a password tells nobody: the first `set` would be taken for one,
-    /// and what a client sends must not log in a connection that others share.
+    /// Whether the handshake sends a password. Without a password it asks for the version, which a
+    /// server that requires a password refuses to tell: the server would take the first `set` for a
+    /// password, and a client must not be able to log in a connection that others share.
     logs_in: bool,
 }
 
 impl Framing {
-    /// Whether replies are lines, with values behind some.
+    /// Returns whether replies are lines, with values after some.
     pub(super) fn is_in_text(&self) -> bool {
         self.wire == Wire::Text
     }
 
-    /// What follows is the next element of the reply.
+    /// Notes that the next element of the reply follows.
     pub(super) fn restart(&mut self) {
         self.framer = None;
     }
@@ -35,21 +35,21 @@ impl Framing {
 /// A cut between two TLS records in the unsent bytes of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordCut {
-    /// Place in the FIFO of the exchange whose request the cut lies in.
+    /// Index in the FIFO of the exchange whose request contains the cut.
     exchange: usize,
-    /// Bytes of that request behind the cut.
+    /// Number of bytes of that request after the cut.
     left: usize,
 }
 
 impl Link {
     /// The size of memcached's read buffer. memcached leaves the end of a longer record inside
-    /// OpenSSL, and does not look at it.
+    /// OpenSSL and does not read it.
     pub const RECORD_LEN_MAX: usize = 16 << 10;
 
     /// The longest part of a longer exchange of several requests, or of a long `get`. Such an
-    /// exchange is cut inside a request, and memcached keeps the first part of that request in
-    /// its read buffer: the next record must fit behind it. For a long `get` memcached doubles
-    /// the buffer whenever it is full: the parts must fill it exactly.
+    /// exchange is cut inside a request, and memcached keeps the first part of that request in its
+    /// read buffer, so the next record must fit behind it. For a long `get` memcached doubles the
+    /// buffer whenever it is full, so the parts must fill it exactly.
     const PART_LEN_MAX: usize = Self::RECORD_LEN_MAX / 2;
 
     /// Returns whether the server is a memcached server.
@@ -76,13 +76,14 @@ impl Link {
         none
     }
 
-    /// Length of the record that begins at `cut`, which moves behind it; 0 at the end.
+    /// Returns the length of the record that begins at `cut`, or 0 at the end. It moves `cut`
+    /// behind the record.
     ///
-    /// memcached up to 1.6.18 at least reads on when the socket has more, and not when OpenSSL
-    /// has more of a record. So one read must take in all of a record. A read takes
-    /// [`Link::RECORD_LEN_MAX`] where memcached awaits a request. Where it awaits the rest of a
-    /// value, a read takes that rest alone. Hence the requests that fit share a record, and
-    /// the records of a longer request hold nothing else.
+    /// memcached, at least up to 1.6.18, reads again if the socket has more bytes, but not if
+    /// OpenSSL has more of a record. So one read must take a whole record. A read takes
+    /// [`Link::RECORD_LEN_MAX`] bytes while memcached waits for a request. While it waits for the
+    /// rest of a value, a read takes only that rest. So requests that fit share a record, and the
+    /// records of a longer request contain nothing else.
     pub fn next_record(&self, cut: &mut RecordCut) -> usize {
         let Some(first) = self.fifo.get(cut.exchange) else {
             return std::mem::take(&mut cut.left);
@@ -90,7 +91,7 @@ impl Link {
         let whole = first.len as usize;
         if cut.left < whole || whole > Self::RECORD_LEN_MAX {
             let len = match first.expect {
-                // A long value: its end is the end of its last record.
+                // For a long value, the end of the value is the end of its last record.
                 Expect::One => cut.left,
                 _ => cut.left.min(Self::PART_LEN_MAX),
             };
@@ -117,7 +118,8 @@ impl Link {
         cut.left = self.fifo.get(cut.exchange).map_or(0, |next| next.len as usize);
     }
 
-    /// Notes that the connection stands; says the password, or asks whether there is to be one.
+    /// Notes that the connection is established. Sends the password, or asks whether one is
+    /// required.
     pub(super) fn on_memcached_connected(
         &mut self,
         memcached: &MemcachedOptions,
@@ -132,7 +134,7 @@ impl Link {
         let out = self.handshake.buf();
         match &options.password {
             Some(password) => write_login(out, memcached.dialect, &memcached.user, password),
-            // Packets of clients that log in are answered here.
+            // Packets of clients that log in are answered by Keyway.
             None if wire == Wire::Binary => {
                 self.state = LinkState::Ready;
                 return;
@@ -156,7 +158,7 @@ impl Link {
         let mut pos = 0;
         while pos < bytes.len() {
             let rest = &bytes[pos..];
-            // What waits in the queue is not what the handshake's reply is to.
+            // The handshake's reply does not belong to the exchanges in the queue.
             let expect = match (self.state, self.fifo.front()) {
                 (LinkState::Ready, Some(exchange)) => exchange.expect,
                 _ => Expect::One,
@@ -198,7 +200,7 @@ impl Link {
         if let LinkState::Handshaking { .. } = self.state {
             let is_right = match logs_in {
                 true => is_welcome(reply, wire),
-                // Who does not know the question has nothing against who asks.
+                // A server that does not know the question does not reject the connection.
                 false => reply.starts_with(b"VERSION ") || reply == b"ERROR\r\n",
             };
             if !is_right {
@@ -210,7 +212,8 @@ impl Link {
                     false => BackendFault::Handshake,
                 });
             }
-            // What was not asked whole yet cannot be answered: the rest would be read as a request.
+            // A request that was not sent completely cannot be answered: the rest would be read as
+            // a request.
             if !self.handshake.is_empty() {
                 return Err(BackendFault::Protocol);
             }
@@ -228,7 +231,7 @@ impl Link {
         Ok(())
     }
 
-    /// Asks a server of memcached something of the worker's own.
+    /// Sends the worker's own question to a server of memcached.
     pub fn ask_memcached(
         &mut self,
         dialect: keyway_memcache::Dialect,
@@ -239,7 +242,7 @@ impl Link {
         self.ask_memcached_with(which, now, |out| crate::memcached::write_own(out, dialect, verb));
     }
 
-    /// The same in words that `write` appends; it tells how the reply ends.
+    /// Does the same with a request that `write` appends. `write` returns how the reply ends.
     pub fn ask_memcached_with(
         &mut self,
         which: Internal,

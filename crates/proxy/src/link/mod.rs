@@ -2,16 +2,16 @@
 //!   enqueue ──► output ──► backend ──► input ──► front of the FIFO ──► owner
 //!                            FIFO  [ abandoned | abandoned | live | live ]
 //! ```
-//! A backend answers in the order it was asked, so the FIFO of exchanges is
-//! all the bookkeeping there is. A request whose time is up is answered with
-//! an error and its exchange stays in the FIFO, abandoned: the late reply is
-//! recognised by its place and skipped, and nobody else notices. Exchanges of
-//! one link have one timeout, so the abandoned ones are in front, unless the link is *uneven*: the
-//! timeout of a large transfer counts from its last movement.
+//! A backend answers in the order in which it was asked, so a FIFO of exchanges is all that is
+//! needed. If the time of a request is up, the request is answered with an error and its exchange
+//! stays in the FIFO, abandoned. The late reply is recognised by its position and skipped, without
+//! an effect on others. The exchanges of one link have one timeout, so the abandoned ones are in
+//! front, unless the link is *uneven*: the timeout of a large transfer counts from its last
+//! movement.
 //!
-//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
-//! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
-//! connecting; they are held until the handshake is over.
+//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or `-> Backoff ->
+//! Connecting` after a failure. Requests may be enqueued while connecting. They are held until the
+//! handshake is over.
 
 mod big;
 mod database;
@@ -49,20 +49,20 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use trace::Trace;
 
-/// What a link needs to know of its pool.
+/// What a link needs to know about its pool.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Password given to the backend.
+    /// The password for the backend.
     pub password: Option<String>,
-    /// What the backend is asked in, where it is one of memcached.
+    /// The protocol of the backend, if it is memcached.
     pub memcached: Option<MemcachedOptions>,
     /// Database selected after connecting.
     pub database: u32,
-    /// How many databases clients may select, from that one on. With more than
-    /// one the handshake makes sure that the last exists: a request must never
-    /// run on another database because its `SELECT` was refused.
+    /// Number of databases that clients may select, starting with that one. With more than one, the
+    /// handshake checks that the last one exists: a request must never run in another database
+    /// because its `SELECT` was refused.
     pub databases: u32,
-    /// How long a request may wait for its reply; `None`: for ever.
+    /// How long a request may wait for its reply. `None`: without a limit.
     pub timeout: Option<Duration>,
     /// How long connecting and the handshake may take.
     pub connect_timeout: Duration,
@@ -70,44 +70,44 @@ pub struct LinkOptions {
     pub backoff_min: Duration,
     /// Longest pause after failed connections.
     pub backoff_max: Duration,
-    /// Requests in flight from which a link takes no other.
+    /// Number of requests in flight from which a link accepts no more.
     pub in_flight_max: u32,
-    /// Unsent bytes from which a link takes no other request.
+    /// Number of unsent bytes from which a link accepts no more requests.
     pub output_len_max: u32,
-    /// Silence of a server that makes the request it is about slow;
-    /// `Duration::MAX`: none is.
+    /// Silence of a server after which the current request counts as slow. `Duration::MAX`: none
+    /// does.
     pub slower_than: Duration,
 }
 
-/// How a link speaks to a server of memcached.
+/// How a link uses a server of memcached.
 #[derive(Clone, Debug)]
 pub struct MemcachedOptions {
-    /// In which of its protocols.
+    /// The protocol.
     pub dialect: Dialect,
-    /// Who it says it is, with the password.
+    /// The user for the password.
     pub user: String,
 }
 
-/// Where a link is in its life.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// Not connected; connects when first needed.
+    /// Not connected. It connects when it is first needed.
     Idle,
     /// The system is connecting.
     Connecting {
-        /// When it must be done, handshake included.
+        /// When it must be done, including the handshake.
         deadline: Time,
     },
-    /// Connected; the handshake's replies are awaited.
+    /// Connected. The link waits for the handshake's replies.
     Handshaking {
-        /// Replies still to come.
+        /// Number of missing replies.
         left: u8,
         /// When it must be done.
         deadline: Time,
     },
-    /// Requests flow.
+    /// The link sends requests.
     Ready,
-    /// The last attempt failed; none is made before `until`.
+    /// The last attempt failed. The next one is made after `until`.
     Backoff {
         /// When another attempt is allowed.
         until: Time,
@@ -118,30 +118,30 @@ pub enum LinkState {
 #[derive(Debug)]
 pub struct Link {
     state: LinkState,
-    /// What its replies are in.
+    /// The protocol of its replies.
     protocol: Protocol,
-    /// They are not what the server speaks.
+    /// Whether the server uses another protocol.
     translates: bool,
-    /// Room for a reply that is translated.
+    /// A buffer for a translated reply.
     translated: Vec<u8>,
-    /// What is said behind the handshake on a connection that one client has
-    /// for itself; pushes are handed over then.
+    /// What is sent after the handshake on a connection that one client uses alone. Pushes are then
+    /// delivered.
     announcement: Option<Announcement>,
-    /// What follows the reply to `HELLO`, until it comes.
+    /// What follows the reply to `HELLO`, until that arrives.
     greeting: Option<Box<greeting::Greeting>>,
-    /// The last connection ended in place of that reply: this server may be
-    /// one that closes at a command it does not know.
+    /// Whether the last connection ended in place of that reply. This server may be one that closes
+    /// at an unknown command.
     was_lost_greeting: bool,
     fifo: VecDeque<Exchange>,
-    /// Exchanges that were answered, on all connections.
+    /// Number of exchanges that were answered, on all connections.
     answered_count: u64,
-    /// Exchanges at the front of the FIFO that were answered with a timeout.
+    /// Number of exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
-    /// Timeouts may end in another order than that of the FIFO: see `time.rs`.
+    /// Whether timeouts may end in another order than that of the FIFO: see `time.rs`.
     is_uneven: bool,
     /// The session that got the latest large reply. Its next requests have waited for that reply.
     served: Option<Key<Session>>,
-    /// A deadline may have become earlier since the last call of `take_sooner`.
+    /// Whether a deadline may have become earlier since the last call of `take_sooner`.
     is_sooner: bool,
     /// When bytes of a large request were last taken.
     sent: Time,
@@ -154,27 +154,27 @@ pub struct Link {
     input: Vec<u8>,
     input_needed: usize,
     framer: Framer,
-    /// The same for a server of memcached.
+    /// The framing of replies of a server of memcached.
     memcached: Option<memcached::Framing>,
-    /// A large reply of which a part has come, and was handed on.
+    /// A large reply of which a part has arrived, and was forwarded.
     streamed_reply: Option<Box<streamed_reply::Streaming>>,
-    /// Database that the last request in `output` runs on.
+    /// The database in which the last request in `output` runs.
     database: Database,
-    /// The error that answers the requests on their way, because the `SELECT`
-    /// before them was refused; empty when it was not.
+    /// The error for the requests in flight, because the `SELECT` before them was refused. Empty if
+    /// it was not.
     refusal: Vec<u8>,
-    /// It is about one request: it is empty again once that is answered.
+    /// Whether the error applies to one request. It is cleared once that is answered.
     refuses_once: bool,
-    /// What the server said to `MULTI`, if it refused the last.
+    /// The server's error for `MULTI`, if it refused the last one.
     multi_refused: Option<Box<[u8]>>,
-    /// The server of a cluster was told that replicas are to be read on it.
+    /// Whether the server of a cluster was told that replicas are to be read on it.
     reads_replica: bool,
-    /// What sends requests elsewhere, where that is followed.
+    /// Handles redirections, if they are followed.
     redirected: Option<Box<redirected::Aside>>,
     trace: Trace,
-    /// The largest of the replies that came last, where it is large.
+    /// The largest of the last replies, if it is large.
     big: Option<Box<BigReply>>,
-    /// When bytes last came, or the first request was sent after silence.
+    /// When bytes last arrived, or when the first request was sent after silence.
     progress: Time,
     /// When bytes of a large transfer last moved.
     moved: Time,
@@ -182,38 +182,38 @@ pub struct Link {
     held_for: Option<Duration>,
     /// When the time of requests that were held for the connection began to count.
     held_until: Option<Time>,
-    /// Attempts to connect since the backend last answered a request.
+    /// Number of attempts to connect since the backend last answered a request.
     failures: u32,
-    /// The backend has answered a request on this connection.
+    /// Whether the backend has answered a request on this connection.
     answered: bool,
-    /// The socket took less than was offered.
+    /// Whether the socket took less than was offered.
     pub send_blocked: bool,
-    /// In the worker's list of links with output.
+    /// Whether it is in the worker's list of links with output.
     pub is_dirty: bool,
-    /// Its one request may wait as long as it asked to, once it was sent.
+    /// Whether its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
-    /// What was sent as it came is whole: the connection stays when its time is up, so that what its
-    /// client sends next can wait until the server has executed it.
+    /// Whether a request that was streamed is complete. The connection then stays open when its
+    /// time is up, so that what its client sends next can wait until the server has executed it.
     pub stays_when_late: bool,
     /// When the server must have answered a blocking command with a timeout.
     pub blocks_until: Option<Time>,
 }
 
-/// What a server at its `maxclients` says to the one client more.
+/// The reply of a server at its `maxclients` to one more client.
 pub(crate) const NO_ROOM: &[u8] = b"-ERR max number of clients";
 
-/// Bytes kept of what a server says when it refuses us.
+/// Number of bytes that are kept of a server's refusal.
 const REFUSAL_LEN_MAX: usize = 512;
 
-/// Bytes of a request or reply under way from which the time its transfer takes
-/// is not counted as waiting.
+/// Length of a request or reply from which the time of its transfer does not count as waiting, in
+/// bytes.
 const TRANSFER_LEN: usize = 64 << 10;
 
-/// Exchanges whose room the FIFO keeps when it runs empty.
+/// Number of exchanges for which the FIFO keeps memory when it becomes empty.
 const FIFO_KEPT_MAX: usize = 4096;
 
-/// Capacity kept by an output that was sent, in bytes: a turn's requests of
-/// many clients share it, with values of 16 KiB among them.
+/// Capacity that an empty output keeps, in bytes. The requests of many clients in a turn share it,
+/// including values of 16 KiB.
 const OUTPUT_KEPT_MAX: u32 = 160 << 10;
 
 impl Default for Link {
@@ -266,33 +266,33 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Where the link is in its life.
+    /// Returns the state of the link.
     pub fn state(&self) -> LinkState {
         self.state
     }
 
-    /// Exchanges waiting for a reply, late ones included.
+    /// Returns the number of exchanges that wait for a reply, including late ones.
     #[inline]
     pub fn in_flight(&self) -> usize {
         self.fifo.len()
     }
 
-    /// Whether the connection stands and somebody waits for a reply that is
-    /// not overdue yet. If not, the next request may need a connection, and
-    /// has the earliest timeout: also behind what only prepares the connection for it.
+    /// Returns whether the connection is established and someone waits for a reply that is not
+    /// overdue yet. If not, the next request may need a connection, and has the earliest timeout,
+    /// even after requests that only prepare the connection for it.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         let first = self.fifo.get(self.abandoned);
         first.is_some_and(Exchange::is_timed) && self.state == LinkState::Ready && !self.is_uneven
     }
 
-    /// Number of exchanges whose reply somebody other than the worker waits for.
+    /// Returns the number of exchanges for whose reply someone other than the worker waits.
     pub fn owned(&self) -> usize {
         let is_owned = |owner: Owner| !matches!(owner, Owner::None | Owner::Internal(_));
         self.fifo.iter().filter(|one| is_owned(one.owner)).count()
     }
 
-    /// Exchanges whose reply somebody still waits for.
+    /// Returns the number of exchanges for whose reply someone still waits.
     pub fn live(&self) -> usize {
         match self.is_uneven {
             false => self.fifo.len() - self.abandoned,
@@ -300,33 +300,33 @@ impl Link {
         }
     }
 
-    /// Bytes not sent yet.
+    /// Returns the number of unsent bytes.
     #[inline]
     pub fn unsent_len(&self) -> usize {
         self.output.len()
     }
 
-    /// Gives back the memory that an empty output keeps.
+    /// Frees the memory that an empty output keeps.
     pub fn give_back_memory(&mut self) {
         if self.output.held_len() == 0 {
             self.output.clear();
         }
     }
 
-    /// Bytes of a reply that is not whole yet.
+    /// Returns the number of bytes of an incomplete reply.
     pub fn input_len(&self) -> usize {
         self.input.len()
     }
 
-    /// Whether it takes another request; if not, clients that need it wait.
+    /// Returns whether it accepts another request. If not, clients that need it wait.
     #[inline]
     pub fn has_room(&self, options: &LinkOptions) -> bool {
         self.fifo.len() < options.in_flight_max as usize
             && self.output.held_len() < options.output_len_max as usize
     }
 
-    /// Returns whether the server has yet to answer a question of the worker's own, or a request
-    /// whose time was up: a further question would only add to those. Looks at every exchange:
+    /// Returns whether the server has not answered a question of the worker yet, or a request whose
+    /// time was up. Another question would only add to those. It checks every exchange, so it is
     /// for questions that are asked a few times a second at most.
     pub fn owes(&self, which: Internal) -> bool {
         let is_owed =
@@ -334,27 +334,27 @@ impl Link {
         self.fifo.iter().any(|exchange| is_owed(exchange.owner))
     }
 
-    /// Number of replies that have come, ever.
+    /// Returns the number of replies that have ever arrived.
     pub fn answered_count(&self) -> u64 {
         self.answered_count
     }
 
-    /// The value of [`Link::answered_count`] once the server has answered all writes that have timed
-    /// out so far.
+    /// Returns the value of [`Link::answered_count`] once the server has answered all writes that
+    /// have timed out so far.
     pub fn late_writes_end(&self) -> u64 {
         let is_late = |it: &Exchange| it.owner == Owner::None && it.counted.class().may_write();
         let last = self.fifo.iter().rposition(is_late);
         self.answered_count + last.map_or(0, |index| index as u64 + 1)
     }
 
-    /// Returns whether the server has yet to answer a write whose time is up, and may still execute
-    /// it.
+    /// Returns whether the server has not answered a write yet whose time is up, and may still
+    /// execute it.
     pub fn owes_late_write(&self) -> bool {
         let is_late = |it: &Exchange| it.owner == Owner::None && it.counted.class().may_write();
         self.fifo.iter().any(is_late)
     }
 
-    /// Whether a connection must be made for the requests that wait.
+    /// Returns whether a connection must be opened for the requests that wait.
     pub fn wants_connection(&self, now: Time) -> bool {
         match self.state {
             LinkState::Idle => true,
@@ -363,45 +363,44 @@ impl Link {
         }
     }
 
-    /// Whether requests fail at once, because connecting failed moments ago.
+    /// Returns whether requests fail at once, because connecting failed a short time ago.
     #[inline]
     pub fn is_down(&self, now: Time) -> bool {
         matches!(self.state, LinkState::Backoff { until } if now < until)
     }
 
-    /// Notes that a connection is being made.
+    /// Notes that a connection is being opened.
     pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
         self.state = LinkState::Connecting { deadline: now + options.connect_timeout };
     }
 
-    /// Whether the backend has answered a request on this connection: until
-    /// then it may be one that accepts and closes.
+    /// Returns whether the backend has answered a request on this connection. Until then it may be
+    /// one that accepts and closes.
     pub fn has_answered(&self) -> bool {
         self.answered
     }
 
-    /// Buffer to append one request to; follow with [`Link::enqueue`].
+    /// Returns the buffer to which one request is appended. [`Link::enqueue`] must follow.
     #[inline]
     pub fn request_buf(&mut self) -> &mut Vec<u8> {
         self.output.buf()
     }
 
-    /// The slow request among those answered since the last call: the last that
-    /// was handed on as such.
+    /// Returns the slow request among those answered since the last call: the last one that was
+    /// delivered as slow.
     pub fn take_slow(&mut self) -> Option<Slow> {
         self.trace.take_slow()
     }
 
-    /// Puts an exchange behind the others, for the request whose `len` bytes
-    /// were just appended to [`Link::request_buf`].
+    /// Appends an exchange for the request whose `len` bytes were just appended to
+    /// [`Link::request_buf`].
     #[inline]
     pub fn enqueue(&mut self, owner: Owner, counted: Counted, len: usize, now: Time) {
         self.enqueue_batch(owner, counted, (len, 0), now);
     }
 
-    /// The same for requests that stay together: all are sent on one
-    /// connection or none, and the last one's reply is the owner's, after
-    /// `replies_before` others.
+    /// Does the same for requests that stay together: all are sent on one connection or none. The
+    /// owner gets the last one's reply, after `replies_before` others.
     #[inline]
     pub fn enqueue_batch(
         &mut self,
@@ -434,16 +433,16 @@ impl Link {
         });
     }
 
-    /// Tells how the reply to the request that was enqueued last is translated,
-    /// should that be necessary: on links of RESP3.
+    /// Sets how the reply to the request that was enqueued last is translated, if necessary, on
+    /// links with RESP3.
     pub fn set_translation(&mut self, translation: Translation) {
         if let Some(exchange) = self.fifo.back_mut() {
             exchange.translation = translation;
         }
     }
 
-    /// Tells how the reply to the request ends that was enqueued last: on links
-    /// to servers of memcached.
+    /// Sets how the reply to the request that was enqueued last ends, on links to servers of
+    /// memcached.
     #[inline]
     pub fn set_expect(&mut self, expect: Expect) {
         if let Some(exchange) = self.fifo.back_mut() {
@@ -451,7 +450,7 @@ impl Link {
         }
     }
 
-    /// What can be sent now.
+    /// Returns what can be sent now.
     #[inline]
     pub fn unsent(&self) -> &[u8] {
         match self.state {
@@ -474,14 +473,13 @@ impl Link {
         }
     }
 
-    /// Takes bytes from the backend and hands each whole reply, with the
-    /// exchange it belongs to, to `deliver`. Late replies to abandoned
-    /// exchanges are handed over as well, with an owner of `None`. Requests
-    /// whose `SELECT` was refused get the refusal for their reply.
+    /// Handles bytes from the backend and passes each complete reply, with its exchange, to
+    /// `deliver`. Late replies to abandoned exchanges are passed as well, with an owner of `None`.
+    /// Requests whose `SELECT` was refused get the refusal as their reply.
     ///
     /// # Errors
-    /// When the backend breaks the protocol or refuses the handshake: lose the
-    /// connection.
+    /// Returns an error if the backend violates the protocol or refuses the handshake. The
+    /// connection must then be closed.
     pub fn handle_input(
         &mut self,
         bytes: &[u8],
@@ -498,7 +496,7 @@ impl Link {
         self.trace.names_big = limits.big_values_from != 0;
         let outcome = self.frame_input(bytes, limits, &mut deliver);
         if outcome == Err(BackendFault::Protocol) && !self.answered {
-            // It may speak another protocol, which its words tell.
+            // The server may use another protocol. Its text then shows that.
             self.note_handshake_refusal(bytes);
         }
         if self.input.len() >= TRANSFER_LEN {
@@ -508,14 +506,14 @@ impl Link {
         outcome
     }
 
-    /// Gives back the room that an unusually deep queue took.
+    /// Frees the memory of an unusually long queue.
     fn trim(&mut self) {
         if self.fifo.is_empty() && self.fifo.capacity() > FIFO_KEPT_MAX {
             self.fifo = VecDeque::new();
         }
     }
 
-    /// The exchange that a reply is for.
+    /// Returns the exchange to which a reply belongs.
     #[inline]
     fn take_answered(&mut self) -> Result<Exchange, BackendFault> {
         let mut exchange = self.fifo.pop_front().ok_or(BackendFault::Protocol)?;
@@ -525,8 +523,8 @@ impl Link {
         Ok(exchange)
     }
 
-    /// Notes that the server answers, if at too great a length: it is worth
-    /// connecting to again at once.
+    /// Notes that the server answers, although with a reply that is too long. So it is worth
+    /// reconnecting at once.
     #[cold]
     fn note_too_long(&mut self) {
         if self.state == LinkState::Ready {
@@ -535,7 +533,7 @@ impl Link {
         }
     }
 
-    /// Hands over the refusal of what came before, in place of a reply.
+    /// Delivers the refusal of an earlier request in place of a reply.
     #[cold]
     fn deliver_refusal(
         &mut self,
@@ -559,14 +557,14 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the answer to a request from what a server without room says on a
-    /// new connection before it closes that, having read nothing.
+    /// Distinguishes the answer to a request from the message of a full server, which it sends on a
+    /// new connection before it closes it, without reading anything.
     fn check_room(&mut self, reply: &[u8]) -> Result<(), BackendFault> {
         if !reply.starts_with(NO_ROOM) {
             return Ok(());
         }
         self.note_handshake_refusal(reply);
-        // It was not HELLO that it refused.
+        // It did not refuse HELLO.
         self.greeting = None;
         Err(BackendFault::Full)
     }
@@ -576,7 +574,7 @@ impl Link {
         self.handshake_refusal = line.trim_ascii_end().to_vec();
     }
 
-    /// Hands over a reply of a server that does not speak RESP3.
+    /// Delivers a reply of a server that does not support RESP3.
     #[cold]
     fn deliver_translated(
         &mut self,
@@ -616,8 +614,8 @@ impl Link {
         (left, deadline): (u8, Time),
     ) -> Result<(), BackendFault> {
         self.check_room(reply)?;
-        // An error may come before anything was asked: from a server that lets nobody in. What
-        // agrees to what was not asked whole would leave a reply too many.
+        // An error may arrive before anything was asked, from a server that accepts no client. A
+        // success for a request that was not sent completely would be one reply too many.
         let is_last = left == 1;
         let is_unasked = match is_last {
             true => !self.handshake.is_empty(),
@@ -645,8 +643,8 @@ impl Link {
         Ok(())
     }
 
-    /// What the backend said when it refused the handshake of this connection, or that is not of
-    /// its protocol and came before any reply; empty when it said neither.
+    /// Returns what the backend sent when it refused the handshake of this connection, or what it
+    /// sent before any reply and not in its protocol. It is empty if there was neither.
     pub fn handshake_refusal(&self) -> &[u8] {
         &self.handshake_refusal
     }

@@ -1,15 +1,15 @@
-//! Servers that refuse `MULTI` itself, as one does whose user may not run it.
+//! Servers that refuse `MULTI` itself, for example if the user may not run it.
 //!
-//! A transaction goes out whole, so the commands of the first one on such a
-//! connection are run each on its own. That is said in place of what the server
-//! says to the `EXEC` at its end, and no other is sent to it while it refuses.
+//! A transaction is sent whole, so the commands of the first one on such a connection are run
+//! separately. The client is told that instead of the server's reply to the final `EXEC`. No other
+//! transaction is sent to the server while it refuses.
 
 use super::{Internal, Link, Owner, REFUSAL_LEN_MAX};
 use keyway_base::Time;
 use keyway_command::Counted;
 use keyway_resp::Kind;
 
-/// A transaction of nothing: what a server says to `MULTI` and `EXEC`.
+/// An empty transaction, to find out how a server answers `MULTI` and `EXEC`.
 const EMPTY: &[u8] = b"*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n";
 
 const NOT_TO_EXEC: &[u8] =
@@ -19,16 +19,16 @@ const NOTHING_SENT: &str =
     " (said to MULTI of an earlier transaction; nothing of this one was sent)";
 
 impl Link {
-    /// Tells that what was enqueued last is a transaction: the first of the
-    /// replies before its own is that to `MULTI`.
+    /// Notes that what was enqueued last is a transaction: the first of the replies before its own
+    /// is that to `MULTI`.
     pub fn set_transaction(&mut self) {
         if let Some(exchange) = self.fifo.back_mut() {
             exchange.transaction = exchange.replies_before;
         }
     }
 
-    /// The error for a transaction while the server refuses `MULTI`; `None` when
-    /// it may be sent. The server is asked again, for later ones.
+    /// Returns the error for a transaction while the server refuses `MULTI`, or `None` if it may be
+    /// sent. The server is asked again, for later ones.
     pub fn refuse_transaction(&mut self, now: Time) -> Option<String> {
         let said = self.multi_refused.as_deref()?;
         let text = String::from_utf8_lossy(said).into_owned() + NOTHING_SENT;
@@ -38,7 +38,7 @@ impl Link {
         Some(text)
     }
 
-    /// Takes a reply that comes before the one an owner waits for.
+    /// Handles a reply before the one for which an owner waits.
     pub(super) fn skip_reply(&mut self, kind: Kind, reply: &[u8]) {
         let exchange = &mut self.fifo[0];
         let is_to_multi = exchange.replies_before == exchange.transaction;
@@ -62,7 +62,7 @@ impl Link {
     fn on_multi_refused(&mut self, said: &[u8]) {
         let said = &said[..said.len().min(REFUSAL_LEN_MAX)];
         self.multi_refused = Some(said.into());
-        // Behind a SELECT that was refused, that is what is told.
+        // After a refused SELECT, its refusal is the reply.
         if self.refusal.is_empty() {
             self.refusal.push(b'-');
             self.refusal.extend_from_slice(said);
@@ -133,7 +133,7 @@ mod tests {
         assert!(link.refuse_transaction(Time(0)).is_some());
         replies(&mut link, b"+OK\r\n*0\r\n");
         assert_eq!(link.refuse_transaction(Time(0)), None, "it may by now");
-        // Another connection may be another user's.
+        // Another connection may belong to another user.
         transaction(&mut link, 2);
         replies(&mut link, b"-NOPERM no 'multi'\r\n");
         link.on_lost(false, |_| ());
@@ -144,7 +144,7 @@ mod tests {
     fn what_is_refused_inside_a_transaction_is_not_multi() {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
         transaction(&mut link, 1);
-        // As of a client that has said CLIENT CACHING.
+        // As of a client that has sent CLIENT CACHING.
         link.precede_last(b"CACHING");
         let got = replies(&mut link, b"+OK\r\n+OK\r\n-ERR no\r\n-EXECABORT\r\n");
         assert_eq!(got, [(owner(1), "-EXECABORT\r\n".to_owned())]);

@@ -1,12 +1,11 @@
 use super::{Internal, Link, Owner, REFUSAL_LEN_MAX, Redirection};
 
 impl Link {
-    /// Puts one more request in front of the one that was enqueued last, to go
-    /// out with it or not at all; its reply is nobody's. To be called before
-    /// anything of that request was sent.
+    /// Inserts one more request before the one that was enqueued last, to be sent with it or not at
+    /// all. Its reply has no owner. It must be called before anything of that request was sent.
     ///
     /// # Panics
-    /// When nothing was enqueued, or a part of it was sent.
+    /// Panics if nothing was enqueued, or if a part of it was sent.
     pub fn precede_last(&mut self, request: &[u8]) {
         let last = self.fifo.back_mut().expect("a request was enqueued");
         debug_assert!(!matches!(last.owner, Owner::Internal(Internal::Select)));
@@ -19,17 +18,16 @@ impl Link {
         last.replies_before += 1;
     }
 
-    /// Notes that replies to `count` more requests come before that to what was
-    /// enqueued last, which holds them.
+    /// Notes that replies to `count` more requests precede that to what was enqueued last, which
+    /// contains them.
     pub fn note_before_last(&mut self, count: u16) {
         if let Some(last) = self.fifo.back_mut() {
             last.replies_before += count;
         }
     }
 
-    /// A server has refused a request that goes before one that blocks: that is
-    /// WAIT, whose count would be of something else. A command that the server
-    /// does not know is one that it needs not.
+    /// Handles the refusal of a request before a blocking one. For WAIT the count would be wrong. A
+    /// command that the server does not know is not needed.
     #[cold]
     pub(super) fn on_refused_before(&mut self, reply: &[u8]) {
         if !self.refusal.is_empty() || reply.starts_with(b"-ERR unknown command") {

@@ -1,9 +1,8 @@
-//! Replies of a server of a cluster that send a request elsewhere. They are put
-//! aside with the request, which goes out again: so what was sent is kept until
-//! it is answered.
+//! Redirections by servers of a cluster. The request is put aside with the redirection, and sent
+//! again. So sent requests are kept until they are answered.
 //!
-//! Of a transaction, which is sent whole, the first such reply inside counts, if
-//! the server then refuses `EXEC`: nothing of it was executed.
+//! In a transaction, which is sent whole, the first redirection inside counts if the server then
+//! refuses `EXEC`: nothing of it was executed.
 
 use super::{Exchange, Internal, Link, Owner};
 use keyway_base::{BackendFault, Key, Time};
@@ -11,35 +10,35 @@ use keyway_command::Counted;
 use keyway_resp::{Kind, reply};
 use keyway_topology::Redirect;
 
-/// What is sent before a request that a server was said to take for another.
+/// The request that is sent before one that a server must accept in place of another server.
 pub const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
-/// What a replica answers to `WAIT`.
+/// The reply of a replica to `WAIT`.
 const WAIT_OF_REPLICA: &[u8] = b"-ERR WAIT cannot be used with replica";
 
-/// What ends commands that wait at a primary that becomes a replica. The end by
-/// `CLIENT UNBLOCK` is in other words.
+/// The end of commands that wait at a primary which becomes a replica. The end by `CLIENT UNBLOCK`
+/// has another text.
 const ENDED: &[u8] = b"-UNBLOCKED force unblock";
 
-/// Why a server of a cluster does not take a request.
+/// Why a server of a cluster does not accept a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirection {
-    /// `MOVED` or `ASK`: another server does, as [`Redirect`] tells.
+    /// `MOVED` or `ASK`: another server does. [`Redirect`] names it.
     Elsewhere,
-    /// `TRYAGAIN`: its keys are on two servers, until the slot has moved whole.
+    /// `TRYAGAIN`: its keys are on two servers until the slot has moved completely.
     TryAgain,
     /// `CLUSTERDOWN`: the cluster does not serve the slot now.
     Down,
-    /// `LOADING`, `MASTERDOWN`: the server has not all of its data. `READONLY`: it is a
-    /// primary no more.
+    /// `LOADING`, `MASTERDOWN`: the server does not have all of its data. `READONLY`: it is no
+    /// longer a primary.
     NotReady,
-    /// The server is no primary any more, and has ended what waited there, or takes
-    /// no `WAIT`.
+    /// The server is no longer a primary, and has ended the commands that waited there, or refuses
+    /// `WAIT`.
     Demoted,
 }
 
 impl Redirection {
-    /// Reads an error reply; `None` when it is of another kind.
+    /// Parses an error reply. Returns `None` if it is of another kind.
     pub fn of(reply: &[u8]) -> Option<Redirection> {
         let code = reply.strip_prefix(b"-")?;
         let code = &code[..code.iter().position(|&byte| matches!(byte, b' ' | b'\r'))?];
@@ -55,20 +54,20 @@ impl Redirection {
     }
 }
 
-/// A request that a server did not take.
+/// A request that a server did not accept.
 #[derive(Debug)]
 pub struct Redirected {
-    /// Who waits for its reply.
+    /// The exchange, with its owner.
     pub exchange: Exchange,
-    /// What the server said: [`Redirection::of`] reads it.
+    /// The server's reply, for [`Redirection::of`].
     pub reply: Box<[u8]>,
-    /// The request as it was sent, without `ASKING` before it.
+    /// The request as it was sent, without a preceding `ASKING`.
     pub request: Box<[u8]>,
 }
 
 impl Redirected {
-    /// Whether it runs what a client wrote, which may answer with any error there
-    /// is: nothing tells such a reply from one of the server's own.
+    /// Returns whether it runs a client's own code, which may reply with any error: such a reply
+    /// cannot be distinguished from one of the server itself.
     pub fn runs_scripts(&self) -> bool {
         const LOADING: [&[u8]; 2] = [b"SCRIPT", b"FUNCTION"];
         let name = self.request.split(|&byte| byte == b'\n').nth(2).map(<[u8]>::trim_ascii_end);
@@ -76,7 +75,7 @@ impl Redirected {
         self.exchange.is_of_scripts() && !name.is_some_and(loads)
     }
 
-    /// One that its server was not even sent.
+    /// Returns a request that was not even sent to its server.
     pub(super) fn unsent(exchange: &Exchange, request: &[u8]) -> Redirected {
         let request = request.strip_prefix(ASKING).unwrap_or(request);
         Redirected { exchange: *exchange, reply: Box::default(), request: request.into() }
@@ -89,16 +88,16 @@ pub(super) struct Aside {
     ready: Vec<Redirected>,
     /// The first redirection inside the transaction that is being answered.
     inner: Vec<u8>,
-    /// What waits here is to wait elsewhere, if the server ends it: see
+    /// Whether a command that waits here must wait elsewhere if the server ends it: see
     /// [`Link::set_moving`].
     is_moving: bool,
 }
 
-/// What a server answers to a command that waited and was ended.
+/// The reply of a server to a command that waited and was ended.
 const UNBLOCKED: &[u8] = b"-UNBLOCKED ";
 
 impl Aside {
-    /// An error before the reply that an owner waits for.
+    /// Notes an error before the reply for which an owner waits.
     #[cold]
     pub(super) fn note_inner(&mut self, reply: &[u8]) {
         if self.inner.is_empty() && Redirection::of(reply).is_some() {
@@ -106,22 +105,21 @@ impl Aside {
         }
     }
 
-    /// The connection is lost.
+    /// Resets the state when the connection is lost.
     pub(super) fn restart(&mut self) {
         self.inner.clear();
     }
 }
 
 impl Link {
-    /// Puts requests aside from now on that the server sends elsewhere, for
-    /// [`Link::take_redirected`].
+    /// Puts requests aside from now on that the server redirects, for [`Link::take_redirected`].
     pub fn follow_redirections(&mut self) {
         self.redirected = Some(Box::default());
         self.output.keep_sent();
     }
 
-    /// Makes a server of a cluster answer the reads enqueued from now on though it is
-    /// a replica, or not do so.
+    /// Makes a server of a cluster answer the reads that are enqueued from now on although it is a
+    /// replica, or ends that.
     #[inline]
     pub fn read_replica(&mut self, reads: bool, now: Time) {
         if self.reads_replica != reads {
@@ -141,21 +139,21 @@ impl Link {
         self.enqueue(Owner::Internal(Internal::Mode), Counted::OWN, len, now);
     }
 
-    /// The server was asked to end the command that waits here, which is then put aside
-    /// like one that is sent elsewhere; or that is not so any more.
+    /// Notes that the server was asked to end the command that waits here, so that it is put aside
+    /// like a redirected one, or that this no longer applies.
     pub fn set_moving(&mut self, is_moving: bool) {
         if let Some(aside) = &mut self.redirected {
             aside.is_moving = is_moving;
         }
     }
 
-    /// Whether that is so.
+    /// Returns whether the command that waits here must move.
     pub fn is_moving(&self) -> bool {
         self.redirected.as_ref().is_some_and(|aside| aside.is_moving)
     }
 
-    /// The command that waits here, to wait elsewhere: whatever the server still says is
-    /// nobody's. The connection is to be ended.
+    /// Takes the command that waits here, to wait elsewhere. Whatever the server still sends has no
+    /// owner. The connection must be closed.
     pub fn take_waiting(&mut self) -> Option<Redirected> {
         self.redirected.as_ref()?;
         let (mut at, mut found) = (0, None);
@@ -172,7 +170,7 @@ impl Link {
         found
     }
 
-    /// The requests that were sent elsewhere, in their order. Empty almost always.
+    /// Takes the redirected requests, in their order. There are almost never any.
     #[inline]
     pub fn take_redirected(&mut self) -> Vec<Redirected> {
         match &mut self.redirected {
@@ -181,12 +179,11 @@ impl Link {
         }
     }
 
-    /// Puts a request on its way again, to this server; [`Link::precede_last`] may
-    /// follow.
+    /// Enqueues a request again, for this server. [`Link::precede_last`] may follow.
     pub fn enqueue_redirected(&mut self, exchange: &Exchange, request: &[u8], now: Time) {
         let len = request.len();
         self.request_buf().extend_from_slice(request);
-        // Nothing else than a transaction goes out whole.
+        // Only a transaction is sent whole.
         self.enqueue_batch(exchange.owner, exchange.counted, (len, exchange.transaction), now);
         if let Some(last) = self.fifo.back_mut() {
             last.transaction = exchange.transaction;
@@ -194,17 +191,17 @@ impl Link {
             last.expect = exchange.expect;
             last.redirections = exchange.redirections.saturating_add(1);
             last.sent_on_by = exchange.sent_on_by;
-            // A blocking command may wait long at each server. Its time for this one begins now.
+            // A blocking command may wait long at each server. Its time at this one begins now.
             last.waited = if self.is_blocking { 0 } else { exchange.waited_until(now) };
             self.is_uneven |= last.waited > 0;
         }
     }
 
-    /// Lets the bytes of an answered request go; returns whether it was put aside
-    /// instead of being answered.
+    /// Releases the bytes of an answered request. Returns whether the request was put aside instead
+    /// of being answered.
     ///
     /// # Errors
-    /// When the server answers what was not sent whole.
+    /// Returns an error if the server answers a request that was not sent completely.
     #[inline]
     pub(super) fn release_answered(
         &mut self,
@@ -213,7 +210,7 @@ impl Link {
         reply: &[u8],
     ) -> Result<bool, BackendFault> {
         if !self.output.has_sent(exchange.len as usize) {
-            // Who waits for it is told by the loss of the connection.
+            // The owner is told when the connection is closed.
             self.fifo.push_front(*exchange);
             self.answered_count -= 1;
             return Err(BackendFault::Protocol);
@@ -227,7 +224,7 @@ impl Link {
     #[cold]
     fn put_aside(&mut self, exchange: &Exchange, reply: &[u8]) -> bool {
         let Some(aside) = &mut self.redirected else { return false };
-        // Said to what went before it, in which case its own reply says nothing.
+        // The redirection answered a preceding request, so its own reply has no meaning.
         let is_refused_before = self.refuses_once && Redirection::of(&self.refusal).is_some();
         let before = match is_refused_before {
             true => std::mem::take(&mut self.refusal),
@@ -236,7 +233,7 @@ impl Link {
         self.refuses_once &= !is_refused_before;
         let reply = if is_refused_before { &before[..] } else { reply };
         let inner = std::mem::take(&mut aside.inner);
-        // Of a transaction nothing was executed.
+        // Nothing of the transaction was executed.
         let is_refused = !inner.is_empty() && reply.starts_with(b"-EXECABORT");
         let reply = if is_refused { &inner[..] } else { reply };
         let is_waited_for = match exchange.owner {

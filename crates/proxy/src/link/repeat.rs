@@ -1,20 +1,20 @@
-//! Reads that another server may be sent as well, or instead: their bytes are kept
-//! until they are answered, as those of all requests to servers of a cluster are.
+//! Reads that may be sent to another server as well, or instead. Their bytes are kept until they
+//! are answered, like those of all requests to servers of a cluster.
 
 use super::{Exchange, Link, Owner};
 use keyway_base::{Key, Time};
 use std::ops::Range;
 
 impl Exchange {
-    /// Whether it is a read that may go to another server as it is.
+    /// Returns whether it is a read that may go to another server unchanged.
     pub fn is_plain_read(&self) -> bool {
         self.may_repeat && self.replies_before == 0
     }
 }
 
 impl Link {
-    /// Notes that another server may be sent what was enqueued last. That has no
-    /// effect for a client that wants no reply.
+    /// Notes that another server may be sent what was enqueued last. This has no effect for a
+    /// client that wants no reply.
     #[inline]
     pub fn note_read(&mut self) {
         if let Some(last) = self.fifo.back_mut() {
@@ -23,14 +23,14 @@ impl Link {
         }
     }
 
-    /// The position of the first read that was enqueued after `seen` and at `until` or
-    /// before, and is still waited for by nobody but its owner.
+    /// Returns the index of the first read that was enqueued after `seen` and not after `until`,
+    /// and that only its owner still waits for.
     pub fn first_overdue(&self, seen: Time, until: Time) -> Option<usize> {
         let from = self.fifo.partition_point(|exchange| exchange.started <= seen);
         self.next_overdue(from, until)
     }
 
-    /// The next one, from the position `from` on.
+    /// Returns the next one, from the index `from` on.
     pub fn next_overdue(&self, from: usize, until: Time) -> Option<usize> {
         let from = from.max(self.abandoned);
         let mut waiting = self.fifo.range(from.min(self.fifo.len())..);
@@ -38,31 +38,30 @@ impl Link {
         (self.fifo[from + at].started <= until).then_some(from + at)
     }
 
-    /// When the first read was enqueued after `seen` that is still waited for by
-    /// nobody but its owner.
+    /// Returns when the first read was enqueued after `seen` that only its owner still waits for.
     pub fn overdue_next(&self, seen: Time) -> Option<Time> {
         let at = self.first_overdue(seen, Time(u64::MAX))?;
         Some(self.fifo[at].started)
     }
 
-    /// The exchange at a position.
+    /// Returns the exchange at an index.
     pub fn exchange(&self, at: usize) -> &Exchange {
         &self.fifo[at]
     }
 
-    /// Bytes of the requests at these positions.
+    /// Returns the number of bytes of the requests at these indices.
     pub fn requests_len(&self, positions: Range<usize>) -> usize {
         self.fifo.range(positions).map(|exchange| exchange.len as usize).sum()
     }
 
-    /// The request of the exchange at a position, before which `before` bytes of
-    /// others are.
+    /// Returns the request of the exchange at an index. `before` bytes of other requests precede
+    /// it.
     pub fn request(&self, at: usize, before: usize) -> &[u8] {
         debug_assert!(self.output.keeps_sent());
         self.output.held(before, self.fifo[at].len as usize)
     }
 
-    /// Has the exchange at a position be one of two.
+    /// Makes the exchange at an index one of two.
     pub fn hedge(&mut self, at: usize, hedge: Key<super::Hedge>) {
         let exchange = &mut self.fifo[at];
         exchange.owner = Owner::Hedged { hedge, is_second: false };
@@ -122,7 +121,7 @@ mod tests {
         );
         link.hedge(2, Key::NONE);
         assert_eq!(link.next_overdue(1, Time(40)), Some(3));
-        // Those that were answered are gone, and their bytes with them.
+        // The answered ones are gone, with their bytes.
         link.handle_input(b"+1\r\n+2\r\n", &Limits::default(), Time(40), |_, _, _| ()).unwrap();
         assert_eq!(link.first_overdue(Time(0), Time(40)), Some(1));
         assert_eq!(link.request(1, link.requests_len(0..1)), b"GET4444");

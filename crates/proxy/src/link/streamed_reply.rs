@@ -1,12 +1,12 @@
-//! Large replies, which pass through to who waits for them as they come.
+//! Large replies, which are forwarded to their owners while they arrive.
 //!
 //! ```text
 //!   begin_streamed_reply        pass, pass, …            its last byte
 //!  ───────────────► bytes go on, none stay ───────────────────► answered
 //! ```
-//! What a framer said is still to come of a reply belongs to it for certain, so
-//! that much is handed on without being looked at, but for the line end. The
-//! exchange stays at the front of the FIFO meanwhile: loss and time treat it as any other.
+//! The bytes that a framer has announced certainly belong to the reply. They are forwarded without
+//! being parsed, except for the line end. The exchange stays at the front of the FIFO meanwhile:
+//! loss and timeouts treat it like any other.
 
 use super::{Exchange, Link, LinkState, Owner, TRANSFER_LEN};
 use keyway_base::{BackendFault, Time};
@@ -14,26 +14,26 @@ use keyway_memcache::Expect;
 use keyway_resp::Kind;
 use std::time::Duration;
 
-/// A reply that passes through.
+/// A reply that is being streamed.
 #[derive(Debug)]
 pub(super) struct Streaming {
-    /// Bytes of it that are certain.
+    /// Number of its certain bytes.
     len: usize,
-    /// Bytes still to come for certain.
+    /// Number of certain bytes that are still missing.
     left: usize,
-    /// With these the reply is whole; without, the framer looks at what follows.
+    /// Whether the reply is complete with these bytes. If not, the framer parses what follows.
     ends: bool,
-    /// It is read on whatever its client takes.
+    /// Whether it is read however little its client takes.
     is_released: bool,
 }
 
-/// One part in this many of the time in which a link is read is subtracted from its stalled time.
-/// With a smaller number, clients that take nothing hold others up more. With a larger one, clients
-/// that read slowly have less time.
+/// The stalled time is reduced by one part in this many of the time in which the link is read. With
+/// a smaller number, clients that take nothing would delay others more. With a larger one, clients
+/// that read slowly would have less time.
 const FORGIVEN: u32 = 8;
 
-/// Time in which a link was not read because its clients took nothing. The time counts for the link
-/// and not for a reply: many clients hold others up no longer than one.
+/// Time in which a link was not read because its clients took nothing. It is counted for the link
+/// and not for a reply, so many clients delay others no longer than one.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
     /// Stalled time until `at`, less the forgiven part.
@@ -50,8 +50,8 @@ impl Stall {
         left + now.since(until)
     }
 
-    /// Ends the stall: the link is read on at a time, or on another connection. At most `most` of a
-    /// long stall is kept.
+    /// Ends the stall: the link is read again at a time, or on another connection. At most `most`
+    /// of a long stall is kept.
     pub(super) fn end(&mut self, at: Option<(Time, Duration)>) {
         if let Some((now, most)) = at {
             (self.used, self.at) = (self.used(now).min(most), now);
@@ -63,59 +63,59 @@ impl Stall {
 /// How long a link may be held, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Longest time that others may wait, over all replies.
+    /// Longest time for which others may wait, over all replies.
     pub most: Duration,
-    /// Longest time from when another client asked until the link is read on, if requests have a
+    /// Longest time from when another client asked until the link is read again, if requests have a
     /// timeout. The rest of the timeout is for the server: a request may have waited elsewhere.
     pub others_within: Option<Duration>,
     /// Since when others have waited for room on the link, if any do.
     pub others_since: Option<Time>,
 }
 
-/// The outcome of a look at a held link.
+/// The result of a check of a held link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// The link stays held, until this time if others wait.
     On(Option<Time>),
-    /// The link is read on: others have waited for long enough.
+    /// The link is read again: others have waited for long enough.
     Over,
     /// The link is not held.
     None,
 }
 
-/// What came of a reply that passes through.
+/// The received part of a streamed reply.
 #[derive(Debug)]
 pub struct Passed<'b> {
-    /// What is handed on.
+    /// The bytes to forward.
     pub part: &'b [u8],
-    /// What came behind it.
+    /// The bytes after it.
     pub rest: &'b [u8],
     /// The exchange, if it is answered with this.
     pub answered: Option<Exchange>,
 }
 
 impl Link {
-    /// Whether a reply passes through.
+    /// Returns whether a reply is being streamed.
     #[inline]
     pub fn is_streaming_reply(&self) -> bool {
         self.streamed_reply.is_some()
     }
 
-    /// Whether a part of a reply is kept.
+    /// Returns whether a part of a reply is kept.
     #[inline]
     pub fn has_part(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Whether a part is kept of a reply that is so long, as far as that is known.
+    /// Returns whether a part of a reply of at least this length is kept, as far as is known.
     pub fn has_part_of(&self, len_min: usize) -> bool {
         self.has_part() && self.input.len().max(self.input_needed) >= len_min
     }
 
-    /// Who waits for the reply of which a part is kept, if that is `len_min` bytes long
-    /// or more and may pass through: nothing of it has to be looked at, or changed.
+    /// Returns the owner of the reply of which a part is kept, if the reply has at least `len_min`
+    /// bytes and may be streamed: nothing of it has to be parsed or changed.
     pub fn large_reply(&self, len_min: usize) -> Option<Owner> {
-        // The line end passes whole, and is looked at then.
+        // The line end is forwarded whole, and checked then.
         let is_large = self.input_needed >= len_min.max(self.input.len() + 2);
         let is_plain = match self.memcached {
             Some(framing) => framing.is_in_text(),
@@ -131,8 +131,8 @@ impl Link {
         (exchange.replies_before == 0 && was_sent).then_some(exchange.owner)
     }
 
-    /// Lets the reply pass through that [`Link::large_reply`] told of. Returns what is
-    /// here of it, and its length as far as that is known.
+    /// Starts to stream the reply that [`Link::large_reply`] reported. Returns its received part,
+    /// and its length as far as is known.
     pub fn begin_streamed_reply(&mut self) -> (Vec<u8>, usize) {
         let input = std::mem::take(&mut self.input);
         let len = std::mem::take(&mut self.input_needed);
@@ -141,7 +141,7 @@ impl Link {
         self.failures = 0;
         let mut ends = true;
         if let Some(exchange) = self.fifo.front_mut() {
-            // Another server's would come behind the half of this one's.
+            // Another server's reply would follow the half of this one's.
             exchange.may_repeat = false;
             ends = self.memcached.is_none() || exchange.expect == Expect::One;
         }
@@ -154,10 +154,10 @@ impl Link {
         (input, len)
     }
 
-    /// Takes bytes of a backend while a reply passes through.
+    /// Handles bytes of a backend while a reply is being streamed.
     ///
     /// # Errors
-    /// When the reply does not end as it should: lose the connection.
+    /// Returns an error if the reply does not end as it should. The connection must then be closed.
     pub fn pass<'b>(&mut self, bytes: &'b [u8], now: Time) -> Result<Passed<'b>, BackendFault> {
         let Some(streamed) = &mut self.streamed_reply else {
             return Ok(Passed { part: &[], rest: bytes, answered: None });
@@ -197,20 +197,20 @@ impl Link {
         }
     }
 
-    /// Whether it has drained far enough to let waiting clients go on: well
-    /// below the bound, so that they do not stop again at once.
+    /// Returns whether it has drained enough to let waiting clients continue: far below the limit,
+    /// so that they do not stop again at once.
     pub fn has_drained(&self, options: &super::LinkOptions) -> bool {
         self.fifo.len() <= options.in_flight_max as usize / 2
             && self.output.held_len() <= options.output_len_max as usize / 2
     }
 
-    /// Who waits for the reply that passes through.
+    /// Returns the owner of the reply that is being streamed.
     pub fn streamed_owner(&self) -> Option<Owner> {
         self.streamed_reply.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
     }
 
-    /// Stops reading the reply that passes through, unless others have waited for long enough. The
-    /// little time that is forgiven between two replies is not worth another pause.
+    /// Stops reading the reply that is being streamed, unless others have waited for long enough.
+    /// The little time that is forgiven between two replies does not justify another pause.
     pub fn hold(&mut self, patience: Patience, now: Time) -> Held {
         if self.streamed_reply.as_ref().is_none_or(|streamed| streamed.is_released) {
             return Held::None;
@@ -233,13 +233,13 @@ impl Link {
         Held::Over
     }
 
-    /// Whether the reply that passes through is not read on.
+    /// Returns whether the streamed reply is not being read.
     pub fn is_held(&self) -> bool {
         self.streamed_reply.is_some() && self.stall.since.is_some()
     }
 
-    /// Notes that the reply that passes through is read on. The time until then is
-    /// not the server's fault.
+    /// Notes that the streamed reply is read again. The server is not responsible for the time
+    /// until then.
     pub fn let_go(&mut self, most: Duration, now: Time) {
         if self.is_held() {
             self.stall.end(Some((now, most)));
@@ -248,8 +248,8 @@ impl Link {
         }
     }
 
-    /// The earliest time from which the timeout of a request counts that waits behind the reply that
-    /// passes through, and is not of the client that gets that. `None` if there is no such request.
+    /// Returns the earliest time from which the timeout of a request counts that waits behind the
+    /// streamed reply and belongs to another client. Returns `None` if there is no such request.
     fn others_since(&self) -> Option<Time> {
         let own = match self.fifo.front().map(|exchange| exchange.owner) {
             Some(Owner::Session { session, .. }) => Some(session),
@@ -265,18 +265,19 @@ impl Link {
         others.map(|(index, exchange)| self.counts_from(index, exchange)).min()
     }
 
-    /// Releases the reply that passes through once others have waited long enough, behind this
-    /// reply and those before it, or one of them has little time left. The link is then read on
-    /// whatever the client takes.
+    /// Releases the streamed reply once others have waited long enough behind this reply and those
+    /// before it, or one of them has little time left. The link is then read however little the
+    /// client takes.
     pub fn look_at_hold(&mut self, patience: Patience, now: Time) -> Held {
         if !self.is_held() {
             return Held::None;
         }
         if self.streamed_owner() == Some(Owner::None) {
-            // The request was given up, so no client takes the reply: nothing else would read it.
+            // The request was given up, so no client takes the reply, and nothing else would read
+            // it.
             return self.release(patience, now);
         }
-        // It is not the server that is waited for.
+        // The server does not cause the wait.
         self.progress = now;
         self.moved = now;
         let others_since = self.others_since().into_iter().chain(patience.others_since).min();
@@ -407,7 +408,7 @@ mod tests {
         link.advance(link.unsent().len());
     }
 
-    /// A link whose front is a large reply for one session, held since 10 ms.
+    /// Returns a link whose front is a large reply for one session, held since 10 ms.
     fn held() -> Link {
         let mut link = asked(1);
         hear(&mut link, b"$1000\r\nabc");
@@ -467,7 +468,7 @@ mod tests {
         let other = Owner::Session { session: Key::from_bits(1), sequence: 1 };
         assert_eq!(over, [(420, other)]);
         assert_eq!((link.in_flight(), link.live()), (2, 1));
-        // Nobody waits for the late reply.
+        // The late reply has no owner.
         let rest = link.pass(&[b'x'; 1000], at(2000)).unwrap_err();
         assert_eq!(rest, BackendFault::Protocol, "the line end is missing");
     }

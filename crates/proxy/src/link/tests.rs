@@ -62,7 +62,7 @@ fn a_request_that_times_out_fails_alone_and_its_late_reply_is_skipped() {
 
 const SELECT_3: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
 
-/// A link that has sent SELECT 3 and a request.
+/// Returns a link that has sent SELECT 3 and a request.
 fn selecting_link() -> Link {
     let mut link = ready_link();
     link.select(0, &options(), at(0));

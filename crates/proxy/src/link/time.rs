@@ -1,5 +1,4 @@
-//! When a link has something to do without a byte having come, and what it
-//! gives up then.
+//! When a link has to act without received bytes, and what it then gives up.
 //!
 //! The timeout of a request counts from when its client asked, whatever the link does before it.
 //! There are three exceptions, which count from the last movement:
@@ -8,31 +7,31 @@
 //! - the next requests of the client that gets it;
 //! - a large request that is being sent.
 //!
-//! While there is one of these, or a request that came from another link, the link is *uneven*:
-//! it looks at all exchanges, not at the oldest alone.
+//! While there is one of these, or a request that moved here from another link, the link is
+//! *uneven*: it checks all exchanges, and not only the oldest one.
 
 use super::{Exchange, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_LEN};
 use keyway_base::{BackendFault, Key, Time};
 use std::time::Duration;
 
-/// How old the oldest outstanding request may grow before the connection counts
-/// as dead: this many timeouts, and never less than
-/// [`STUCK_MIN`]. Shorter would punish everybody for one slow script.
+/// How old the oldest outstanding request may become before the connection counts as dead: this
+/// many timeouts, and never less than [`STUCK_MIN`]. If it were shorter, one slow script would
+/// affect all clients.
 const STUCK_TIMEOUTS: u32 = 10;
 /// See [`STUCK_TIMEOUTS`].
 const STUCK_MIN: Duration = Duration::from_secs(10);
-/// Age that counts as death where requests have no timeout.
+/// The age at which the connection counts as dead if requests have no timeout.
 const STUCK_WITHOUT_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Link {
-    /// When [`Link::handle_timeout`] has something to do at the earliest.
+    /// Returns the earliest time at which [`Link::handle_timeout`] has to act.
     pub fn deadline(&self, options: &LinkOptions) -> Option<Time> {
-        // The worker's own requests may wait until the connection stands.
+        // The worker's own requests may wait until the connection is established.
         let is_timed = |exchange: &&Exchange| {
             self.state == LinkState::Ready || !matches!(exchange.owner, Owner::Internal(_))
         };
         if self.is_blocking && self.state == LinkState::Ready {
-            // One that is to be sent again is timed where it waits for that.
+            // A request that will be sent again is timed where it waits for that.
             return self.blocked_until(options).filter(|_| !self.fifo.is_empty());
         }
         let next = || match self.is_uneven {
@@ -53,15 +52,15 @@ impl Link {
         }
     }
 
-    /// Has requests wait so long for the connection, and no longer for their replies than
-    /// without it: their time counts from [`Link::begin_held`] on.
+    /// Sets how long requests may wait for the connection. Their wait for replies stays the same:
+    /// their time counts from [`Link::begin_held`] on.
     pub fn hold_unsent(&mut self, held_for: Option<Duration>) {
         self.held_for = held_for;
     }
 
-    /// The connection stands: the time of what was held for it counts from now on. What prepares the
-    /// connection may have been left here long ago, by a request that went elsewhere. It is as old as
-    /// the request behind it.
+    /// Notes that the connection is established: the time of held requests counts from now on. A
+    /// request that prepares the connection may have been left here long ago, by one that went
+    /// elsewhere. It gets the age of the request after it.
     pub fn begin_held(&mut self, now: Time) {
         let mut next = now;
         for exchange in self.fifo.iter_mut().rev() {
@@ -75,26 +74,26 @@ impl Link {
         }
     }
 
-    /// Returns whether a request was enqueued after `at`. One that was held for the connection may have
-    /// been enqueued at any time before that stood.
+    /// Returns whether a request was enqueued after `at`. One that was held for the connection may
+    /// have been enqueued at any time before that was established.
     pub fn was_enqueued_after(&self, exchange: &Exchange, at: Time) -> bool {
         exchange.started > at && self.held_until != Some(exchange.started)
     }
 
-    /// The same for the request that was enqueued last, on a connection that stands.
+    /// Does the same for the request that was enqueued last, on an established connection.
     pub fn begin_last_anew(&mut self, now: Time) {
         if let Some(last) = self.fifo.back_mut() {
             last.begin_anew(now);
         }
     }
 
-    /// Longest wait of a request now: for its reply, or for the connection.
+    /// Returns the longest wait of a request now: for its reply, or for the connection.
     fn patience(&self, options: &LinkOptions) -> Option<Duration> {
         let held_for = self.held_for.filter(|_| self.state != LinkState::Ready);
         held_for.or(options.timeout)
     }
 
-    /// The earliest time from which the timeout of any exchange counts.
+    /// Returns the earliest time from which the timeout of any exchange counts.
     #[cold]
     fn first_due(&self) -> Option<Time> {
         let is_timed = |exchange: &Exchange| match self.state {
@@ -105,7 +104,7 @@ impl Link {
         timed.map(|(index, exchange)| self.counts_from(index, exchange)).min()
     }
 
-    /// The time from which the timeout of the exchange at a position counts.
+    /// Returns the time from which the timeout of the exchange at an index counts.
     pub(super) fn counts_from(&self, index: usize, exchange: &Exchange) -> Time {
         let asked = exchange.asked();
         if self.state != LinkState::Ready {
@@ -149,41 +148,42 @@ impl Link {
         std::mem::take(&mut self.is_sooner)
     }
 
-    /// Until when a command that blocks may go on: as long as was said, and as long as
-    /// the server takes what it is sent.
+    /// Returns until when a blocking command may run: as long as it asked, and as long as the
+    /// server accepts what it is sent.
     fn blocked_until(&self, options: &LinkOptions) -> Option<Time> {
         let grace = options.timeout.unwrap_or(STUCK_WITHOUT_TIMEOUT);
         let stalled = (!self.output.is_empty()).then(|| self.progress + grace);
         match (self.blocks_until, stalled) {
-            // From when the last of it was taken.
+            // It counts from when the last part was taken.
             (Some(until), _) => Some(until.max(self.progress + grace)),
             (None, stalled) => stalled,
         }
     }
 
-    /// Since when the server owes the oldest reply, if it owes any.
+    /// Returns since when the server owes the oldest reply, if it owes any.
     pub fn owes_since(&self) -> Option<Time> {
         self.fifo.front().map(|oldest| self.since(oldest))
     }
 
-    /// Since when the server has owed a reply without taking or giving any bytes, if it owes any.
+    /// Returns since when the server has owed a reply without accepting or sending any bytes, if it
+    /// owes any.
     pub fn silent_since(&self) -> Option<Time> {
         self.owes_since().map(|since| since.max(self.progress))
     }
 
-    /// Returns whether a large transfer moved of late, or a client did not take it. A request whose
-    /// time ended behind such a transfer did not wait for the server.
+    /// Returns whether a large transfer moved recently, or a client did not take it. A request
+    /// whose time ended behind such a transfer did not wait for the server.
     pub fn is_at_work(&self, options: &LinkOptions, now: Time) -> bool {
         self.at_work_until(options).is_some_and(|until| now < until)
     }
 
-    /// Until when a large transfer that moves no more still counts as work.
+    /// Returns until when a large transfer that no longer moves still counts as work.
     pub fn at_work_until(&self, options: &LinkOptions) -> Option<Time> {
         options.timeout.map(|timeout| self.last_moved() + timeout)
     }
 
-    /// Whether somebody but the worker waits for a reply, or for its request to
-    /// be over.
+    /// Returns whether someone other than the worker waits for a reply, or for the end of its
+    /// request.
     pub fn is_waited_for(&self) -> bool {
         let is_nobodys = |owner| match owner {
             Owner::None | Owner::Internal(_) => true,
@@ -193,8 +193,8 @@ impl Link {
         !self.fifo.iter().all(|exchange| is_nobodys(exchange.owner))
     }
 
-    /// When bytes of a large request or reply last moved, if one is under way:
-    /// nothing times out while it does, however long it takes.
+    /// Returns when bytes of a large request or reply last moved, if one is in progress. Nothing
+    /// times out while it moves, however long it takes.
     fn transferring(&self) -> Option<Time> {
         let is_large = self.input.len() >= TRANSFER_LEN
             || self.output.len() >= TRANSFER_LEN
@@ -202,8 +202,8 @@ impl Link {
         is_large.then_some(self.progress)
     }
 
-    /// The time since which the server owes the reply to an exchange. A large transfer that moved
-    /// since then counts as work.
+    /// Returns the time since which the server owes the reply to an exchange. A large transfer that
+    /// moved since then counts as work.
     fn since(&self, exchange: &Exchange) -> Time {
         exchange.started.max(self.last_moved())
     }
@@ -220,8 +220,9 @@ impl Link {
         }
     }
 
-    /// By the age of the oldest request, not by silence: a backend that drops
-    /// a request and answers the next would stay out of step for ever.
+    /// Returns when the connection counts as dead. This depends on the age of the oldest request
+    /// and not on silence: a backend that drops a request and answers the next would otherwise stay
+    /// out of step for ever.
     fn stuck_at(&self, options: &LinkOptions) -> Time {
         self.fifo.front().map_or(self.progress, |oldest| self.since(oldest))
             + match options.timeout {
@@ -230,14 +231,13 @@ impl Link {
             }
     }
 
-    /// Gives up the exchanges whose time is up and hands each to `expired`.
-    /// Requests that were sent are abandoned; while the connection does not
-    /// stand yet none was, and they are taken back: what a client is told was
-    /// not sent is never executed.
+    /// Gives up the exchanges whose time is up and passes each to `expired`. Sent requests are
+    /// abandoned. While the connection is not established, none was sent, and they are removed: a
+    /// request that is reported as not sent is never executed.
     ///
     /// # Errors
-    /// When the whole connection is dead: connecting took too long, or the
-    /// backend has been silent for many timeouts.
+    /// Returns an error if the whole connection is dead: connecting took too long, or the backend
+    /// has been silent for many timeouts.
     pub fn handle_timeout(
         &mut self,
         options: &LinkOptions,
@@ -264,7 +264,7 @@ impl Link {
                         }
                         expired(exchange);
                         // The replies to some requests of the worker still matter: to the requests
-                        // behind them, or for as long as the connection stands.
+                        // after them, or for as long as the connection exists.
                         if exchange.is_timed() {
                             exchange.owner = Owner::None;
                         }
@@ -287,7 +287,7 @@ impl Link {
         }
     }
 
-    /// Gives up what was sent as it came, and waits for replies that nobody needs.
+    /// Gives up a streamed request, and waits for replies that have no owner.
     #[cold]
     fn give_up_whole(&mut self, expired: &mut impl FnMut(&Exchange)) {
         for exchange in self.fifo.iter_mut().filter(|exchange| exchange.is_timed()) {
@@ -298,7 +298,7 @@ impl Link {
         (self.is_blocking, self.stays_when_late, self.blocks_until) = (false, false, None);
     }
 
-    /// Gives up the exchanges whose time is up, at any place in the FIFO.
+    /// Gives up the exchanges whose time is up, anywhere in the FIFO.
     #[cold]
     fn abandon_expired(
         &mut self,
@@ -349,8 +349,8 @@ impl Link {
         count > 0
     }
 
-    /// Gives up every exchange and hands each that somebody waits for to
-    /// `given_up`: the connection is to be ended.
+    /// Gives up every exchange and passes each that has an owner to `given_up`. The connection must
+    /// then be closed.
     pub fn abandon(&mut self, mut given_up: impl FnMut(&Exchange)) {
         for exchange in self.fifo.iter_mut().skip(self.abandoned) {
             given_up(exchange);
@@ -359,16 +359,16 @@ impl Link {
         self.abandoned = self.fifo.len();
     }
 
-    /// Removes every request while the connection does not stand yet, and hands
-    /// each to `taken`. The worker's own stay.
+    /// Removes every request while the connection is not established, and passes each to `taken`.
+    /// The worker's own stay.
     pub fn take_back(&mut self, mut taken: impl FnMut(&Exchange)) {
         if self.state != LinkState::Ready {
             self.take_back_those(|_| true, &mut |exchange, _| taken(exchange));
         }
     }
 
-    /// The same for a link that follows redirections: what it has not sent is to go to
-    /// another server.
+    /// Does the same for a link that follows redirections: unsent requests will go to another
+    /// server.
     pub fn take_unsent(&mut self) -> Vec<Redirected> {
         let mut all = Vec::new();
         if self.state != LinkState::Ready {
@@ -379,16 +379,16 @@ impl Link {
         all
     }
 
-    /// Removes what the worker itself asks while the connection does not stand yet, and on which
-    /// nothing behind it relies.
+    /// Removes questions of the worker on which no later request relies, while the connection is
+    /// not established.
     pub fn take_back_questions(&mut self, mut taken: impl FnMut(&Exchange)) {
         if self.state != LinkState::Ready {
             self.take_those(Exchange::is_question, &mut |exchange, _| taken(exchange));
         }
     }
 
-    /// Removes the expired requests from the unsent output. The worker's own requests stay, as
-    /// those behind them may rely on them (`SELECT`).
+    /// Removes the expired requests from the unsent output. The worker's own requests stay, because
+    /// later ones may rely on them (`SELECT`).
     #[cold]
     fn take_back_expired(
         &mut self,

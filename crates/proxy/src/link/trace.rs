@@ -1,49 +1,49 @@
-//! What was sent and not answered yet, for naming a request that turns out to
-//! be slow: by then its bytes have long left the output.
+//! The requests that were sent and not answered yet, to name a request that turns out to be slow.
+//! By then its bytes have left the output.
 //!
-//! Copied once per write, not per request, and the first bytes only; what does
-//! not fit is slow without a name.
+//! They are copied once for each write and not for each request, and only the first bytes. A slow
+//! request that does not fit has no name.
 
 use crate::slow_log::{is_fast, slow_part};
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Bytes kept for each connection. Less leaves requests behind a slow one
-/// without a name, more costs time on every write.
+/// Number of bytes that are kept for each connection. With fewer, requests behind a slow one would
+/// have no name. More would take time for every write.
 const KEPT_MAX: usize = 16 << 10;
 
-/// A reply that a server took long for.
+/// A reply for which a server took long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slow {
-    /// From when the server had nothing else to do for this connection to the
-    /// first bytes of the reply.
+    /// Time from when the server had nothing else to do for this connection to the first bytes of
+    /// the reply.
     pub took: Duration,
-    /// How long it waited before that, for its turn on the connection.
+    /// Time for which it waited before that, for its turn on the connection.
     pub queued: Duration,
-    /// When the first bytes of the reply came.
+    /// When the first bytes of the reply arrived.
     pub answered: Time,
-    /// The request's first bytes; empty when they were not kept.
+    /// The first bytes of the request. Empty if they were not kept.
     pub request: Vec<u8>,
 }
 
-/// The requests under way on one connection. Positions count the bytes of
-/// requests since it stands.
+/// The requests in flight on one connection. Offsets count the bytes of requests since it was
+/// established.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// Silence of the server that makes the request it is about slow.
+    /// Silence of the server after which the current request counts as slow.
     pub(super) slower_than: Duration,
-    /// Whether large replies are to be told of with their request.
+    /// Whether large replies are to be reported with their request.
     pub(super) names_big: bool,
     kept: Vec<u8>,
-    /// Position of the first byte kept.
+    /// Offset of the first kept byte.
     base: u64,
-    /// Position of the oldest request not answered.
+    /// Offset of the oldest unanswered request.
     front: u64,
-    /// Position behind what was sent.
+    /// Offset after the sent bytes.
     sent: u64,
     /// How long the oldest request has waited, once that is long.
     waited: Option<Waited>,
-    /// Which request is told of as slow, until the worker takes it.
+    /// The request to report as slow, until the worker takes it.
     slow: Option<Slow>,
 }
 
@@ -64,7 +64,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Begins anew on another connection.
+    /// Resets the state for another connection.
     pub(super) fn restart(&mut self) {
         self.kept.clear();
         (self.base, self.front, self.sent) = (0, 0, 0);
@@ -86,10 +86,10 @@ impl Trace {
             self.kept.clear();
             self.base = self.sent;
         } else if end != self.sent {
-            // Something between them was not kept: not before that is answered.
+            // Something between them was not kept, so these are not kept before that is answered.
             return;
         } else if self.kept.len() + bytes.len() > KEPT_MAX {
-            // What is kept may all be behind some that was not.
+            // Everything kept may be behind something that was not kept.
             let answered = self.front.saturating_sub(self.base);
             self.kept.drain(..answered as usize);
             self.base += answered;
@@ -98,8 +98,8 @@ impl Trace {
         self.kept.extend_from_slice(&bytes[..len]);
     }
 
-    /// Notes that bytes came for the oldest request, which was begun at
-    /// `started`, after silence since `silent_since`.
+    /// Notes that bytes arrived for the oldest request, which was begun at `started`, after silence
+    /// since `silent_since`.
     #[inline]
     pub(super) fn on_bytes(&mut self, now: Time, silent_since: Time, started: Option<Time>) {
         if now.since(silent_since) >= self.slower_than {
@@ -117,8 +117,8 @@ impl Trace {
         }
     }
 
-    /// Notes that the oldest request, of `len` bytes, has its reply. Returns
-    /// whether it is the one to be told of as slow, as far as is known yet.
+    /// Notes that the oldest request, of `len` bytes, has its reply. Returns whether it is the one
+    /// to be reported as slow, as far as is known yet.
     #[inline]
     pub(super) fn on_answered(&mut self, len: u32) -> bool {
         let start = self.front;
@@ -126,8 +126,8 @@ impl Trace {
         self.waited.is_some_and(|waited| self.accuse(waited, start, len))
     }
 
-    /// A server answers what came together together: any of it may have been
-    /// slow, most likely the first that Redis does not call fast.
+    /// Decides which request was slow. A server answers requests together that arrived together.
+    /// Any of them may have been slow, most likely the first one that Redis does not call fast.
     #[cold]
     fn accuse(&mut self, waited: Waited, start: u64, len: u32) -> bool {
         if self.slow.as_ref().is_some_and(|first| !is_fast(&first.request)) {
@@ -141,7 +141,7 @@ impl Trace {
         is_accused
     }
 
-    /// The slow request among those answered since the last call.
+    /// Takes the slow request among those answered since the last call.
     #[inline]
     pub(super) fn take_slow(&mut self) -> Option<Slow> {
         if self.slow.is_some() {
@@ -156,7 +156,7 @@ impl Trace {
         &rest[..rest.len().min(len as usize)]
     }
 
-    /// The request that was answered last, of `len` bytes, if it was kept whole.
+    /// Returns the request that was answered last, of `len` bytes, if it was kept whole.
     pub(super) fn answered_request(&self, len: u32) -> Option<&[u8]> {
         let request = self.request(self.front.checked_sub(u64::from(len))?, len);
         (request.len() == len as usize).then_some(request)
@@ -188,7 +188,7 @@ mod tests {
         trace.on_bytes(at(5), at(0), Some(at(0)));
         assert!(!trace.on_answered(5));
         trace.on_bytes(at(25), at(5), Some(at(0)));
-        // The rest of a long reply is no other slow one.
+        // The rest of a long reply is not another slow one.
         trace.on_bytes(at(40), at(25), Some(at(0)));
         let (took, queued) = (Duration::from_millis(20), Duration::from_millis(5));
         assert!(trace.on_answered(6));
@@ -197,7 +197,7 @@ mod tests {
             Some(Slow { took, queued, answered: at(25), request: b"second".to_vec() })
         );
         assert!(!trace.on_answered(5));
-        // Nobody asked for anything meanwhile.
+        // No request was sent meanwhile.
         trace.on_sent(b"late");
         trace.on_bytes(at(1002), at(40), Some(at(1000)));
         assert!(!trace.on_answered(4));

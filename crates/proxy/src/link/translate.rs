@@ -1,8 +1,7 @@
-//! Replies of a server that knows RESP2 alone, as RESP3 spells them.
+//! Translates replies of a server that supports only RESP2 to RESP3.
 //!
-//! What RESP2 writes as an array or a bulk may be a map, a set or a number in
-//! RESP3; the bytes do not tell which, the command does. Nulls are translated
-//! wherever they are; errors stay as they are.
+//! An array or a bulk of RESP2 may be a map, a set or a number in RESP3. This depends on the
+//! command, and not on the bytes. Nulls are translated wherever they are. Errors stay unchanged.
 
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{Framing, Protocol, frame_reply, head_number, parse_integer};
@@ -11,20 +10,20 @@ use keyway_resp::{Framing, Protocol, frame_reply, head_number, parse_integer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Translation {
-    /// Its nulls alone.
+    /// Only its nulls are translated.
     #[default]
     Nulls,
-    /// Fields and values in turn are a map.
+    /// Alternating fields and values become a map.
     Map,
-    /// An array is a set.
+    /// An array becomes a set.
     Set,
-    /// A bulk is a double.
+    /// A bulk becomes a double.
     Double,
-    /// Every bulk of an array is a double.
+    /// Every bulk of an array becomes a double.
     Doubles,
-    /// Members and scores in turn are pairs.
+    /// Alternating members and scores become pairs.
     ScoredMembers,
-    /// Fields and values in turn are pairs.
+    /// Alternating fields and values become pairs.
     FieldsAndValues,
     /// One member and its score.
     ScoredMember,
@@ -32,40 +31,39 @@ pub enum Translation {
     ScoredMemberOfKey,
     /// A key, and pairs of members and scores.
     ScoredMembersOfKey,
-    /// Names with what belongs to each are a map.
+    /// Names, each with what belongs to it, become a map.
     Streams,
-    /// The map of a stream, in which groups and consumers are maps.
+    /// The map of a stream, which contains groups and consumers as maps.
     Stream,
     /// An array of maps.
     Maps,
-    /// Positions, each of two doubles.
+    /// Positions, each with two doubles.
     Positions,
-    /// Members with a position behind them.
+    /// Members followed by a position.
     MembersAt1,
-    /// Members with something else and a position behind them.
+    /// Members followed by something else and a position.
     MembersAt2,
-    /// Members with two other things and a position behind them.
+    /// Members followed by two other things and a position.
     MembersAt3,
 }
 
-/// What an element of a RESP2 reply is in RESP3.
+/// The form of an element of a RESP2 reply in RESP3.
 enum Shape {
-    /// The same, but for its nulls.
+    /// The same, except for its nulls.
     Same,
-    /// A bulk that is a double.
+    /// A bulk becomes a double.
     Double,
-    /// An array that is a set.
+    /// An array becomes a set.
     Set,
-    /// An array whose every element has a shape.
+    /// An array in which every element has a shape.
     Each(&'static Shape),
-    /// An array whose elements have shapes of their own; those behind have none.
+    /// An array whose elements have shapes of their own. Further elements have none.
     Tuple(&'static [Shape]),
-    /// Keys and values in turn that are a map; values under some keys have
-    /// shapes.
+    /// Alternating keys and values become a map. Values of some keys have shapes.
     Map(&'static [(&'static [u8], Shape)]),
-    /// Arrays of two that are a map.
+    /// Arrays of two elements become a map.
     MapOfPairs,
-    /// Elements in turn that are arrays of two, the second with a shape.
+    /// Alternating elements become arrays of two. The second has a shape.
     Pairs(&'static Shape),
 }
 
@@ -99,7 +97,7 @@ impl Translation {
         ]
     };
 
-    /// How the reply to `request` is to be translated.
+    /// Returns how the reply to `request` must be translated.
     pub fn of(request: &Request) -> Translation {
         use Translation::*;
         let args = &request.args;
@@ -177,14 +175,14 @@ impl Translation {
         }
     }
 
-    /// Appends the RESP3 form of `reply`, which is one whole RESP2 reply.
+    /// Appends the RESP3 form of `reply`, which must be one complete RESP2 reply.
     pub fn translate(self, reply: &[u8], out: &mut Vec<u8>) {
         let mut reader = Reader { rest: reply };
         reader.element(&self.shape(), out);
     }
 }
 
-/// Whether ZADD increments: INCR is among the options before the first score.
+/// Returns whether ZADD increments: INCR is among the options before the first score.
 fn is_increment(args: &Args) -> bool {
     let is = |arg: &[u8], word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
     let mut options = args
@@ -193,24 +191,24 @@ fn is_increment(args: &Args) -> bool {
     options.any(|arg| is(arg, "incr"))
 }
 
-/// Whether an argument from `from` on reads `word`, in any case.
+/// Returns whether an argument from `from` on equals `word`, in any case.
 fn has_word(args: &Args, from: usize, word: &str) -> bool {
     from < args.len() && args.from(from).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Whether a bulk may stand on the line of a double.
+/// Returns whether a bulk may be on the line of a double.
 fn is_number(digits: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_graphic)
 }
 
-/// Reads one reply from its start to its end. It was framed already, so what
-/// does not fit its shape is merely handed on as it is.
+/// Reads one reply from its start to its end. The reply was already framed, so what does not fit
+/// its shape is copied unchanged.
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// The number on the line that the next element begins with.
+    /// Returns the number on the line with which the next element begins.
     fn number(&self) -> i64 {
         head_number(self.rest).unwrap_or(0)
     }
@@ -300,7 +298,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A field of a map and its value.
+    /// Writes a field of a map and its value.
     fn field(&mut self, shapes: &'static [(&'static [u8], Shape)], out: &mut Vec<u8>) {
         let before = self.rest;
         let name = self.bulk();
@@ -310,8 +308,8 @@ impl<'a> Reader<'a> {
         self.element(shape.map_or(&Shape::Same, |(_, shape)| shape), out);
     }
 
-    /// An array of two whose elements become a field and its value; anything
-    /// else is the value of a null, so that the count stays right.
+    /// Writes an array of two elements as a field and its value. Anything else becomes the value of
+    /// a null, so that the count stays right.
     fn pair(&mut self, out: &mut Vec<u8>) {
         let before = self.rest;
         if self.array() == Some(2) {
@@ -323,7 +321,7 @@ impl<'a> Reader<'a> {
         self.same(out);
     }
 
-    /// The next element with all that is inside, its nulls translated.
+    /// Writes the next element with everything inside, and translates its nulls.
     fn same(&mut self, out: &mut Vec<u8>) {
         let mut left: u64 = 1;
         while left > 0 && !self.rest.is_empty() {
@@ -388,8 +386,8 @@ mod tests {
         SET other two
     ";
 
-    /// Questions whose RESP2 answers differ from those in RESP3, and some that
-    /// do not. They change nothing, or the same twice.
+    /// Commands whose RESP2 replies differ from those in RESP3, and some whose replies do not. They
+    /// change nothing, or are idempotent.
     const ASKED: &str = "
         HGETALL h
         HGETALL none
@@ -481,7 +479,7 @@ mod tests {
         ZADD text 1 a
     ";
 
-    /// Questions that take something away: each side gets its own copy.
+    /// Commands that remove something. Each side gets its own copy of the data.
     const TAKEN: &str = "
         SPOP s 5
         SPOP s2
@@ -539,7 +537,7 @@ mod tests {
                 .map(str::to_owned)
                 .collect()
         };
-        // Two looks at how long something has been idle may differ.
+        // The idle times of two replies may differ.
         for line in ["XINFO STREAM x FULL", "XPENDING x group - + 10"] {
             let ours = translated(translation_of(line), &raw(&mut old, line));
             let theirs = raw(&mut new, line);
@@ -561,7 +559,7 @@ mod tests {
                 "%2\r\n_\r\n:1\r\n_\r\n*1\r\n:2\r\n",
             ),
             (Translation::ScoredMembers, "*1\r\n+a\r\n", "*1\r\n+a\r\n"),
-            // A length is the one that the framer read, however it is spelled.
+            // A length is the one that the framer read, in whatever form.
             (Translation::Doubles, "*01\r\n$02\r\n10\r\n", "*1\r\n,10\r\n"),
             (Translation::Nulls, "*1\r\n$-01\r\n", "*1\r\n_\r\n"),
         ] {

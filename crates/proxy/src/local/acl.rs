@@ -1,4 +1,4 @@
-//! ACL: who is who at this listener, what each may do, and what was refused of late.
+//! ACL: the users of this listener, what each may do, and recent refusals.
 
 use super::{LocalContext, client};
 use crate::fault_reply::denied_words;
@@ -7,7 +7,7 @@ use keyway_command::{Args, COMMANDS, Categories, Request, Verb};
 use keyway_resp::{Protocol, parse_integer, reply};
 use keyway_users::{Denied, Entry, Happened, Place, Reason, User};
 
-/// Entries of the log shown without a count.
+/// Number of entries of the log that are shown without a count.
 const COUNT_DEFAULT: usize = 10;
 
 /// Appends the reply to an ACL subcommand.
@@ -39,7 +39,7 @@ fn list(context: &LocalContext, out: &mut Vec<u8>, line: impl Fn(&User) -> Strin
     }
 }
 
-/// `ACL CAT [category]`.
+/// Answers `ACL CAT [category]`.
 fn categories(args: &Args, out: &mut Vec<u8>) {
     let Some(word) = args.get(2) else { return names(Categories::WORDS, out) };
     let Some(category) = Categories::parse(word) else {
@@ -56,7 +56,7 @@ fn names(names: &[&str], out: &mut Vec<u8>) {
     names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
 }
 
-/// `ACL GETUSER username`.
+/// Answers `ACL GETUSER username`.
 fn describe(user: &User, protocol: Protocol, out: &mut Vec<u8>) {
     protocol.map(out, 6);
     reply::bulk(out, b"flags");
@@ -83,7 +83,7 @@ fn permissions(texts: &[String; 3], out: &mut Vec<u8>) {
     }
 }
 
-/// `ACL DRYRUN username command [arg ...]`.
+/// Answers `ACL DRYRUN username command [arg ...]`.
 fn try_out(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let Some(user) = context.users.get(&args[2]) else {
         let name = String::from_utf8_lossy(&args[2]);
@@ -112,7 +112,7 @@ fn try_out(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     reply::bulk(out, text.as_bytes());
 }
 
-/// `ACL LOG [count | RESET]`.
+/// Answers `ACL LOG [count | RESET]`.
 fn log(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let log = context.users.log();
     let count = match args.get(2) {
@@ -153,8 +153,8 @@ fn write_entry(entry: &Entry, context: &LocalContext, out: &mut Vec<u8>) {
     reply::bulk(out, entry.client.as_bytes());
 }
 
-/// Notes a login that failed. The name it gave may be a password in the wrong place, and
-/// is told only where it is that of a user.
+/// Notes a failed login. Its name may be a misplaced password, so it is logged only if a user has
+/// it.
 pub(super) fn note_failed_login(context: &LocalContext, name: &[u8], command: &str) {
     let user = context.users.get(name).map_or("(unknown)", |user| user.name());
     let happened = Happened {
@@ -181,7 +181,7 @@ pub fn refuse_denied(
         Denied::Command => (Reason::Command, request.command.name.as_bytes()),
         Denied::Key(at) => (Reason::Key, &request.args[at]),
         Denied::Channel(at) => (Reason::Channel, &request.args[at]),
-        // Not what the user may do, but what was written is wrong.
+        // The request itself is wrong, whatever the user may do.
         Denied::Keys(_) | Denied::Pattern(_) => return,
     };
     let happened = Happened {

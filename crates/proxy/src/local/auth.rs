@@ -6,7 +6,7 @@ use keyway_resp::reply;
 use keyway_users::LoginFault;
 use std::sync::Arc;
 
-/// Whom a client is that gives a password alone.
+/// The user of a client that gives only a password.
 const USER: &str = "default";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -15,7 +15,7 @@ const LIMITED: &str = "ERR too many logins of this user have failed from this ad
 const NONE_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the \
      default user. Are you sure your configuration is correct?";
 
-/// The name and the password that a request logs in with, if it does.
+/// Returns the name and the password with which a request logs in, if it does.
 pub fn credentials<'a>(request: &Request<'a>) -> Option<(&'a [u8], &'a [u8])> {
     let args = request.args;
     match (request.command.verb, args.len()) {
@@ -38,7 +38,7 @@ pub fn credentials<'a>(request: &Request<'a>) -> Option<(&'a [u8], &'a [u8])> {
     }
 }
 
-/// `AUTH [username] password`.
+/// Answers `AUTH [username] password`.
 pub(super) fn auth(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
     let checked = match args.len() {
         2 if !context.users.takes_bare_password() => Err(NONE_CONFIGURED),
@@ -52,12 +52,11 @@ pub(super) fn auth(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
     }
 }
 
-/// Lets the client in when user and password are right. A wrong pair does not
-/// put out a client that is in. Where no password is configured any is right,
-/// as for Redis's `nopass` user.
+/// Logs the client in if user and password are right. A wrong pair does not log out a client that
+/// is logged in. If no password is configured, any is right, as for Redis's `nopass` user.
 ///
 /// # Errors
-/// The text of the error reply.
+/// Returns the text of the error reply.
 pub(super) fn check(
     name: &[u8],
     password: &[u8],
@@ -158,7 +157,7 @@ mod tests {
             let ask = |bench: &mut Bench, name: &str| bench.ask(&format!("AUTH {name} x{number}"));
             let known = ask(&mut bench, "default");
             assert_eq!(ask(&mut bench, "nobody"), known);
-            // Whom nobody has asked for yet.
+            // These users have not been tried yet.
             assert!(ask(&mut bench, &format!("none{number}")).starts_with("-WRONGPASS "));
         }
     }

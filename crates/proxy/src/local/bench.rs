@@ -1,13 +1,12 @@
-//! One client of its own to ask local commands with, for tests.
+//! A client that asks local commands, for tests.
 
 use super::{After, ClientEntry, ClientRegistry, EmulatedCluster, Facts, LocalContext, answer};
 use crate::Identity;
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
 use keyway_users::Users;
 
-/// Facts that are known to the test.
+/// Facts that the test knows.
 struct FixedFacts;
 
 impl Facts for FixedFacts {
@@ -52,32 +51,19 @@ impl Bench {
         bench
     }
 
-    /// Has these users from now on.
+    /// Uses these users from now on.
     pub(super) fn serve(&mut self, users: Users) {
         self.identity.begin(&users);
         self.users = users;
     }
 
     pub(super) fn add_client(&self, id: u64, pool: u16, addr: &str) {
-        let entry = ClientEntry {
-            addr: addr.into(),
-            laddr: "127.0.0.1:6380".to_owned(),
-            worker: 0,
-            pool,
-            connected_unix: 1_000,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Default::default(),
-            tracking: None,
-        };
+        let identity = Identity { addr: addr.into(), ..Identity::new(id, true, Time(0)) };
+        let entry = ClientEntry::new(&identity, "127.0.0.1:6380".into(), 0, pool, 1_000);
         self.clients.insert(id, entry);
     }
 
-    /// Asks with words; panics when the table refuses them.
+    /// Asks with these words. Panics if the table refuses them.
     pub(super) fn ask(&mut self, line: &str) -> String {
         self.ask_after(line).0
     }
@@ -92,7 +78,7 @@ impl Bench {
         (String::from_utf8_lossy(&reply).into_owned(), after)
     }
 
-    /// Asks when the table accepts the arguments.
+    /// Asks if the table accepts the arguments.
     pub(super) fn try_args(&mut self, args: &[&[u8]]) -> Option<(Vec<u8>, After)> {
         let mut buf = Vec::new();
         let mut ranges = Vec::new();

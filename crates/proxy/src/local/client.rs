@@ -11,8 +11,8 @@ use keyway_resp::{parse_integer, reply};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Longest name, library name or version a client may give itself, in bytes:
-/// each is kept as long as the connection, outside every other bound.
+/// Length of the longest name, library name or version that a client may set, in bytes. Each is
+/// kept for the whole connection, outside every other limit.
 const NAME_LEN_MAX: usize = 1024;
 
 const LIST_TOO_LONG: &str = "ERR the list is longer than session_output_len_hard in [limits] \
@@ -24,7 +24,7 @@ pub(super) fn answer(request: &Request, context: &mut LocalContext, out: &mut Ve
     match request.command.verb {
         Verb::ClientId => reply::integer(out, context.identity.id as i64),
         Verb::ClientGetname => match context.clients.get(context.identity.id) {
-            Some(entry) if !entry.name.is_empty() => reply::bulk(out, entry.name.as_bytes()),
+            Some(entry) if !entry.name().is_empty() => reply::bulk(out, entry.name().as_bytes()),
             _ => context.identity.protocol.null(out),
         },
         Verb::ClientSetname => acknowledge(set_name(&args[2], context), out),
@@ -44,30 +44,30 @@ fn acknowledge(outcome: Result<(), String>, out: &mut Vec<u8>) {
     }
 }
 
-/// Gives the client a name; an empty one takes it away.
+/// Sets the client's name. An empty one removes it.
 ///
 /// # Errors
-/// The text of the error reply.
+/// Returns the text of the error reply.
 pub(super) fn set_name(name: &[u8], context: &mut LocalContext) -> Result<(), String> {
     let name = attribute("Client names", name)?;
-    context.clients.update(context.identity.id, |entry| entry.name = name.to_owned());
+    context.clients.update(context.identity.id, |entry| entry.set_name(name));
     Ok(())
 }
 
-/// `CLIENT SETINFO LIB-NAME | LIB-VER value`.
+/// Answers `CLIENT SETINFO LIB-NAME | LIB-VER value`.
 fn set_info(option: &[u8], value: &[u8], context: &mut LocalContext) -> Result<(), String> {
     let what = String::from_utf8_lossy(option);
-    let field: fn(&mut ClientEntry) -> &mut String = match () {
-        () if option.eq_ignore_ascii_case(b"lib-name") => |entry| &mut entry.lib_name,
-        () if option.eq_ignore_ascii_case(b"lib-ver") => |entry| &mut entry.lib_ver,
+    let set: fn(&mut ClientEntry, &str) = match () {
+        () if option.eq_ignore_ascii_case(b"lib-name") => ClientEntry::set_lib_name,
+        () if option.eq_ignore_ascii_case(b"lib-ver") => ClientEntry::set_lib_ver,
         () => return Err(format!("ERR Unrecognized option '{what}'")),
     };
     let value = attribute(&what, value)?;
-    context.clients.update(context.identity.id, |entry| *field(entry) = value.to_owned());
+    context.clients.update(context.identity.id, |entry| set(entry, value));
     Ok(())
 }
 
-/// A text that cannot break the lines of `CLIENT LIST`.
+/// Returns a text that cannot break the lines of `CLIENT LIST`.
 fn attribute<'a>(what: &str, value: &'a [u8]) -> Result<&'a str, String> {
     match std::str::from_utf8(value) {
         Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
@@ -80,7 +80,7 @@ fn attribute<'a>(what: &str, value: &'a [u8]) -> Result<&'a str, String> {
     }
 }
 
-/// `ON` or `OFF`.
+/// Reads `ON` or `OFF`.
 fn switch(word: &[u8], flag: &mut bool, out: &mut Vec<u8>) {
     match () {
         () if word.eq_ignore_ascii_case(b"on") => *flag = true,
@@ -112,7 +112,7 @@ fn info(context: &LocalContext, out: &mut Vec<u8>) {
     context.identity.protocol.text(out, text.as_bytes());
 }
 
-/// What `CLIENT LIST` tells of the client itself, which has sent `command`.
+/// Returns the line of `CLIENT LIST` for the client itself, which has sent `command`.
 pub(super) fn own_line(context: &LocalContext, command: &str) -> String {
     let mut text = String::new();
     if let Some(entry) = context.clients.get(context.identity.id) {
@@ -122,13 +122,13 @@ pub(super) fn own_line(context: &LocalContext, command: &str) -> String {
     text
 }
 
-/// `CLIENT LIST [TYPE type] | [ID id ...]`.
+/// Answers `CLIENT LIST [TYPE type] | [ID id ...]`.
 fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let is = |word: &str| args[2].eq_ignore_ascii_case(word.as_bytes());
     let mut text = String::new();
     let blocked = context.clients.blocked();
     let mut write = |id, entry: &ClientEntry| {
-        // One line more than there is room for, to be seen below.
+        // It writes one line more than there is room for, which is noticed below.
         if entry.pool == context.pool && text.len() <= context.reply_len_max {
             write_line(id, entry, "client|list", (context, &blocked), &mut text);
         }
@@ -145,7 +145,7 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
             Err(text) => return reply::error(out, &text),
         }
     } else if args.len() > 3 && is("id") {
-        // Each once: of an id said often the reply would be many times as long
+        // Each id counts once. Otherwise, with repeated ids, the reply would be many times as long
         // as the request.
         let ids: Option<IndexSet<i64, RandomState>> = args.from(3).map(parse_integer).collect();
         let Some(ids) = ids else { return reply::error(out, "ERR Invalid client ID") };
@@ -163,9 +163,9 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     context.identity.protocol.text(out, text.as_bytes());
 }
 
-/// One client as a line of `field=value`; the command is NULL before its first.
-/// Sizes of buffers are left out: they belong to workers while in use, and a
-/// client at rest has none. `watch` says only whether keys are watched.
+/// Writes one client as a line of `field=value`. The command is NULL before its first one. Sizes of
+/// buffers are left out: buffers belong to workers while they are in use, and an idle client has
+/// none. `watch` says only whether keys are watched.
 fn write_line(
     id: u64,
     entry: &ClientEntry,
@@ -202,9 +202,9 @@ fn write_line(
     let [sub, psub, ssub] = state.subscriptions;
     let multi = state.multi.map_or(-1, i64::from);
     let watch = u8::from(state.is_watching);
-    let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
-        entry;
-    let (user, resp) = (&entry.user, protocol.number());
+    let ClientEntry { addr, laddr, user, database, worker, protocol, .. } = entry;
+    let (name, lib_name, lib_ver) = (entry.name(), entry.lib_name(), entry.lib_ver());
+    let resp = protocol.number();
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
@@ -214,9 +214,9 @@ fn write_line(
     );
 }
 
-/// The letters and the redirection that tell of a client's tracking.
+/// Returns the flags and the redirection of a client's tracking.
 fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
-    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking else {
+    let Some(TrackingEntry { bcast, redirect, is_broken }) = entry.tracking() else {
         return ("", -1);
     };
     let letters = match (is_broken, bcast) {
@@ -228,7 +228,7 @@ fn tracking_fields(entry: &ClientEntry) -> (&'static str, i64) {
     (letters, redirect.unwrap_or(0) as i64)
 }
 
-/// `CLIENT KILL addr:port`, or filters that a client must all pass.
+/// Answers `CLIENT KILL addr:port`, or filters that a client must all pass.
 pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
     let is_old_form = args.len() == 3;
     let filters = match is_old_form {
@@ -258,7 +258,7 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
     if ids.is_empty() { After::Continue } else { After::Kill(ids) }
 }
 
-/// `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
+/// Answers `CLIENT UNBLOCK client-id [TIMEOUT | ERROR]`.
 pub(super) fn unblock(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> After {
     let reason = match args.get(3) {
         None => Some(UnblockReason::Timeout),
@@ -347,7 +347,7 @@ mod tests {
         assert!(line.contains(" age=100 idle=100 ") && line.contains(" cmd=NULL "), "{line}");
         let live = bench.clients.get(8).expect("the client").live;
         live.note_request(Some(keyway_command::Verb::ConfigGet), Time(3_000_000_000));
-        // Whatever is done to the clock that tells the date.
+        // Changes of the wall clock have no effect.
         bench.clock.now = Time(10_000_000_000);
         let line = bench.ask("CLIENT LIST ID 8");
         assert!(line.contains(" age=100 idle=7 ") && line.contains(" cmd=config|get "), "{line}");

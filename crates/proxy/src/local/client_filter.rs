@@ -5,22 +5,22 @@ use keyway_command::Args;
 use keyway_resp::parse_integer;
 use keyway_users::Users;
 
-/// What kinds of clients there are. Nobody replicates from Keyway.
+/// The kinds of clients. Keyway has no replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
-    /// Who has not subscribed, monitors among them.
+    /// A client without subscriptions, including monitors.
     Normal,
-    /// Who has subscribed to something.
+    /// A client with subscriptions.
     Pubsub,
-    /// Of which there are none.
+    /// A kind of which there are no clients.
     Other,
 }
 
 impl Type {
-    /// The type that `word` names.
+    /// Parses the name of a type.
     ///
     /// # Errors
-    /// The text of the error reply.
+    /// Returns the text of the error reply.
     pub(super) fn parse(word: &[u8]) -> Result<Type, String> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is("normal") {
@@ -35,7 +35,7 @@ impl Type {
     }
 }
 
-/// What a client must be to be closed; `None` passes all.
+/// The conditions for closing a client. `None` is always fulfilled.
 #[derive(Debug)]
 pub(super) struct Filters<'a> {
     id: Option<u64>,
@@ -43,14 +43,14 @@ pub(super) struct Filters<'a> {
     laddr: Option<&'a [u8]>,
     kind: Option<Type>,
     user: Option<&'a [u8]>,
-    /// Seconds since it connected, at least.
+    /// Smallest number of seconds since it connected.
     age_min: Option<u64>,
-    /// Whether the caller is spared.
+    /// Whether the caller is excluded.
     pub(super) skip_me: bool,
 }
 
 impl<'a> Filters<'a> {
-    /// The old form: the client at this address, even the caller.
+    /// Creates the filter of the old form: the client at this address, even the caller.
     pub(super) fn of_addr(addr: &'a [u8]) -> Self {
         Self {
             id: None,
@@ -63,10 +63,10 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// The filters from argument 2 on, in pairs.
+    /// Parses the filters from argument 2 on, in pairs.
     ///
     /// # Errors
-    /// The text of the error reply.
+    /// Returns the text of the error reply.
     pub(super) fn parse(args: &Args<'a>, users: &Users) -> Result<Self, String> {
         let mut filters = Self { addr: None, skip_me: true, ..Self::of_addr(b"") };
         let mut index = 2;
@@ -112,7 +112,7 @@ impl<'a> Filters<'a> {
         Ok(())
     }
 
-    /// Whether a client is of this type.
+    /// Returns whether a client is of this type.
     pub(super) fn passes_type(kind: Type, entry: &ClientEntry) -> bool {
         let is_subscriber = entry.live.get().is_subscriber();
         match kind {
@@ -122,7 +122,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Whether a client passes every filter.
+    /// Returns whether a client passes every filter.
     pub(super) fn pass(&self, id: u64, entry: &ClientEntry, now_unix: u64) -> bool {
         let age = now_unix.saturating_sub(entry.connected_unix);
         self.id.is_none_or(|wanted| wanted == id)

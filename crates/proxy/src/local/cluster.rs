@@ -1,9 +1,9 @@
-//! The cluster that clients are told of where a listener says so: every Keyway of
-//! a set is a node, and the slots are shared out over them in order.
+//! The cluster that clients see at a listener with an emulated cluster: every Keyway of a set is a
+//! node, and the slots are divided among them in order.
 //!
-//! Any of them answers requests for any slot, so that who is told to have one
-//! decides only whom clients ask, and a client that asks another is never
-//! redirected. Words and shapes are those of redis-server 7.0.
+//! Any of them answers requests for any slot. So the owner of a slot only decides which node
+//! clients use, and a client that uses another one is never redirected. Texts and shapes are those
+//! of redis-server 7.0.
 
 use super::{LocalContext, NOT_AN_INTEGER};
 use keyway_command::{Args, Request, Verb};
@@ -15,16 +15,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What clients of Redis Cluster are told by a listener that poses as none.
+/// The error for clients of Redis Cluster at a listener without an emulated cluster.
 pub const DISABLED: &str = "ERR This instance has cluster support disabled; use a client without \
      cluster mode, or write cluster_mode = \"emulate\" in [[listener]]";
 const NOT_BY_SLOT: &str = "ERR Keyway knows no keys by slot: the slots it tells of are no places \
      where keys are; ask the servers, or use SCAN";
 
-/// Slots of a Redis Cluster.
+/// Number of slots of a Redis Cluster.
 const SLOTS: u16 = SLOT_COUNT as u16;
 
-/// What CLUSTER HELP shows: what is answered here, in the form of Redis's own.
+/// The text of CLUSTER HELP: what is answered here, in Redis's form.
 const HELP: [&str; 33] = [
     "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "COUNTKEYSINSLOT <slot>",
@@ -61,50 +61,50 @@ const HELP: [&str; 33] = [
     "    Prints this help.",
 ];
 
-/// What Redis adds to a port for the bus of its cluster. Keyway has none there.
+/// The number that Redis adds to a port for the bus of its cluster. Keyway has no bus there.
 const BUS_PORT: u16 = 10_000;
 
-/// A set of Keyways that clients take for a Redis Cluster.
+/// A set of Keyways that looks like a Redis Cluster to clients.
 #[derive(Debug, Default)]
 pub struct EmulatedCluster {
-    /// All of them, in the order in which they share the slots; none where this
-    /// one is alone, at the address by which its clients reach it.
+    /// All of them, in the order in which they divide the slots. Empty if this one is alone, at the
+    /// address by which its clients reach it.
     nodes: Vec<Announced>,
-    /// Which of them this one is, where no client's connection tells.
+    /// The index of this one, if a client's connection does not show it.
     own: usize,
 }
 
-/// One Keyway, as clients are told of it.
+/// One Keyway, as clients see it.
 #[derive(Debug)]
 struct Announced {
     host: String,
     port: u16,
-    /// It was looked for and not found.
+    /// Whether it was probed and did not answer.
     is_down: AtomicBool,
 }
 
 impl EmulatedCluster {
-    /// The cluster of the Keyways at these addresses. `own` is this one's place
-    /// among them, for clients that have reached it by none of the addresses.
+    /// Creates the cluster of the Keyways at these addresses. `own` is the index of this one, for
+    /// clients that have reached it by none of the addresses.
     pub fn new(nodes: impl IntoIterator<Item = (String, u16)>, own: usize) -> Self {
         let announced = |(host, port)| Announced { host, port, is_down: AtomicBool::new(false) };
         EmulatedCluster { nodes: nodes.into_iter().map(announced).collect(), own }
     }
 
     /// Where the Keyway at a place is.
-    pub fn address(&self, place: usize) -> Option<(&str, u16)> {
-        self.nodes.get(place).map(|node| (node.host.as_str(), node.port))
+    pub fn address(&self, node_index: usize) -> Option<(&str, u16)> {
+        self.nodes.get(node_index).map(|node| (node.host.as_str(), node.port))
     }
 
     /// Notes whether the Keyway at a place is there: while it is not, the others
     /// have its slots. Returns whether that is new.
-    pub fn set_down(&self, place: usize, is_down: bool) -> bool {
+    pub fn set_down(&self, node_index: usize, is_down: bool) -> bool {
         // Nothing else goes with it.
-        let node = self.nodes.get(place);
+        let node = self.nodes.get(node_index);
         node.is_some_and(|node| node.is_down.swap(is_down, Ordering::Relaxed) != is_down)
     }
 
-    /// The cluster as a client sees it that has connected to `reached`.
+    /// Returns the cluster as a client sees it that has connected to `reached`.
     fn view(&self, reached: &str) -> View {
         let reached = reached.parse::<SocketAddr>().ok();
         if self.nodes.is_empty() {
@@ -123,7 +123,7 @@ impl EmulatedCluster {
         };
         let own = nodes.iter().position(is_reached).unwrap_or(self.own);
         let mut nodes = nodes;
-        // Whoever answers is there.
+        // The node that answers is reachable.
         nodes[own].is_down = false;
         let down: Vec<bool> = nodes.iter().map(|node| node.is_down).collect();
         View { own, shares: shares(&down), nodes }
@@ -141,7 +141,7 @@ impl Announced {
     }
 }
 
-/// 40 hexadecimal digits that the same address always has.
+/// Returns 40 hexadecimal digits that are always the same for an address.
 fn id_of(of: &str, host: &str, port: u16) -> String {
     let digest = Sha1::digest(format!("keyway {of}{host}:{port}"));
     digest.iter().fold(String::with_capacity(40), |mut id, byte| {
@@ -150,8 +150,8 @@ fn id_of(of: &str, host: &str, port: u16) -> String {
     })
 }
 
-/// Which slots each node has, of which some are down: an equal part in order, and
-/// an equal part of that of each node that is down.
+/// Returns the slots of each node, of which some are down: an equal part in order, and an equal
+/// part of the slots of each node that is down.
 fn shares(down: &[bool]) -> Vec<Vec<Range<u16>>> {
     let up: Vec<usize> = (0..down.len()).filter(|&node| !down[node]).collect();
     let mut shares = vec![Vec::<Range<u16>>::new(); down.len()];
@@ -173,7 +173,7 @@ fn shares(down: &[bool]) -> Vec<Vec<Range<u16>>> {
     shares
 }
 
-/// A range in so many parts that differ by one slot at most.
+/// Splits a range into `count` parts whose lengths differ by at most one slot.
 fn parts(whole: Range<u16>, count: usize) -> impl Iterator<Item = Range<u16>> {
     let len = whole.len();
     let bound = move |nth: usize| whole.start + (len * nth / count) as u16;
@@ -197,11 +197,11 @@ impl Node {
 struct View {
     nodes: Vec<Node>,
     own: usize,
-    /// By node, the slots it has.
+    /// The slots of each node.
     shares: Vec<Vec<Range<u16>>>,
 }
 
-/// Whether a command is one of clients of Redis Cluster that is answered here.
+/// Returns whether a command is one for Redis Cluster that is answered here.
 pub fn is_about_cluster(verb: Verb) -> bool {
     matches!(
         verb,
@@ -254,13 +254,12 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
         Verb::ClusterReplicas | Verb::ClusterSlaves => view().replicas(&args[2], out),
         Verb::ClusterSlots => view().slots(protocol, out),
         Verb::ClusterShards => view().shards(protocol, out),
-        // READONLY, READWRITE and ASKING change nothing: every slot is served to
-        // everybody.
+        // READONLY, READWRITE and ASKING change nothing: every slot is served to all clients.
         _ => reply::simple(out, "OK"),
     }
 }
 
-/// Refuses what is about the keys of a slot, in Redis's words where those are wrong.
+/// Refuses a command about the keys of a slot, with Redis's error if the arguments are wrong.
 fn not_by_slot(args: &Args, out: &mut Vec<u8>) {
     let numbers: Option<Vec<i64>> = args.from(2).map(parse_integer).collect();
     let text = match numbers.as_deref() {
@@ -279,7 +278,7 @@ impl View {
         &self.nodes[self.own]
     }
 
-    /// `CLUSTER SLOTS`: for each range its ends and the node that has it.
+    /// Writes the reply to `CLUSTER SLOTS`: the ends of each range and the node that has it.
     fn slots(&self, protocol: Protocol, out: &mut Vec<u8>) {
         let mut ranges: Vec<(&Range<u16>, &Node)> = Vec::new();
         for (node, share) in self.nodes.iter().zip(&self.shares) {
@@ -299,7 +298,7 @@ impl View {
         }
     }
 
-    /// `CLUSTER SHARDS`: each node is a shard of its own.
+    /// Writes the reply to `CLUSTER SHARDS`: each node is a shard of its own.
     fn shards(&self, protocol: Protocol, out: &mut Vec<u8>) {
         reply::array(out, self.nodes.len());
         for (node, share) in self.nodes.iter().zip(&self.shares) {
@@ -316,24 +315,24 @@ impl View {
         }
     }
 
-    /// `CLUSTER NODES`: one line for each.
+    /// Returns the text of `CLUSTER NODES`, with one line for each node.
     fn lines(&self, unix_micros: u64) -> String {
         let mut text = String::new();
-        for (place, (node, share)) in self.nodes.iter().zip(&self.shares).enumerate() {
+        for (node_index, (node, share)) in self.nodes.iter().zip(&self.shares).enumerate() {
             let Node { id, host, port, is_down } = node;
             let bus = port.checked_add(BUS_PORT).unwrap_or(0);
             let _ = write!(text, "{id} {host}:{port}@{bus}");
             if node.is_name() {
                 let _ = write!(text, ",{host}");
             }
-            let flags = match (place == self.own, is_down) {
+            let flags = match (node_index == self.own, is_down) {
                 (true, _) => "myself,master",
                 (false, false) => "master",
                 (false, true) => "master,fail",
             };
             let heard = unix_micros / 1000;
             let link = if *is_down { "disconnected" } else { "connected" };
-            let _ = write!(text, " {flags} - 0 {heard} {} {link}", place + 1);
+            let _ = write!(text, " {flags} - 0 {heard} {} {link}", node_index + 1);
             for range in share {
                 let _ = match range.len() {
                     1 => write!(text, " {}", range.start),
@@ -345,7 +344,7 @@ impl View {
         text
     }
 
-    /// `CLUSTER INFO`.
+    /// Returns the text of `CLUSTER INFO`.
     fn info(&self) -> String {
         let size = self.shares.iter().filter(|share| !share.is_empty()).count();
         let fields = [
@@ -368,7 +367,7 @@ impl View {
         })
     }
 
-    /// `CLUSTER REPLICAS id`: none, of a node there is.
+    /// Writes the reply to `CLUSTER REPLICAS id`, which is empty for an existing node.
     fn replicas(&self, id: &[u8], out: &mut Vec<u8>) {
         match self.nodes.iter().any(|node| node.id.as_bytes() == id) {
             true => reply::array(out, 0),
@@ -381,7 +380,7 @@ impl View {
 }
 
 impl Node {
-    /// As CLUSTER SHARDS describes it.
+    /// Writes the node as in CLUSTER SHARDS.
     fn write(&self, protocol: Protocol, out: &mut Vec<u8>) {
         let is_name = self.is_name();
         protocol.map(out, 7 + usize::from(is_name));
@@ -467,7 +466,7 @@ mod tests {
         );
         assert!(lines[1].contains(" keyway.example:7000@17000,keyway.example master - "));
         assert!(lines[1].ends_with(" connected 5461-10921"), "{text}");
-        // The address that the client has connected to.
+        // This is the address to which the client has connected.
         assert_eq!(
             lines[2],
             format!(

@@ -1,5 +1,5 @@
-//! COMMAND and its subcommands, answered from the command table as Redis 7
-//! answers them, except that commands come in the order of their names.
+//! COMMAND and its subcommands, answered from the command table like Redis 7, except that commands
+//! are sorted by name.
 
 use keyway_base::glob;
 use keyway_command::{
@@ -9,7 +9,7 @@ use keyway_command::{
 use keyway_resp::Protocol;
 use keyway_resp::reply::{array, bulk, error, integer, simple};
 
-/// Appends the one reply to `args`, a COMMAND with or without a subcommand.
+/// Appends the reply to `args`, a COMMAND with or without a subcommand.
 pub fn reply(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     let request = match Request::resolve(*args) {
         Ok(request) => request,
@@ -31,7 +31,7 @@ pub fn reply(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// The command of `name`, where a subcommand is `client|list`.
+/// Returns the command `name`. A subcommand is written `client|list`.
 fn find(name: &[u8]) -> Option<&'static Command> {
     match name.iter().position(|byte| *byte == b'|') {
         Some(bar) => lookup(&name[..bar])?.subcommand(&name[bar + 1..]),
@@ -73,20 +73,20 @@ fn info(command: &Command, protocol: Protocol, out: &mut Vec<u8>) {
     protocol.set(out, command.key_specs.len());
     command.key_specs.iter().for_each(|spec| key_spec(spec, protocol, out));
     match command.subcommands.len() {
-        // Where there are none, Redis says so with a set.
+        // If there are none, Redis replies with a set.
         0 => protocol.set(out, 0),
         len => array(out, len),
     }
     command.subcommands.iter().for_each(|subcommand| info(subcommand, protocol, out));
 }
 
-/// An array of simple strings.
+/// Writes an array of simple strings.
 fn words(count: usize, words: impl Iterator<Item = &'static str>, out: &mut Vec<u8>) {
     array(out, count);
     words.for_each(|word| simple(out, word));
 }
 
-/// A set of simple strings.
+/// Writes a set of simple strings.
 fn set(
     protocol: Protocol,
     count: usize,
@@ -137,7 +137,7 @@ fn key_spec(spec: &KeySpec, protocol: Protocol, out: &mut Vec<u8>) {
     map.end();
 }
 
-/// A way to find keys: its type and the numbers that specify it.
+/// Writes a way to find keys: its type and the numbers that specify it.
 fn variant(kind: &str, fields: &[(&str, i16)], protocol: Protocol, out: &mut Vec<u8>) {
     let mut map = Map::begin(protocol, out);
     map.text("type", kind);
@@ -160,7 +160,7 @@ fn docs(args: &Args, protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// A command's name, and the map of what is told about it.
+/// Writes a command's name, and the map of its documentation.
 fn documented(command: &Command, protocol: Protocol, out: &mut Vec<u8>) {
     bulk(out, command.name.as_bytes());
     let docs = command.docs;
@@ -220,8 +220,8 @@ fn arguments(arguments: &[Argument], protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// A map in the making. Which fields there are depends on the command, so its
-/// length is put before it when all are there.
+/// A map that is being written. Its fields depend on the command, so its length is inserted when
+/// all are written.
 struct Map<'o> {
     protocol: Protocol,
     out: &'o mut Vec<u8>,
@@ -234,7 +234,7 @@ impl<'o> Map<'o> {
         Map { protocol, length_at: out.len(), length: 0, out }
     }
 
-    /// Appends `key`; the caller appends its value to what is returned.
+    /// Appends `key`. The caller appends its value to the returned buffer.
     fn value(&mut self, key: &str) -> &mut Vec<u8> {
         bulk(self.out, key.as_bytes());
         self.length += 1;
@@ -280,7 +280,7 @@ fn list(args: &Args, out: &mut Vec<u8>) {
     }
 }
 
-/// An array of the names of all commands and subcommands that `wanted` wants.
+/// Writes an array of the names of all commands and subcommands that `wanted` accepts.
 fn names(out: &mut Vec<u8>, wanted: impl Fn(&Command) -> bool) {
     let all =
         || COMMANDS.iter().flat_map(|command| [command].into_iter().chain(command.subcommands));
@@ -290,8 +290,7 @@ fn names(out: &mut Vec<u8>, wanted: impl Fn(&Command) -> bool) {
     }
 }
 
-/// The keys of the command line behind `COMMAND GETKEYS`, each written by
-/// `write_one`.
+/// Writes the keys of the command line after `COMMAND GETKEYS`, each with `write_one`.
 fn keys(args: &Args, out: &mut Vec<u8>, write_one: impl Fn(&[u8], KeyFlags, &mut Vec<u8>)) {
     let line = Args::new(args.buf(), &args.ranges()[2..]);
     let resolved = Request::resolve(line);
@@ -303,7 +302,7 @@ fn keys(args: &Args, out: &mut Vec<u8>, write_one: impl Fn(&[u8], KeyFlags, &mut
     if command.key_specs.iter().all(|spec| spec.flags.contains(KeyFlags::NOT_KEY)) {
         return error(out, "ERR The command has no key arguments");
     }
-    // A key without its value is MSET's to refuse: its arity is met.
+    // MSET itself refuses a key without its value: its arity is met.
     if !command.accepts(line.len()) {
         return error(out, "ERR Invalid number of arguments specified for command");
     }
@@ -320,7 +319,7 @@ fn keys(args: &Args, out: &mut Vec<u8>, write_one: impl Fn(&[u8], KeyFlags, &mut
     }
 }
 
-/// The lines of the container's HELP.
+/// Writes the lines of the container's HELP.
 fn help(subcommand: &Command, out: &mut Vec<u8>) {
     let container = subcommand.name.split('|').next().and_then(|name| lookup(name.as_bytes()));
     let lines = container.map_or(&[][..], |container| container.docs.help);
@@ -357,8 +356,8 @@ mod tests {
         String::from_utf8(out).expect("the server's table is text")
     }
 
-    /// The reply with everything that Redis orders by hash ordered by name:
-    /// commands with their subcommands.
+    /// Sorts by name everything in the reply that Redis orders by hash: commands with their
+    /// subcommands.
     fn in_order(value: Value) -> Value {
         let is_about = |value: &Value| match value {
             Value::Map(fields) => fields[0].0 == Value::bulk("summary"),
@@ -421,7 +420,8 @@ mod tests {
         }
     }
 
-    /// A server whose version the table describes, or `None`, said aloud.
+    /// Returns a server whose version the table describes. Returns `None` and prints a message if
+    /// there is none.
     fn server() -> Option<RedisServer> {
         let version = std::process::Command::new("redis-server").arg("--version").output();
         let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
@@ -432,13 +432,13 @@ mod tests {
         Some(RedisServer::start())
     }
 
-    /// Whether a command came with a version later than the server's.
+    /// Returns whether a command was added after the server's version.
     fn is_later(command: &Command) -> bool {
         ["7.2.", "7.4.", "8."].iter().any(|version| command.since.starts_with(version))
     }
 
-    /// Names of commands that the server knows too: CLIENT and CLUSTER have subcommands of
-    /// later versions here, which their own container entries show.
+    /// Returns names of commands that the server knows too. CLIENT and CLUSTER have subcommands of
+    /// later versions here, which the entries of these containers show.
     fn shared_names() -> impl Iterator<Item = &'static str> {
         let all = COMMANDS.iter().flat_map(|it| [it].into_iter().chain(it.subcommands));
         let has_later = |it: &&Command| ["client", "cluster"].contains(&it.name);

@@ -5,8 +5,8 @@ use keyway_base::glob;
 use keyway_command::Args;
 use keyway_resp::reply;
 
-/// `CONFIG GET pattern [pattern ...]`: a map of names and values. A name
-/// spelt out comes back as the client spelt it.
+/// Answers `CONFIG GET pattern [pattern ...]` with a map of names and values. A name without
+/// wildcards is returned as the client spelled it.
 pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let settings = context.facts.settings(context.pool);
     let mut found: Vec<(&[u8], &str)> = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn get(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     }
 }
 
-/// `CONFIG RESETSTAT`: what INFO counts begins anew.
+/// Answers `CONFIG RESETSTAT`: the counters of INFO start again.
 pub(super) fn reset(context: &LocalContext, out: &mut Vec<u8>) {
     context.facts.reset(context.pool);
     reply::simple(out, "OK");

@@ -1,4 +1,4 @@
-//! HELLO and RESET: how a connection's state begins and begins again.
+//! HELLO and RESET: how a connection's state begins, and begins again.
 
 use super::{LocalContext, REDIS_VERSION, auth, client};
 use crate::{Identity, ReplyMode};
@@ -11,7 +11,7 @@ const NOT_AUTHENTICATED: &str = "NOAUTH HELLO must be called with the client alr
      authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to \
      authenticate the client and select the RESP protocol version at the same time";
 
-/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
+/// Answers `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
 pub(super) fn hello(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
     match greet(args, context) {
         Ok(protocol) => {
@@ -22,8 +22,8 @@ pub(super) fn hello(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) 
     }
 }
 
-/// Does what the options say, in their order, up to the first that is wrong.
-/// Returns what is spoken from now on.
+/// Executes the options in their order, up to the first wrong one. Returns the protocol from now
+/// on.
 fn greet(args: &Args, context: &mut LocalContext) -> Result<Protocol, String> {
     let protocol = match args.get(1) {
         None => context.identity.protocol,
@@ -52,7 +52,7 @@ fn greet(args: &Args, context: &mut LocalContext) -> Result<Protocol, String> {
     if context.identity.authenticated { Ok(protocol) } else { Err(NOT_AUTHENTICATED.to_owned()) }
 }
 
-/// Answers in `protocol` from now on.
+/// Sets the protocol of replies from now on.
 fn speak(protocol: Protocol, context: &mut LocalContext) {
     if context.identity.protocol != protocol {
         context.identity.protocol = protocol;
@@ -79,8 +79,8 @@ fn describe(identity: &Identity, is_cluster: bool, out: &mut Vec<u8>) {
     reply::array(out, 0);
 }
 
-/// `RESET`: all but the connection is as on its first day. What the client
-/// said of its library stays, as in Redis.
+/// Answers `RESET`: everything except the connection is as at the beginning. What the client has
+/// announced about its library stays, as in Redis.
 pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     let identity = &mut *context.identity;
     identity.begin(context.users);
@@ -89,13 +89,13 @@ pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     identity.no_evict = false;
     identity.no_touch = false;
     identity.protocol = Protocol::Resp2;
-    let user = identity.user_name();
+    let user = identity.shared_user_name();
     context.clients.update(identity.id, |entry| {
-        entry.user = user.into();
-        entry.name = String::new();
+        entry.user = user;
+        entry.set_name("");
         entry.database = 0;
         entry.protocol = Protocol::Resp2;
-        entry.tracking = None;
+        entry.set_tracking(None);
     });
     reply::simple(out, "RESET");
 }

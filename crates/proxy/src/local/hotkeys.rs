@@ -1,4 +1,4 @@
-//! HOTKEYS: the keys of the client's pool that stand out, of those that its user may read.
+//! HOTKEYS: the conspicuous keys of the client's pool that its user may read.
 
 use super::{LocalContext, NOT_AN_INTEGER, SYNTAX};
 use crate::hot_keys::{Access, Direction, NotedKeys};
@@ -6,7 +6,7 @@ use keyway_command::{Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use keyway_users::Access as Right;
 
-/// Keys of a kind told of without a count.
+/// Number of keys of a kind that are shown without a count.
 const COUNT_DEFAULT: usize = 10;
 
 const HELP: [&str; 9] = [
@@ -55,8 +55,8 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
     }
 }
 
-/// Whether the client's user may read a key. Of one that was cut that is not known, and a user
-/// who may not read all of them is not told.
+/// Returns whether the client's user may read a key. For a truncated key that is unknown, so it is
+/// shown only to a user who may read all keys.
 fn may_see(context: &LocalContext, key: &[u8], is_cut: bool) -> bool {
     let reads = Right { reads: true, writes: false };
     let user = context.identity.user.as_ref();
@@ -106,7 +106,7 @@ fn write_big(noted: Option<&NotedKeys>, count: usize, context: &LocalContext, ou
     }
 }
 
-/// A key as it is; one that was cut ends in three dots.
+/// Writes a key. A truncated one ends in three dots.
 fn write_key(key: &[u8], is_cut: bool, out: &mut Vec<u8>) {
     match is_cut {
         false => reply::bulk(out, key),

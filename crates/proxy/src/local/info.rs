@@ -1,9 +1,9 @@
-//! INFO, and reading single fields of it for commands that need one.
+//! INFO, and single fields of it for commands that need one.
 
 use super::{Facts, LocalContext};
 use keyway_command::Args;
 
-/// `INFO [section ...]`.
+/// Answers `INFO [section ...]`.
 pub(super) fn info(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let mut sections: Vec<&str> =
         args.from(1).filter_map(|section| std::str::from_utf8(section).ok()).collect();
@@ -15,20 +15,20 @@ pub(super) fn info(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     context.identity.protocol.text(out, text.as_bytes());
 }
 
-/// A section of INFO, to look up fields in.
+/// Returns a section of INFO, to look up fields.
 pub(super) fn section(facts: &dyn Facts, pool: u16, name: &str) -> String {
     let mut text = String::new();
     facts.info(pool, false, &[name], &mut text);
     text
 }
 
-/// The number a field of INFO has; `None` without the field.
+/// Returns the number in a field of INFO, or `None` if the field is missing.
 pub(super) fn number(text: &str, name: &str) -> Option<i64> {
     let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     values.filter_map(|value| value.parse().ok()).next()
 }
 
-/// Keys over all databases, of a `keyspace` section.
+/// Returns the number of keys in all databases, from a `keyspace` section.
 pub(super) fn key_count(keyspace: &str) -> i64 {
     let counts = keyspace.lines().filter_map(|line| {
         let (_, rest) = line.split_once(":keys=")?;

@@ -11,10 +11,10 @@ fn every_command() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().flat_map(|command| std::iter::once(command).chain(command.subcommands))
 }
 
-/// The name as a client sends it, and as few arguments as the arity allows.
+/// Returns the name as a client sends it, with as few arguments as the arity allows.
 fn least_args(command: &Command) -> Vec<&str> {
     let mut args: Vec<&str> = command.name.split('|').collect();
-    // Its subcommands are words to the table.
+    // The table knows its subcommands as words.
     let word = if command.verb == Verb::Hotkeys { "help" } else { "1" };
     args.resize(args.len().max(usize::from(command.arity.unsigned_abs())), word);
     args
@@ -64,7 +64,7 @@ fn commands_of_other_handling_are_answered_with_one_error() {
     }
 }
 
-/// Words that mean something to some command, so that options combine.
+/// Words that have a meaning for some command, so that options combine.
 const WORDS: &[&str] = &[
     "2",
     "3",

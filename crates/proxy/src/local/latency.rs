@@ -1,6 +1,6 @@
-//! LATENCY. Redis's event monitor is off here, which is its default too, and so
-//! has no events. Every request is timed instead, by class of commands: HISTOGRAM
-//! answers in Redis's form, with classes where Redis has commands.
+//! LATENCY. Redis's event monitor is off here, which is also its default, so there are no events.
+//! Instead every request is timed, by class of commands: HISTOGRAM answers in Redis's form, with
+//! classes in place of commands.
 
 use super::{ClassLatencies, LocalContext};
 use keyway_command::{Request, Verb, lookup};
@@ -24,9 +24,8 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
     }
 }
 
-/// The histograms of all classes with requests, or of those that the arguments
-/// name: by a command, for its whole class, or by the class itself. What is
-/// neither is passed over, as in Redis.
+/// Writes the histograms of all classes with requests, or of those that the arguments name: by a
+/// command, for its whole class, or by the class itself. Other words are ignored, as in Redis.
 fn histogram(request: &Request, context: &LocalContext, out: &mut Vec<u8>) {
     let wants_all = request.args.len() == 2;
     let is_wanted = |of: &ClassLatencies| {
@@ -51,7 +50,7 @@ fn histogram(request: &Request, context: &LocalContext, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a word is a class, or one of its commands (`get`, `config|get`).
+/// Returns whether a word is a class, or one of its commands (`get`, `config|get`).
 fn names(word: &[u8], class: &str) -> bool {
     if word.eq_ignore_ascii_case(class.as_bytes()) {
         return true;

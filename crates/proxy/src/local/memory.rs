@@ -1,4 +1,4 @@
-//! MEMORY without USAGE, which is about a key and goes where the key is.
+//! MEMORY without USAGE, which concerns a key and goes to the key's server.
 
 use super::{LocalContext, info};
 use keyway_command::{Request, Verb};
@@ -18,7 +18,7 @@ pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8
     }
 }
 
-/// The fields of Redis's MEMORY STATS that mean something here.
+/// Writes the fields of Redis's MEMORY STATS that have a meaning here.
 fn stats(context: &LocalContext, out: &mut Vec<u8>) {
     let memory = info::section(context.facts, context.pool, "memory");
     let keyspace = info::section(context.facts, context.pool, "keyspace");

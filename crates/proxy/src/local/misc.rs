@@ -1,12 +1,11 @@
-//! Commands that stand alone: PING, SELECT, TIME, DBSIZE, every HELP, and the
-//! refusal of all others.
+//! Single commands: PING, SELECT, TIME, DBSIZE, every HELP, and the refusal of all others.
 
 use super::{LocalContext, NOT_AN_INTEGER};
 use keyway_base::Clock;
 use keyway_command::{Args, Handling, Refusal, Request, lookup};
 use keyway_resp::{parse_integer, reply};
 
-/// `PING [message]`.
+/// Answers `PING [message]`.
 pub(super) fn ping(args: &Args, out: &mut Vec<u8>) {
     match args.len() {
         1 => reply::simple(out, "PONG"),
@@ -15,7 +14,7 @@ pub(super) fn ping(args: &Args, out: &mut Vec<u8>) {
     }
 }
 
-/// `SELECT index`.
+/// Answers `SELECT index`.
 pub(super) fn select(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
     let Some(index) = parse_integer(&args[1]) else {
         return reply::error(out, NOT_AN_INTEGER);
@@ -29,8 +28,7 @@ pub(super) fn select(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>)
     else {
         return reply::error(out, "ERR DB index is out of range");
     };
-    // The registry is locked only when something changes: some clients select
-    // before every command.
+    // The registry is locked only if something changes: some clients select before every command.
     if context.identity.database != database {
         context.identity.database = database;
         context.clients.update(context.identity.id, |entry| entry.database = database);
@@ -38,14 +36,14 @@ pub(super) fn select(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>)
     reply::simple(out, "OK");
 }
 
-/// `TIME`: seconds and the microseconds within them.
+/// Answers `TIME`: seconds and the microseconds within them.
 pub(super) fn time(clock: Clock, out: &mut Vec<u8>) {
     reply::array(out, 2);
     reply::bulk(out, (clock.unix_micros / 1_000_000).to_string().as_bytes());
     reply::bulk(out, (clock.unix_micros % 1_000_000).to_string().as_bytes());
 }
 
-/// The HELP subcommand of a container: the lines of the command table.
+/// Answers the HELP subcommand of a container with the lines of the command table.
 pub(super) fn help(request: &Request, out: &mut Vec<u8>) {
     let container = request.command.name.split('|').next().unwrap_or_default();
     let lines = lookup(container.as_bytes()).map_or(&[][..], |command| command.docs.help);
@@ -53,8 +51,8 @@ pub(super) fn help(request: &Request, out: &mut Vec<u8>) {
     lines.iter().for_each(|line| reply::simple(out, line));
 }
 
-/// A command that is not answered here. Containers come without subcommand
-/// only when nobody checked their arity.
+/// Refuses a command that is not answered here. A container without a subcommand arrives only if
+/// its arity was not checked.
 pub(super) fn refuse(request: &Request, out: &mut Vec<u8>) {
     match request.command.handling {
         Handling::Refused(reason) => {

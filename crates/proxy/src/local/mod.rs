@@ -1,16 +1,15 @@
-//! Commands that Keyway answers itself: about the connection, about Keyway,
-//! about the commands.
+//! Commands that Keyway answers itself: about the connection, about Keyway, about the commands.
 //!
-//! [`answer`] is a function of the request, the client's [`Identity`] and what
-//! [`Facts`] tells; words and shapes of replies are those of redis-server 7.0
-//! in the client's protocol. A client sees and closes clients of its own pool alone: another
-//! pool may have another password.
+//! [`answer`] depends only on the request, the client's [`Identity`] and [`Facts`]. Texts and
+//! shapes of replies are those of redis-server 7.0 in the client's protocol. A client sees and
+//! closes only clients of its own pool: another pool may have another password.
 
 mod acl;
 mod auth;
 #[cfg(test)]
 mod bench;
 mod client;
+mod client_entry;
 mod client_filter;
 mod cluster;
 mod command_info;
@@ -30,8 +29,9 @@ mod wait;
 
 pub use acl::refuse_denied;
 pub use auth::credentials;
+pub use client_entry::{ClientEntry, TrackingEntry};
 pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
-pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
+pub use registry::ClientRegistry;
 pub use wait::wait_refusal;
 
 use crate::hot_keys::NotedKeys;
@@ -45,125 +45,123 @@ use std::time::Duration;
 
 /// What a local command may read besides the session.
 pub struct LocalContext<'a> {
-    /// Who asks; some commands change it.
+    /// The client that asks. Some commands change it.
     pub identity: &'a mut Identity,
     /// Both clocks, read once a turn.
     pub clock: Clock,
-    /// Who may come in where the client did.
+    /// The users of the client's listener.
     pub users: &'a Users,
-    /// Databases a client may select: `0..databases`.
+    /// Databases that a client may select: `0..databases`.
     pub databases: u32,
     /// Every client of the process, of all workers.
     pub clients: &'a ClientRegistry,
-    /// What is known about the process and its pools.
+    /// Facts about the process and its pools.
     pub facts: &'a dyn Facts,
-    /// Position of the client's pool.
+    /// Index of the client's pool.
     pub pool: u16,
-    /// Bytes of undelivered output above which the client would be
-    /// disconnected: no reply is to be longer.
+    /// Number of undelivered bytes above which the client would be disconnected. No reply may be
+    /// longer.
     pub reply_len_max: usize,
-    /// The cluster that clients of this listener are told of, if any.
+    /// The cluster that clients of this listener see, if any.
     pub cluster: Option<&'a EmulatedCluster>,
 }
 
-/// What the process knows about itself; the binary provides it.
+/// What the process knows about itself. The binary provides it.
 pub trait Facts: Send + Sync {
-    /// Appends the `INFO` sections asked for (`default`, `all`, `everything`
-    /// or names such as `server`, in any case), as lines of `field:value\r\n`
-    /// under `# Section` heads. `is_cluster` is for clients that are told of a
-    /// cluster.
+    /// Appends the requested `INFO` sections (`default`, `all`, `everything` or names such as
+    /// `server`, in any case), as lines of `field:value\r\n` under `# Section` heads. `is_cluster`
+    /// is set for clients that see a cluster.
     fn info(&self, pool: u16, is_cluster: bool, sections: &[&str], out: &mut String);
-    /// Mean time of a server's replies so far, in microseconds; `None` before
-    /// the first.
+    /// Returns the mean time of a server's replies so far, in microseconds, or `None` before the
+    /// first one.
     fn backend_latency_micros(&self, _pool: u16, _backend: usize) -> Option<f64> {
         None
     }
-    /// How long requests of each class of commands took, over all workers.
+    /// Returns how long requests of each class of commands took, over all workers.
     fn latencies(&self, _pool: u16) -> Vec<ClassLatencies> {
         Vec::new()
     }
-    /// To be called about twice a second, with the time since the call before:
-    /// what is told of the last seconds is noted now.
+    /// Notes the figures for the last seconds. It must be called about twice a second, with the
+    /// time since the previous call.
     fn observe(&self, _elapsed: Duration) {}
-    /// Totals of the requests of memcached clients on a store.
+    /// Returns the totals of the requests of memcached clients on a store.
     fn memcached_totals(&self, _pool: u16) -> MemcachedTotals {
         MemcachedTotals::default()
     }
-    /// What `INFO` counts of a pool begins anew.
+    /// Resets the counters of `INFO` for a pool.
     fn reset(&self, _pool: u16) {}
-    /// The slow requests of a pool, where there are servers to be slow.
+    /// Returns the slow requests of a pool, if it logs them.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
         None
     }
-    /// The keys of a pool that stand out.
+    /// Returns the conspicuous keys of a pool.
     fn noted_keys(&self, _pool: u16) -> Option<&NotedKeys> {
         None
     }
-    /// Names and values that `CONFIG GET` may show, in Redis's words.
+    /// Returns the names and values that `CONFIG GET` may show, in Redis's words.
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
 }
 
 /// How long requests of one class of commands took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassLatencies {
-    /// The class, as metrics name it.
+    /// The class, as in metrics.
     pub class: &'static str,
-    /// Requests whose latency was measured.
+    /// Number of requests whose latency was measured.
     pub requests: u64,
-    /// Bounds in microseconds, ascending, each with the number of requests that
-    /// did not take longer.
+    /// Ascending limits in microseconds, each with the number of requests that did not take longer.
     pub at_or_below_micros: Vec<(u64, u64)>,
 }
 
-/// What the worker must do once the reply is in its place.
+/// What the worker must do after the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// Nothing more.
     Continue,
-    /// Close the connection when the reply has left (`QUIT`).
+    /// Close the connection when the reply was sent (`QUIT`).
     Close,
-    /// Close these clients, found by `CLIENT KILL`; the caller itself only
-    /// after its reply.
+    /// Close these clients, which `CLIENT KILL` has found. The caller itself is closed only after
+    /// its reply.
     Kill(Vec<u64>),
-    /// End the blocking command in which this client waits.
+    /// End the blocking command of this client.
     Unblock(Unblock),
-    /// Hold back what the pool's clients ask for.
+    /// Hold back requests of the pool's clients.
     Pause {
-        /// For how long, in milliseconds.
+        /// The duration in milliseconds.
         millis: u64,
-        /// Only commands that write.
+        /// Whether only commands that write are held back.
         writes_only: bool,
     },
-    /// Hold nothing back any more.
+    /// Hold back no requests any more.
     Unpause,
 }
 
-/// The end of a blocking command before its time.
+/// The early end of a blocking command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unblock {
     /// The client that waits.
     pub id: u64,
-    /// Why, which is also what it is answered with.
+    /// The reason, which also decides the reply.
     pub reason: UnblockReason,
 }
 
-/// Why a blocking command is ended before its time.
+/// Why a blocking command is ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnblockReason {
-    /// `CLIENT UNBLOCK id TIMEOUT`: answered as if its time were up.
+    /// `CLIENT UNBLOCK id TIMEOUT`: it is answered as if its time were up.
     Timeout,
-    /// `CLIENT UNBLOCK id ERROR`: answered with an error.
+    /// `CLIENT UNBLOCK id ERROR`: it is answered with an error.
     Error,
-    /// Other servers of the pool are in use, and its keys live elsewhere.
+    /// Other servers of the pool are in use, and its keys are on another one.
     Displaced,
-    /// Its user may not do all that it might when it asked.
+    /// Its user may no longer do everything that it could when it asked.
     Denied,
-    /// The process is to end, or the listener that the client came by.
+    /// The process, or the client's listener, is to end.
     Stopping,
 }
 
 impl UnblockReason {
-    /// What the client is told in place of the server's error, if anything.
+    /// Returns the client's error in place of the server's, if there is one.
     pub fn text(self) -> Option<&'static str> {
         match self {
             UnblockReason::Timeout | UnblockReason::Error => None,
@@ -180,8 +178,8 @@ impl UnblockReason {
         }
     }
 
-    /// Appends the reply to a command that waits at no server. `write_timeout` appends the reply to
-    /// one whose time is up.
+    /// Appends the reply to a command that waits at no server. `write_timeout` appends the reply
+    /// for a timeout.
     pub fn write_end(self, out: &mut Vec<u8>, write_timeout: impl FnOnce(&mut Vec<u8>)) {
         match self.text() {
             Some(text) => reply::error(out, text),
@@ -191,8 +189,8 @@ impl UnblockReason {
     }
 }
 
-/// The Redis whose behaviour is kept: what clients compare when they ask for
-/// a version.
+/// The version of Redis whose behaviour is reproduced. Clients compare it when they ask for a
+/// version.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 const SYNTAX: &str = "ERR syntax error";
@@ -210,8 +208,8 @@ fn refuse_length(request: &Request, out: &mut Vec<u8>) {
     reply::error(out, &text);
 }
 
-/// Appends the one reply to a request whose handling is local. `CLIENT REPLY
-/// OFF` and `SKIP` alone have none: they leave `out` as it is.
+/// Appends the reply to a request whose handling is local. Only `CLIENT REPLY OFF` and `SKIP` have
+/// none: they leave `out` unchanged.
 ///
 /// A command that is not local is answered with an error.
 pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) -> After {
@@ -241,7 +239,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::Echo => reply::bulk(out, &args[1]),
         Verb::Select => misc::select(args, context, out),
         Verb::Time => misc::time(context.clock, out),
-        // Whoever shows requests begins to.
+        // The worker that shows requests starts to.
         Verb::Monitor => reply::simple(out, "OK"),
         Verb::Wait => wait::wait(args, out),
         Verb::Info => info::info(args, context, out),

@@ -4,11 +4,11 @@ use super::After;
 use keyway_command::Args;
 use keyway_resp::{parse_integer, reply};
 
-/// Longest pause, in milliseconds: some 50 years, so that its end can be told
+/// Length of the longest pause, in milliseconds: about 50 years, so that its end can be represented
 /// in nanoseconds.
 const MILLIS_MAX: i64 = 50 * 365 * 86_400 * 1_000;
 
-/// `CLIENT PAUSE timeout [WRITE | ALL]`.
+/// Answers `CLIENT PAUSE timeout [WRITE | ALL]`.
 pub(super) fn pause(args: &Args, out: &mut Vec<u8>) -> After {
     let writes_only = match args.get(3) {
         None => Some(false),
@@ -30,7 +30,7 @@ pub(super) fn pause(args: &Args, out: &mut Vec<u8>) -> After {
     After::Continue
 }
 
-/// `CLIENT UNPAUSE`.
+/// Answers `CLIENT UNPAUSE`.
 pub(super) fn unpause(out: &mut Vec<u8>) -> After {
     reply::simple(out, "OK");
     After::Unpause

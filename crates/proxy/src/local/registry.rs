@@ -1,65 +1,15 @@
-use crate::ClientLive;
+use super::ClientEntry;
 use crate::tracking::Tracking;
-use keyway_resp::Protocol;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-/// What other clients may learn of a client.
-#[derive(Clone, Debug)]
-pub struct ClientEntry {
-    /// Its address, as in `CLIENT LIST`.
-    pub addr: Arc<str>,
-    /// Our address it connected to.
-    pub laddr: String,
-    /// Worker that serves it.
-    pub worker: u16,
-    /// Position of its pool.
-    pub pool: u16,
-    /// Unix time it connected at, in seconds.
-    pub connected_unix: u64,
-    /// The name of its user.
-    pub user: Arc<str>,
-    /// `CLIENT SETNAME`; empty if none.
-    pub name: String,
-    /// `CLIENT SETINFO lib-name`; empty if none.
-    pub lib_name: String,
-    /// `CLIENT SETINFO lib-ver`; empty if none.
-    pub lib_ver: String,
-    /// Database it last selected.
-    pub database: u32,
-    /// What it speaks.
-    pub protocol: Protocol,
-    /// What it asked last and has begun.
-    pub live: Arc<ClientLive>,
-    /// What there is to tell of its tracking, if it has any.
-    pub tracking: Option<TrackingEntry>,
-}
-
-/// What other clients may learn of a client's tracking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrackingEntry {
-    /// It is told of keys by their prefixes.
-    pub bcast: bool,
-    /// Who is told in its place.
-    pub redirect: Option<u64>,
-    /// That client has left.
-    pub is_broken: bool,
-}
-
-impl From<&Tracking> for TrackingEntry {
-    fn from(tracking: &Tracking) -> Self {
-        let Tracking { bcast, redirect, is_broken, .. } = *tracking;
-        Self { bcast, redirect, is_broken }
-    }
-}
-
-/// Every client of the process. Locked when clients come, go or name
-/// themselves, never by a request for data.
+/// Every client of the process. It is locked when clients connect, leave or set their names, and
+/// never by a request for data.
 #[derive(Debug, Default)]
 pub struct ClientRegistry {
-    entries: Mutex<BTreeMap<u64, ClientEntry>>,
-    /// Clients to be closed that may be on their way between two workers.
+    /// They are boxed: ids ascend, and a tree that grows at its end has half-empty nodes.
+    entries: Mutex<BTreeMap<u64, Box<ClientEntry>>>,
+    /// Clients to be closed that may be in a handover between two workers.
     killed: Mutex<BTreeSet<u64>>,
     /// Clients that wait in a blocking command.
     blocked: Mutex<BTreeSet<u64>>,
@@ -68,12 +18,12 @@ pub struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Adds a client under its id.
+    /// Adds a client with its id.
     pub fn insert(&self, id: u64, entry: ClientEntry) {
-        self.entries.lock().insert(id, entry);
+        self.entries.lock().insert(id, Box::new(entry));
     }
 
-    /// Removes a client that left.
+    /// Removes a client that has left.
     pub fn remove(&self, id: u64) {
         self.entries.lock().remove(&id);
         self.killed.lock().remove(&id);
@@ -91,7 +41,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Notes that a client waits in a blocking command, or no longer.
+    /// Notes whether a client waits in a blocking command.
     pub fn set_blocked(&self, id: u64, is_blocked: bool) {
         let mut blocked = self.blocked.lock();
         if is_blocked {
@@ -101,26 +51,26 @@ impl ClientRegistry {
         }
     }
 
-    /// Whether a client of `pool` waits in a blocking command; from then on it
-    /// counts as one that does not.
+    /// Returns whether a client of `pool` waits in a blocking command. From then on it no longer
+    /// counts as waiting.
     pub fn take_blocked(&self, id: u64, pool: u16) -> bool {
         self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
             && self.blocked.lock().remove(&id)
     }
 
-    /// The clients that wait in blocking commands.
+    /// Returns the clients that wait in blocking commands.
     pub fn blocked(&self) -> BTreeSet<u64> {
         self.blocked.lock().clone()
     }
 
-    /// How many clients wait in commands that block.
+    /// Returns the number of clients that wait in blocking commands.
     pub fn blocked_len(&self) -> usize {
         self.blocked.lock().len()
     }
 
-    /// Notes what a client is told of keys that change.
+    /// Notes a client's tracking.
     pub fn set_tracking(&self, id: u64, tracking: Option<&Tracking>) {
-        self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
+        self.update(id, |entry| entry.set_tracking(tracking));
     }
 
     /// Returns how many clients of `pool` wait, in blocking commands or for the end of a pause, and
@@ -130,45 +80,45 @@ impl ClientRegistry {
         let (blocked, paused) = (self.blocked.lock(), self.paused.lock());
         let is_ours = |id: &&u64| entries.get(id).is_some_and(|entry| entry.pool == pool);
         let tracking =
-            entries.values().filter(|entry| entry.pool == pool && entry.tracking.is_some());
+            entries.values().filter(|entry| entry.pool == pool && entry.tracking().is_some());
         (blocked.union(&paused).filter(is_ours).count(), tracking.count())
     }
 
-    /// Whether `id` is a client of `pool`.
+    /// Returns whether `id` is a client of `pool`.
     pub fn is_of_pool(&self, id: u64, pool: u16) -> bool {
         self.entries.lock().get(&id).is_some_and(|entry| entry.pool == pool)
     }
 
-    /// The worker that serves client `id`, if it is one of `pool`.
+    /// Returns the worker that serves client `id`, if it is one of `pool`.
     pub fn worker_of(&self, id: u64, pool: u16) -> Option<u16> {
         let entries = self.entries.lock();
         entries.get(&id).filter(|entry| entry.pool == pool).map(|entry| entry.worker)
     }
 
-    /// The worker that serves client `id`, if there is one.
+    /// Returns the worker that serves client `id`, if there is one.
     pub fn worker(&self, id: u64) -> Option<u16> {
         self.entries.lock().get(&id).map(|entry| entry.worker)
     }
 
-    /// Marks clients as to be closed: a worker that takes one over looks here,
-    /// since while it was handed over no worker had it to close.
+    /// Marks clients as to be closed. A worker that takes a client over checks the marks, because
+    /// during a handover no worker could close it.
     pub fn mark_killed(&self, ids: &[u64]) {
         let entries = self.entries.lock();
         let known = ids.iter().filter(|id| entries.contains_key(id));
         self.killed.lock().extend(known);
     }
 
-    /// Whether a client is to be closed.
+    /// Returns whether a client is to be closed.
     pub fn is_killed(&self, id: u64) -> bool {
         self.killed.lock().contains(&id)
     }
 
-    /// Number of clients.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no clients.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -180,9 +130,9 @@ impl ClientRegistry {
         }
     }
 
-    /// A copy of a client's entry.
+    /// Returns a copy of a client's entry.
     pub fn get(&self, id: u64) -> Option<ClientEntry> {
-        self.entries.lock().get(&id).cloned()
+        self.entries.lock().get(&id).map(|entry| ClientEntry::clone(entry))
     }
 
     /// Visits every client in the order of their ids.

@@ -1,11 +1,11 @@
-//! SLOWLOG: the requests of the client's pool that a server took long for.
+//! SLOWLOG: the requests of the client's pool that took long.
 
 use super::LocalContext;
 use crate::{SlowEntry, SlowLog};
 use keyway_command::{Request, Verb};
 use keyway_resp::{parse_integer, reply};
 
-/// Entries shown without a count.
+/// Number of entries that are shown without a count.
 const COUNT_DEFAULT: usize = 10;
 
 /// Appends the reply to a SLOWLOG subcommand.

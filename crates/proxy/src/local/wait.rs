@@ -1,10 +1,10 @@
-//! WAIT where nothing is replicated, and what is wrong with one anywhere.
+//! WAIT without replication, and what makes it invalid anywhere.
 
 use super::NOT_AN_INTEGER;
 use keyway_command::Args;
 use keyway_resp::{parse_integer, reply};
 
-/// Why a `WAIT numreplicas timeout` is refused: the text of the error reply.
+/// Returns why a `WAIT numreplicas timeout` is refused: the text of the error reply.
 pub fn wait_refusal(args: &Args) -> Option<&'static str> {
     match (parse_integer(&args[1]), parse_integer(&args[2])) {
         (None, _) => Some(NOT_AN_INTEGER),
@@ -14,7 +14,7 @@ pub fn wait_refusal(args: &Args) -> Option<&'static str> {
     }
 }
 
-/// `WAIT`, without replicas.
+/// Answers `WAIT` without replicas.
 pub(super) fn wait(args: &Args, out: &mut Vec<u8>) {
     match wait_refusal(args) {
         Some(text) => reply::error(out, text),

@@ -1,11 +1,11 @@
-//! The marker item that tells proxies which generation a server's data is of,
-//! and what else a proxy asks a server of memcached that comes back.
+//! The marker item, which tells proxies the generation of a server's data, and other questions of a
+//! proxy to a server of memcached that returns.
 //!
-//! The marker of a pool is the item [`MARKER_PREFIX`] with the pool's name: on
-//! every server of the pool under the same key, whatever the distribution says.
-//! Its value is `1`, the generation in 16 hexadecimal digits, and when that began
-//! in milliseconds since 1970, with blanks between. It never expires. Who empties
-//! a server holds the item [`LOCK_PREFIX`] with the pool's name meanwhile.
+//! The marker of a pool is the item [`MARKER_PREFIX`] with the pool's name. It has the same key on
+//! every server of the pool, whatever the distribution. Its value is `1`, the generation in 16
+//! hexadecimal digits, and the time at which it began in milliseconds since 1970, separated by
+//! blanks. It never expires. A proxy that empties a server holds the item [`LOCK_PREFIX`] with the
+//! pool's name meanwhile.
 
 use keyway_memcache::{
     Dialect, Expect, Head, Outcome, ReplyLimits, ReplyParsed, Verb, Wire, compose_request,
@@ -13,38 +13,38 @@ use keyway_memcache::{
 };
 use keyway_topology::Generation;
 
-/// What the keys of markers begin with. Clients must not use such keys.
+/// The prefix of the keys of markers. Clients must not use such keys.
 pub const MARKER_PREFIX: &str = "keyway:generation:";
 
-/// What the keys of locks begin with. Clients must not use such keys.
+/// The prefix of the keys of locks. Clients must not use such keys.
 pub const LOCK_PREFIX: &str = "keyway:emptying:";
 
-/// How long a lock lasts, in seconds, by the server's clock: should a proxy stop
-/// before it has emptied the server, another does it then. Shorter than emptying
-/// takes, two proxies may do it one after the other.
+/// How long a lock lasts, in seconds, by the server's clock. If a proxy stops before it has emptied
+/// the server, another one does it then. If the time were shorter than emptying takes, two proxies
+/// might do it one after the other.
 const LOCK_LEN_S: i64 = 10;
 
-/// What a server is asked.
+/// A question to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// What its marker says.
     Marker,
-    /// How many items it has.
+    /// The number of its items.
     Items,
-    /// That the asker empties it and nobody else.
+    /// The lock: only this proxy empties it.
     Lock,
-    /// That it does not after all.
+    /// The release of the lock.
     Unlock,
-    /// To be empty.
+    /// A request to empty it.
     Flush,
-    /// To have this marker, unless it has one.
+    /// A request to store this marker, unless it has one.
     Place(Generation),
 }
 
-/// What a server said.
+/// A server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Its marker; `None`: something else is there.
+    /// Its marker. `None`: something else is stored there.
     Marker(Option<Generation>),
     /// There is no such item.
     Absent,
@@ -52,20 +52,20 @@ pub enum Answer {
     Done,
     /// There is one already.
     NotStored,
-    /// So many items.
+    /// The number of items.
     Items(u64),
-    /// An error, or something that is no answer.
+    /// An error, or an invalid answer.
     Refused,
 }
 
-/// Appends a question to a server of the pool, and tells how its reply ends.
+/// Appends a question to a server of the pool. Returns how its reply ends.
 pub fn write_question(
     out: &mut Vec<u8>,
     dialect: Dialect,
     pool: &str,
     question: Question,
 ) -> Expect {
-    // Servers of meta take classic commands as well.
+    // Servers with the meta protocol accept classic commands as well.
     let dialect = if dialect == Dialect::Meta { Dialect::Text } else { dialect };
     let (verb, prefix) = match question {
         Question::Marker => (Verb::Get, MARKER_PREFIX),
@@ -88,7 +88,7 @@ pub fn write_question(
     composed.unwrap_or(Expect::One)
 }
 
-/// Reads a whole reply to a question.
+/// Parses the complete reply to a question.
 pub fn read_answer(reply: &[u8], wire: Wire) -> Answer {
     let limits = ReplyLimits { reply_len_max: u32::MAX };
     let mut rest = reply;

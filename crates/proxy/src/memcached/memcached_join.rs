@@ -1,6 +1,5 @@
-//! A request of a memcached client whose reply is not simply a server's bytes:
-//! it goes to several servers, or the two speak different protocols, or the
-//! client wants silence where it succeeds.
+//! A request of a memcached client whose reply is not simply a server's bytes: the request goes to
+//! several servers, the two sides use different protocols, or the client wants no reply on success.
 
 use super::{redis, stats};
 use keyway_base::{ByteRange, Fault};
@@ -11,7 +10,7 @@ use keyway_memcache::{
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How the reply is made of those of the servers.
+/// How the reply is merged from those of the servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// One server was asked.
@@ -19,35 +18,36 @@ pub enum Rule {
     One,
     /// Items of several servers, in the order of the keys.
     Items,
-    /// Every server was told the same and must agree.
+    /// Every server got the same request and must agree.
     All,
     /// Statistics, added up.
     Sums,
-    /// Statistics of each server under its name.
+    /// The statistics of each server under its name.
     Each,
 }
 
-/// A request on its way to one server or several.
+/// A request that was sent to one or several servers.
 #[derive(Debug, Default)]
 pub struct MemcachedJoin {
-    /// What it misses is looked up in an old pool before it is answered: the
-    /// bytes of the request, to be asked again.
+    /// Set if its misses are looked up in an old pool before it is answered: the bytes of the
+    /// request, to send it again.
     pub watched: Option<Vec<u8>>,
-    /// A delete has removed the item elsewhere: it was there, whatever the server says.
+    /// Whether a delete has removed the item elsewhere. The item then existed, whatever the server
+    /// answers.
     pub is_deleted: bool,
     head: Head,
     rule: Rule,
     meta: Vec<u8>,
     /// The bytes from the first key to the last.
     line: Vec<u8>,
-    /// The keys, in `line`.
+    /// The ranges of the keys in `line`.
     keys: Vec<ByteRange>,
-    /// Fragment of each key, where there are several.
+    /// The fragment of each key, if there are several.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
     waiting: u16,
     bytes: Vec<u8>,
-    /// Servers out of use, and what they are: for statistics.
+    /// Servers that are out of use, with their states, for statistics.
     out: Vec<(u16, &'static str)>,
 }
 
@@ -56,13 +56,13 @@ struct Fragment {
     backend: u16,
     wire: Wire,
     expect: Expect,
-    /// What a server of Redis was asked.
+    /// The question, for a server of Redis.
     question: Option<redis::Question>,
     outcome: Result<Range<usize>, Fault>,
 }
 
 impl MemcachedJoin {
-    /// Begins anew with what `request`, parsed from `bytes`, will be answered by.
+    /// Resets the join for `request`, parsed from `bytes`.
     pub fn restart(&mut self, request: &Request, bytes: &[u8], rule: Rule) {
         self.watched = None;
         self.is_deleted = false;
@@ -91,12 +91,12 @@ impl MemcachedJoin {
         self.keys.extend(ranges.iter().map(moved));
     }
 
-    /// Notes a server that is not asked, as it is in this state.
+    /// Notes a server that is not asked, and its state.
     pub fn add_out(&mut self, backend: u16, state: &'static str) {
         self.out.push((backend, state));
     }
 
-    /// Adds a server that will answer; returns the number of its fragment.
+    /// Adds a server that will answer. Returns the index of its fragment.
     pub fn add_fragment(&mut self, backend: u16, wire: Wire) -> u16 {
         let fragment = self.fragments.len() as u16;
         let outcome = Ok(0..0);
@@ -106,7 +106,7 @@ impl MemcachedJoin {
         fragment
     }
 
-    /// Servers that will answer.
+    /// Returns the number of servers that will answer.
     pub fn fragments(&self) -> usize {
         self.fragments.len()
     }
@@ -114,8 +114,8 @@ impl MemcachedJoin {
     /// A server was not asked, since its share of the request is wrong in its
     /// protocol. Returns whether it was the last to be waited for.
     pub fn on_refused(&mut self, fragment: u16, text: &str) -> bool {
-        if let Some(place) = self.fragments.get_mut(usize::from(fragment)) {
-            (place.wire, place.expect, place.question) = (Wire::Text, Expect::One, None);
+        if let Some(fragment) = self.fragments.get_mut(usize::from(fragment)) {
+            (fragment.wire, fragment.expect, fragment.question) = (Wire::Text, Expect::One, None);
         }
         self.on_reply(fragment, format!("CLIENT_ERROR {text}\r\n").as_bytes())
     }
@@ -125,7 +125,7 @@ impl MemcachedJoin {
         self.fragments[usize::from(fragment)].expect = expect;
     }
 
-    /// Notes what the server was asked, which is one of Redis.
+    /// Notes the question to a server of Redis.
     pub fn set_question(&mut self, fragment: u16, question: redis::Question) {
         self.fragments[usize::from(fragment)].question = Some(question);
     }
@@ -136,17 +136,17 @@ impl MemcachedJoin {
         self.owners.extend_from_slice(fragments);
     }
 
-    /// Takes a server's whole reply. Returns whether it was the last to come.
+    /// Handles a server's complete reply. Returns whether it was the last one.
     pub fn on_reply(&mut self, fragment: u16, reply: &[u8]) -> bool {
         let start = self.bytes.len();
-        match self.fragments.get(usize::from(fragment)).and_then(|place| place.question) {
+        match self.fragments.get(usize::from(fragment)).and_then(|fragment| fragment.question) {
             None => self.bytes.extend_from_slice(reply),
             Some(question) => self.read_redis(fragment, question, reply),
         }
         self.settle(fragment, Ok(start..self.bytes.len()))
     }
 
-    /// Takes it in the words of memcached.
+    /// Converts a reply of Redis to memcached's protocol.
     fn read_redis(&mut self, fragment: u16, question: redis::Question, reply: &[u8]) {
         let mut bytes = std::mem::take(&mut self.bytes);
         let is_own = |index: &usize| self.owners.get(*index).is_none_or(|one| *one == fragment);
@@ -155,30 +155,30 @@ impl MemcachedJoin {
         self.bytes = bytes;
     }
 
-    /// A server does not answer. Returns whether it was the last to be waited for.
+    /// Notes that a server does not answer. Returns whether it was the last missing answer.
     pub fn on_fault(&mut self, fragment: u16, fault: Fault) -> bool {
         self.settle(fragment, Err(fault))
     }
 
     fn settle(&mut self, fragment: u16, outcome: Result<Range<usize>, Fault>) -> bool {
-        let Some(place) = self.fragments.get_mut(usize::from(fragment)) else { return false };
-        place.outcome = outcome;
+        let Some(fragment) = self.fragments.get_mut(usize::from(fragment)) else { return false };
+        fragment.outcome = outcome;
         self.waiting = self.waiting.saturating_sub(1);
         self.waiting == 0
     }
 
-    /// The first fault of a server, if there was any.
+    /// Returns the first fault of a server, if there was any.
     pub fn fault(&self) -> Option<Fault> {
         self.fragments.iter().find_map(|fragment| fragment.outcome.as_ref().err().copied())
     }
 
-    /// Its keys.
+    /// Returns its keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.keys.len()).map(|index| self.key(index))
     }
 
-    /// Of each key whether there is no item in the replies; `None` when they are not all of
-    /// items, but an error.
+    /// Returns for each key whether there is no item in the replies. Returns `None` if they do not
+    /// consist of items, but contain an error.
     pub fn misses(&self) -> Option<Vec<bool>> {
         const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
         let mut hits = BTreeSet::new();
@@ -192,7 +192,7 @@ impl MemcachedJoin {
                 rest = &rest[len..];
                 match reply.outcome {
                     Outcome::Error { .. } => return None,
-                    // The only key is not always named, and without `v` there is no value.
+                    // A single key is not always named, and without `v` there is no value.
                     Outcome::Hit(_) | Outcome::Done(_) if is_single => {
                         hits.insert(self.key(0));
                     }
@@ -214,8 +214,8 @@ impl MemcachedJoin {
         Asker { head: &self.head, key: self.key(0), meta: &self.meta }
     }
 
-    /// Appends the reply. `name` tells a server's name, `describe` what failed
-    /// there, as for [`super::write_failure`].
+    /// Appends the reply. `name` returns a server's name, `describe` what failed there, as for
+    /// [`super::write_failure`].
     pub fn write(
         &self,
         out: &mut Vec<u8>,
@@ -268,7 +268,7 @@ impl MemcachedJoin {
         relay(out, &self.asker(), &answer).map_err(|_| 0)
     }
 
-    /// The reply of the first server that did not do as told, or else of any.
+    /// Writes the reply of the first server that did not do what it should, or else of any.
     fn write_agreement(&self, out: &mut Vec<u8>) -> Result<(), usize> {
         let answers =
             || (0..self.fragments.len()).filter_map(|index| Some((index, self.answer(index)?)));
@@ -277,7 +277,7 @@ impl MemcachedJoin {
         relay(out, &self.asker(), &answer).map_err(|_| index)
     }
 
-    /// Items in the order of the keys. An error of any server is the reply.
+    /// Writes items in the order of the keys. An error of any server is the reply.
     fn write_items(&self, out: &mut Vec<u8>) -> Result<(), usize> {
         const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
         let mut rests: Vec<Answer<'_>> = Vec::with_capacity(self.fragments.len());
@@ -315,7 +315,7 @@ impl MemcachedJoin {
                     answer.bytes = &answer.bytes[len..];
                 }
                 Outcome::Hit(_) | Outcome::End | Outcome::Noop => {}
-                // A miss, told by a server that was asked for each key.
+                // A server that was asked for each key reports this miss.
                 Outcome::NotFound => answer.bytes = &answer.bytes[len..],
                 _ => return Err(owner),
             }
@@ -386,7 +386,7 @@ impl MemcachedJoin {
         write_end(out, &self.head);
     }
 
-    /// The reply to a text client whose `stats` changes something, such as `stats reset`.
+    /// Returns the reply for a text client whose `stats` changes something, such as `stats reset`.
     fn settled_by(&self) -> Option<&'static [u8]> {
         if self.head.dialect == Dialect::Binary {
             return None;
@@ -398,7 +398,7 @@ impl MemcachedJoin {
         }
     }
 
-    /// Bytes of memory held.
+    /// Returns the bytes of memory held.
     fn held(&self) -> usize {
         self.bytes.capacity()
             + self.line.capacity()
@@ -408,13 +408,13 @@ impl MemcachedJoin {
             + self.fragments.capacity() * size_of::<Fragment>()
     }
 
-    /// Whether it is about statistics.
+    /// Returns whether it is about statistics.
     pub fn is_report(&self) -> bool {
         self.head.verb == Verb::Stats
     }
 }
 
-/// What tells whether a list ended well: an error is its last line in text.
+/// Returns the part that shows whether a list ended well: in text, an error is its last line.
 fn last_line<'a>(answer: &Answer<'a>) -> &'a [u8] {
     if answer.wire == Wire::Binary || answer.expect != Expect::List {
         return answer.bytes;
@@ -424,26 +424,26 @@ fn last_line<'a>(answer: &Answer<'a>) -> &'a [u8] {
     &answer.bytes[start..]
 }
 
-/// Memcached joins at rest, for the next request that needs one.
+/// Unused joins, for the next requests that need one.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
 pub struct MemcachedJoinPool {
     free: Vec<Box<MemcachedJoin>>,
 }
 
-/// Memcached joins kept at rest.
+/// Number of unused joins that are kept.
 const POOL_LEN_MAX: usize = 128;
 
-/// Memory one of them may hold, in bytes.
+/// Largest number of bytes that a kept join may hold.
 const KEPT_MAX: usize = 16 << 10;
 
 impl MemcachedJoinPool {
-    /// One to be restarted.
+    /// Returns one, which must be restarted.
     pub fn take(&mut self) -> Box<MemcachedJoin> {
         self.free.pop().unwrap_or_default()
     }
 
-    /// Takes back one that was answered.
+    /// Takes back a join that was answered.
     pub fn give(&mut self, memcached_join: Box<MemcachedJoin>) {
         if self.free.len() < POOL_LEN_MAX && memcached_join.held() <= KEPT_MAX {
             self.free.push(memcached_join);

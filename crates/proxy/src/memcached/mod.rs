@@ -1,6 +1,5 @@
-//! What the proxy needs for memcached: the state of a client's connection, what
-//! a link says on its own account, and requests that are not answered with a
-//! server's bytes as they come ([`MemcachedJoin`]).
+//! What the proxy needs for memcached: the state of a client's connection, the requests of a link
+//! itself, and requests that are not answered with a server's unchanged bytes ([`MemcachedJoin`]).
 
 mod marker;
 mod memcached_join;
@@ -12,25 +11,27 @@ mod warm;
 pub use marker::{Answer, LOCK_PREFIX, MARKER_PREFIX, Question, read_answer, write_question};
 pub use memcached_join::{MemcachedJoin, MemcachedJoinPool, Rule};
 pub use returning::{Cleaned, Next, Returning};
-pub use warm::{Aim, End, ItemCopy, Place, Terms, WarmUpRead, WarmUpTotals, Warmth, warmth_of};
+pub use warm::{
+    Aim, End, ItemCopy, Terms, WarmUpPool, WarmUpRead, WarmUpTotals, Warmth, warmth_of,
+};
 
 use keyway_base::Fault;
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Expect, Head, Outcome, Verb, Wire, compose_request, write_reply,
 };
 
-/// A client of memcached, as far as its bytes are concerned.
+/// The parsing state of a memcached client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemcachedClient {
-    /// What it speaks, which its first byte has told.
+    /// Its protocol, once its first byte has arrived.
     pub wire: Option<Wire>,
-    /// Bytes of a refused value that are still to be dropped.
+    /// Number of bytes of a refused value that must still be dropped.
     pub skip: u64,
-    /// Longest item it may store, in bytes.
+    /// Length of the longest item that it may store, in bytes.
     pub item_len_max: u32,
 }
 
-/// What requests in `dialect` are framed as.
+/// Returns the framing of requests in `dialect`.
 pub fn wire_of(dialect: Dialect) -> Wire {
     match dialect {
         Dialect::Text | Dialect::Meta => Wire::Text,
@@ -38,14 +39,14 @@ pub fn wire_of(dialect: Dialect) -> Wire {
     }
 }
 
-/// Appends a request of Keyway's own without keys, and tells how its reply ends.
+/// Appends a request of Keyway itself without keys. Returns how its reply ends.
 pub fn write_own(out: &mut Vec<u8>, dialect: Dialect, verb: Verb) -> Expect {
     let head = Head { verb, ..Head::default() };
     let composed = compose_request(out, dialect, &head, std::iter::empty(), b"");
     composed.unwrap_or(Expect::One)
 }
 
-/// Appends how a link introduces itself, where servers want a password.
+/// Appends the login of a link, if servers require a password.
 pub(crate) fn write_login(out: &mut Vec<u8>, dialect: Dialect, user: &str, password: &str) {
     if dialect == Dialect::Binary {
         let head = Head { verb: Verb::SaslStart, ..Head::default() };
@@ -58,7 +59,7 @@ pub(crate) fn write_login(out: &mut Vec<u8>, dialect: Dialect, user: &str, passw
     out.extend_from_slice(format!("set keyway 0 0 {len}\r\n{user} {password}\r\n").as_bytes());
 }
 
-/// Whether a server has taken what [`write_login`] said.
+/// Returns whether a server has accepted what [`write_login`] sent.
 pub(crate) fn is_welcome(reply: &[u8], wire: Wire) -> bool {
     match wire {
         Wire::Text => reply == b"STORED\r\n",
@@ -66,19 +67,19 @@ pub(crate) fn is_welcome(reply: &[u8], wire: Wire) -> bool {
     }
 }
 
-/// What a server without room says on a new connection before it closes that.
+/// The message of a full server on a new connection, before it closes it.
 pub(crate) const NO_ROOM: &[u8] = b"ERROR Too many open connections";
 
-/// Appends what a client is told for whom there is no room.
+/// Appends the message to a client for which there is no room.
 pub fn write_no_room(out: &mut Vec<u8>) {
     out.extend_from_slice(NO_ROOM);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a whole reply is an error of the server's.
+/// Returns whether a complete reply is an error of the server.
 #[inline]
 pub fn is_error(reply: &[u8], wire: Wire) -> bool {
-    /// The least status that is no outcome of an ordinary request.
+    /// The smallest status that is no outcome of an ordinary request.
     const ERRORS: u16 = 0x20;
     match wire {
         Wire::Text => {
@@ -94,7 +95,7 @@ fn status(reply: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(reply.get(6..8)?.try_into().ok()?))
 }
 
-/// Appends what a client is told whose request has failed; `backend` as for
+/// Appends the reply to a client whose request has failed. `backend` is as for
 /// [`crate::write_fault`].
 #[cold]
 pub fn write_failure(out: &mut Vec<u8>, asker: &Asker<'_>, fault: Fault, backend: &str) {
@@ -107,7 +108,7 @@ pub fn write_failure(out: &mut Vec<u8>, asker: &Asker<'_>, fault: Fault, backend
     write_reply(out, asker, &Outcome::Error { kind, text: words.as_bytes() });
 }
 
-/// The same for a client of text of whose request no more is known.
+/// Does the same for a text client of whose request nothing else is known.
 #[cold]
 pub fn write_text_failure(out: &mut Vec<u8>, fault: Fault, backend: &str) {
     let head = Head::default();

@@ -1,5 +1,5 @@
-//! How a server of memcached comes back clean: a machine of one proxy's
-//! questions and the server's answers.
+//! How a server of memcached returns empty: a state machine of one proxy's questions and the
+//! server's answers.
 //!
 //! ```text
 //!  marker? ──────────────── newer ───────────────────────────► clean (by another)
@@ -16,21 +16,21 @@
 //!     │       flush, place ─ stored ──► clean (emptied)
 //!     └───────────┴─ there is one
 //! ```
-//! Nothing is emptied at the first answer of a server: the pause gives what was
-//! sent to it before, and lies in its sockets still, time to be done first, and
-//! another proxy time to place the marker behind its flush.
+//! A server is not emptied at its first answer. The pause gives requests that were sent before and
+//! are still in its sockets time to be executed first, and gives another proxy time to store the
+//! marker after its flush.
 
 use super::{Answer, Question};
 use keyway_base::Time;
 use keyway_topology::{Generation, Remembered};
 use std::time::Duration;
 
-/// Between two looks at the marker. The shorter, the more of what a stalled
-/// server had been sent may be done after it was emptied.
+/// Time between two reads of the marker. If it were shorter, more of the requests to a stalled
+/// server might be executed after it was emptied.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long all of it may take. It ends well before the claim on the server's
-/// return passes to another worker, so that what was in use is never emptied.
+/// Longest total time. It ends well before the claim on the server's return passes to another
+/// worker, so that a server in use is never emptied.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a server is clean.
@@ -38,28 +38,28 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Cleaned {
     /// It was empty.
     Empty,
-    /// It was emptied by this proxy.
+    /// This proxy emptied it.
     Flushed,
-    /// Its marker says that another proxy has seen to it.
+    /// Its marker shows that another proxy has handled it.
     ByAnother,
 }
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask this.
+    /// Send this question.
     Ask(Question),
-    /// Wait: nothing before [`Returning::due`].
+    /// Wait until [`Returning::due`].
     Wait,
-    /// Use the server; its generation is this one.
+    /// Use the server. Its generation is this one.
     Use(Cleaned, Generation),
-    /// Give up for this time.
+    /// Give up for now.
     GiveUp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The marker was asked for; `is_first` when no pause was made yet.
+    /// The marker was read. `is_first`: there was no pause yet.
     Looking {
         is_first: bool,
     },
@@ -67,7 +67,7 @@ enum State {
         until: Time,
     },
     Counting,
-    /// The marker that a server found empty gets.
+    /// The marker of a server that was found empty is being stored.
     Placing,
     Locking {
         had_marker: bool,
@@ -75,7 +75,7 @@ enum State {
     Checking {
         had_marker: bool,
     },
-    /// What follows when the lock is gone.
+    /// What follows when the lock is released.
     Unlocking {
         then: Option<Generation>,
     },
@@ -87,26 +87,26 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Returning {
     remembered: Remembered,
-    /// The generation that begins, should it be this proxy that begins it.
+    /// The generation that begins if this proxy begins one.
     own: Generation,
     give_up_at: Time,
     state: State,
 }
 
 impl Returning {
-    /// Begins; the first thing to ask is [`Question::Marker`]. `own` is the
-    /// generation that begins if it falls to this proxy.
+    /// Creates the state machine. The first question is [`Question::Marker`]. `own` is the
+    /// generation that begins if this proxy begins one.
     pub fn new(remembered: Remembered, own: Generation, now: Time) -> Returning {
         let state = State::Looking { is_first: true };
         Returning { remembered, own, give_up_at: now + PATIENCE, state }
     }
 
-    /// Whether the server was told to be empty, and has not answered yet.
+    /// Returns whether the server was told to empty itself, and has not answered yet.
     pub fn is_emptying(&self) -> bool {
         self.state == State::Flushing
     }
 
-    /// When [`Returning::handle_timeout`] has something to do.
+    /// Returns when [`Returning::handle_timeout`] has to act.
     pub fn due(&self) -> Option<Time> {
         match self.state {
             State::Pausing { until } => Some(until),
@@ -114,7 +114,7 @@ impl Returning {
         }
     }
 
-    /// A pause may be over. `unix_ms` is the time since 1970.
+    /// Handles the end of a pause. `unix_ms` is the time since 1970.
     pub fn handle_timeout(&mut self, now: Time, unix_ms: u64) -> Next {
         match self.state {
             _ if now >= self.give_up_at => Next::GiveUp,
@@ -126,7 +126,7 @@ impl Returning {
         }
     }
 
-    /// The server has answered what it was asked last.
+    /// Handles the server's answer to the last question.
     pub fn handle_answer(&mut self, answer: Answer, now: Time) -> Next {
         if answer == Answer::Refused || now >= self.give_up_at {
             return Next::GiveUp;
@@ -171,19 +171,19 @@ impl Returning {
         }
     }
 
-    /// The lock is this proxy's: is it still needed?
+    /// Checks whether the lock, which this proxy has, is still needed.
     fn on_checked(&mut self, answer: Answer, had_marker: bool) -> Next {
         let newer = self.newer(answer);
         let is_gone = had_marker && answer == Answer::Absent;
         if newer.is_some() || is_gone {
             return self.ask(State::Unlocking { then: newer }, Question::Unlock);
         }
-        // The marker comes once the server has said that it is empty: one that
+        // The marker is stored only after the server has confirmed that it is empty. A server that
         // refuses to be emptied gets none.
         self.ask(State::Flushing, Question::Flush)
     }
 
-    /// The marker, if it shows that the server is clean.
+    /// Returns the marker, if it shows that the server is clean.
     fn newer(&self, answer: Answer) -> Option<Generation> {
         let Answer::Marker(found) = answer else { return None };
         found.filter(|&found| self.remembered.is_followed_by(found))
@@ -206,7 +206,7 @@ mod tests {
     use keyway_topology::Seen;
     use proptest::prelude::*;
 
-    /// A server, as far as its marker goes.
+    /// The marker state of a server.
     #[derive(Default)]
     struct Server {
         marker: Option<Generation>,
@@ -264,7 +264,7 @@ mod tests {
             }
         }
 
-        /// One answer, or the end of a pause.
+        /// Performs one answer, or the end of a pause.
         fn step(&mut self, server: &mut Server, now: Time) {
             if self.outcome.is_some() {
                 return;
@@ -278,7 +278,7 @@ mod tests {
             self.take(next);
         }
 
-        /// Until it is over; the server's answers take a millisecond each.
+        /// Runs until it is over. The server's answers take a millisecond each.
         fn run(mut self, server: &mut Server) -> Option<Cleaned> {
             for millis in 0..1_000 {
                 self.step(server, Time(millis * 1_000_000));
@@ -355,8 +355,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-        /// Whatever the order in which proxies get their answers: all come to use
-        /// the server, none before it was emptied, and it is emptied once.
+        /// Whatever the order in which proxies get their answers, all use the server in the end,
+        /// none before it was emptied, and it is emptied once.
         #[test]
         fn several_proxies_empty_a_server_once(
             order in prop::collection::vec(0usize..4, 0..400),
@@ -385,7 +385,7 @@ mod tests {
                 }
             }
             prop_assert!(proxies.iter().all(|proxy| proxy.outcome.is_some()));
-            // Who knows no generation has to empty it again.
+            // A proxy that knows no generation has to empty it again.
             let expected = ignorant + u32::from(ignorant < 4);
             prop_assert!((1..=expected.max(1)).contains(&server.flushes), "{}", server.flushes);
             if ignorant == 0 {

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use keyway_memcache::{Answer, ErrorKind, Outcome, ReplyLimits, ReplyParsed, Wire, parse_reply};
 
-/// What is one process's own, and means nothing as a sum.
+/// Statistics of a single process, whose sums have no meaning.
 const OWN: [&str; 10] = [
     "pid",
     "uptime",
@@ -17,9 +17,9 @@ const OWN: [&str; 10] = [
     "slab_global_page_pool",
 ];
 
-/// Statistics of all servers as one's: what counts is added up, what is one process's own is left
-/// out, other words are told where the servers agree. `servers` and `servers_failed` come first, and
-/// how many are out of use, which were not asked.
+/// Merges the statistics of all servers: counts are added up, statistics of a single process are
+/// left out, other values are returned if the servers agree. First are `servers`, `servers_failed`,
+/// and the number of servers out of use, which were not asked.
 pub(super) fn sums<'a>(
     answers: impl Iterator<Item = (String, Option<Answer<'a>>)>,
     out_of_use: impl Iterator<Item = &'static str>,
@@ -61,7 +61,7 @@ pub(super) fn sums<'a>(
 
 enum Figure {
     Count(u64),
-    /// Seconds with six places.
+    /// Seconds with six decimals.
     Micros(u64),
     Words(String),
     /// The servers do not agree.
@@ -100,7 +100,7 @@ impl Figure {
     }
 }
 
-/// A time as `rusage_user` has it: seconds, a point, six digits.
+/// Parses a time like `rusage_user`: seconds, a point, six digits.
 fn micros(value: &str) -> Option<u64> {
     let (seconds, rest) = value.split_once('.')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -110,7 +110,7 @@ fn micros(value: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(rest.parse().ok()?)
 }
 
-/// Each statistic of a server's reply.
+/// Visits each statistic of a server's reply.
 pub(super) fn each(answer: &Answer<'_>, mut tell: impl FnMut(&str, &[u8])) {
     const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
     let mut rest = answer.bytes;
@@ -124,7 +124,7 @@ pub(super) fn each(answer: &Answer<'_>, mut tell: impl FnMut(&str, &[u8])) {
     }
 }
 
-/// Whether a server knows no such statistics.
+/// Returns whether a server does not know such statistics.
 pub(super) fn is_unknown(answer: &Answer<'_>) -> bool {
     const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
     let parsed = parse_reply(answer.bytes, answer.wire, &LIMITS);
@@ -132,8 +132,8 @@ pub(super) fn is_unknown(answer: &Answer<'_>) -> bool {
     matches!(reply.outcome, Outcome::NotFound | Outcome::Error { kind: ErrorKind::Unknown, .. })
 }
 
-/// Returns whether a server has carried out a `stats` that changes something. The reply in the
-/// binary protocol is an empty list.
+/// Returns whether a server has executed a `stats` that changes something. In the binary protocol,
+/// the reply is an empty list.
 pub(super) fn is_done(answer: &Answer<'_>) -> bool {
     const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
     let parsed = parse_reply(answer.bytes, answer.wire, &LIMITS);

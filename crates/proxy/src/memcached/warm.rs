@@ -1,5 +1,5 @@
-//! Bringing items from an old pool of memcached into a new one, while clients
-//! use the new one: one [`ItemCopy`] for a key.
+//! Copies items from an old pool of memcached to a new one, while clients use the new one: one
+//! [`ItemCopy`] for each key.
 //!
 //! ```text
 //!  bring:  look up (old) ──► fill (new, add) ──► take (old, if unchanged) ──► Filled
@@ -12,15 +12,14 @@
 //!  clear:  delete (old) ──► Cleared
 //! ```
 //!
-//! An item is in the old pool until it is certain that it is in the new one, and
-//! then no more: what is changed, expires or is evicted in the new pool later can
-//! never come back from the old one. Writers delete in the old pool *before* they
-//! write in the new one, so a fill that finds its item unchanged in the old pool
-//! after it was stored precedes every such write, and one that does not is taken
-//! back by the number it was stored with.
+//! An item stays in the old pool until it is certain that it is in the new one, and is then
+//! removed. So an item that is later changed, expires or is evicted in the new pool can never
+//! return from the old one. Writers delete in the old pool *before* they write in the new one. So a
+//! fill that, after it was stored, finds its item unchanged in the old pool precedes every such
+//! write. One that does not is removed again by the number with which it was stored.
 //!
-//! The worker sends what [`ItemCopy::compose`] writes to where [`ItemCopy::place`] says, and
-//! hands the replies in, until there is an [`ItemCopy::end`].
+//! The worker sends what [`ItemCopy::compose`] writes to the pool of [`ItemCopy::place`], and
+//! passes the replies, until there is an [`ItemCopy::end`].
 
 use super::{MemcachedJoin, wire_of};
 use keyway_base::{Fault, Sent};
@@ -32,61 +31,61 @@ use keyway_metrics::WarmUpFigures;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Expiries above so many seconds are times since 1970 to memcached.
+/// Expiries above this number of seconds are times since 1970 in memcached.
 const RELATIVE_MAX: i64 = 30 * 24 * 60 * 60;
 
-/// One of the two pools.
+/// One of the two pools of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WarmUpPool {
     /// The one that items come from.
     Old,
-    /// The one that clients use.
+    /// The pool that clients use.
     New,
 }
 
-/// How a [`ItemCopy`] ended.
+/// How an [`ItemCopy`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The old pool does not have it.
     Missing,
-    /// It was brought over.
+    /// It was copied.
     Filled,
-    /// The new pool had it by then.
+    /// The new pool already had it.
     Overtaken,
-    /// It was taken back: the old pool lost it meanwhile.
+    /// It was removed again: the old pool lost it meanwhile.
     Withdrawn,
-    /// It was to be taken back, and the new server failed.
+    /// It should have been removed again, and the new server failed.
     Stranded,
-    /// The new server did not take it.
+    /// The new server did not store it.
     FillFailed,
-    /// It is in the old pool no more; whether it was.
+    /// It is no longer in the old pool. The value says whether it was.
     Cleared(bool),
     /// The old pool cannot be asked.
     OldFailed(Fault),
 }
 
-/// What a item copy is for.
+/// The purpose of an item copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// A read that missed: what is newer there already is none of its business.
+    /// A read that missed. A newer item in the new pool stays.
     Read,
-    /// A write that needs what is there: if the new pool has something else, the old
-    /// item goes.
+    /// A write that needs the existing item. If the new pool has another item, the old one is
+    /// removed.
     Modify,
-    /// A write that needs nothing of what is there.
+    /// A write that does not need the existing item.
     Clear,
-    /// The whole server is emptied, after so many seconds.
+    /// The whole server is emptied, after this number of seconds.
     Flush(i64),
 }
 
-/// What both pools' servers are asked in, and what bounds an expiry nobody can tell.
+/// The protocols of both pools' servers, and the limit of an unknown expiry.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The old pool's words.
+    /// The protocol of the old pool.
     pub old: Dialect,
-    /// The new pool's words.
+    /// The protocol of the new pool.
     pub new: Dialect,
-    /// Expiry of items whose time left cannot be asked for, in seconds.
+    /// Expiry of items whose remaining time cannot be asked for, in seconds.
     pub ttl_max: i64,
 }
 
@@ -94,50 +93,51 @@ pub struct Terms {
 enum Step {
     LookUp,
     Fill,
-    /// Old servers of classic text cannot delete on a condition.
+    /// Old servers with the classic text protocol cannot delete conditionally.
     Check,
     Take,
-    /// Whether the new pool has the same.
+    /// Compares the item in the new pool with the old one.
     Compare,
     Discard,
-    /// Asks the new pool for the item and its number, after a fill whose reply did not tell them.
+    /// Asks the new pool for the item and its number, after a fill whose reply did not contain
+    /// them.
     Recheck(End),
     Withdraw(End),
     Clear,
     Over(End),
 }
 
-/// One key on its way.
+/// The copy of one key.
 #[derive(Debug)]
 pub struct ItemCopy {
     /// Its server in the old pool.
     pub from: u16,
     /// Its server in the new pool.
     pub to: u16,
-    /// It counts among the worker's that are on their way.
+    /// Whether it counts among the worker's copies in progress.
     pub is_begun: bool,
     aim: Aim,
     terms: Terms,
     key: Vec<u8>,
     step: Step,
-    /// The step's request is on its way.
+    /// Whether the step's request is in flight.
     is_asked: bool,
     value: Vec<u8>,
     flags: u32,
     expiry: i64,
     /// The number of the item in the old pool.
     cas_old: Option<u64>,
-    /// The number it was stored with in the new pool, where that was told.
+    /// The number with which it was stored in the new pool, if that is known.
     cas_new: Option<u64>,
     was_found: bool,
-    /// The item was sent to the new pool a second time.
+    /// Whether the item was sent to the new pool a second time.
     is_refilled: bool,
     old_errors: u8,
 }
 
 impl ItemCopy {
-    /// One for `key`, which lies with the server `from` in the old pool and `to`
-    /// in the new one.
+    /// Creates the copy of `key`, which belongs to the server `from` in the old pool and `to` in
+    /// the new one.
     pub fn new(aim: Aim, terms: Terms, key: &[u8], (from, to): (u16, u16)) -> ItemCopy {
         let step = match aim {
             Aim::Read | Aim::Modify => Step::LookUp,
@@ -164,23 +164,25 @@ impl ItemCopy {
     }
 
     /// Where the next request goes; `None` while one is on its way, or at the end.
-    pub fn place(&self) -> Option<Place> {
+    pub fn next_pool(&self) -> Option<WarmUpPool> {
         match self.step {
             _ if self.is_asked => None,
             Step::Over(_) => None,
             Step::LookUp | Step::Check | Step::Take | Step::Discard | Step::Clear => {
-                Some(Place::Old)
+                Some(WarmUpPool::Old)
             }
-            Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => Some(Place::New),
+            Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => {
+                Some(WarmUpPool::New)
+            }
         }
     }
 
-    /// Whether the next request only asks for the item: nothing was changed for it yet.
+    /// Returns whether the next request only reads the item: nothing was changed for it yet.
     pub fn is_looking_up(&self) -> bool {
         self.step == Step::LookUp
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub fn end(&self) -> Option<End> {
         match self.step {
             Step::Over(end) => Some(end),
@@ -188,17 +190,17 @@ impl ItemCopy {
         }
     }
 
-    /// Lets go of the value, which nobody needs once it is over.
+    /// Frees the value, which is not needed at the end.
     pub fn forget_value(&mut self) {
         self.value = Vec::new();
     }
 
-    /// Whether the key was looked for in the old pool.
+    /// Returns whether the key was looked up in the old pool.
     fn has_looked(&self) -> bool {
         matches!(self.aim, Aim::Read | Aim::Modify)
     }
 
-    /// What [`ItemCopy::place`] is asked in.
+    /// Returns the protocol of the pool that [`ItemCopy::place`] returns.
     fn dialect(&self) -> Dialect {
         match self.step {
             Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => self.terms.new,
@@ -213,7 +215,7 @@ impl ItemCopy {
         let all = RequestFlags::VALUE | RequestFlags::FLAGS | RequestFlags::CAS;
         let blank = Head { dialect, ..Head::default() };
         let delete = |cas: Option<u64>| {
-            // Classic text cannot say it.
+            // Classic text cannot express it.
             let cas = cas.filter(|_| dialect != Dialect::Text);
             Head { verb: Verb::Delete, cas, ..blank }
         };
@@ -228,7 +230,7 @@ impl ItemCopy {
                 Head { verb: Verb::Add, asked, flags, expiry, ..blank }
             }
             Step::Take | Step::Discard => delete(self.cas_old),
-            // Stored as expired already, which deletes on a condition.
+            // It is stored with an expiry in the past, which deletes conditionally.
             Step::Withdraw(_) if dialect == Dialect::Text => {
                 Head { verb: Verb::Cas, cas: self.cas_new, expiry: -1, ..blank }
             }
@@ -240,8 +242,8 @@ impl ItemCopy {
         }
     }
 
-    /// Appends the next request to `out` and tells how its reply ends. `None` when
-    /// the protocol there has no way to name the key: the item copy goes on without.
+    /// Appends the next request to `out` and returns how its reply ends. Returns `None` if the
+    /// protocol cannot express the key. The item copy continues without that request.
     pub fn compose(&mut self, out: &mut Vec<u8>) -> Option<Expect> {
         let keys = match self.aim {
             Aim::Flush(_) => &[][..],
@@ -258,7 +260,7 @@ impl ItemCopy {
             Err(_) => {
                 self.step = Step::Over(match self.step {
                     Step::Fill => End::FillFailed,
-                    // No server there can have it.
+                    // No server with that protocol can have it.
                     Step::LookUp => End::Missing,
                     _ => End::Cleared(false),
                 });
@@ -267,7 +269,7 @@ impl ItemCopy {
         }
     }
 
-    /// Takes the reply to what was composed last, at `unix_secs` since 1970.
+    /// Handles the reply to the last request, at `unix_secs` since 1970.
     pub fn on_reply(&mut self, reply: &[u8], unix_secs: i64) {
         const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
         let parsed = parse_reply(reply, wire_of(self.dialect()), &LIMITS);
@@ -285,7 +287,7 @@ impl ItemCopy {
             },
             Step::Take => self.on_taken(&outcome),
             Step::Compare => match outcome {
-                // Another brings the same over just now, and sees to the old one.
+                // Another copy of the same item is in progress, and handles the old one.
                 Outcome::Hit(item) if item.value == self.value && item.flags == self.flags => {
                     Step::Over(End::Overtaken)
                 }
@@ -313,7 +315,7 @@ impl ItemCopy {
             Outcome::Error { .. } => return self.old_failed(Fault::Denied),
             _ => return Step::Over(End::Missing),
         };
-        // What its clients were told to fill again is no value to go on with.
+        // An item that its clients were told to fill again must not be copied.
         let is_fresh = !item.stale && !item.won && !item.sent;
         let Some(expiry) = self.expiry_of(item, unix_secs).filter(|_| is_fresh) else {
             return Step::Over(End::Missing);
@@ -326,12 +328,12 @@ impl ItemCopy {
         Step::Fill
     }
 
-    /// The expiry to store it with; `None` when its time is up.
+    /// Returns the expiry for the stored item, or `None` if its time is up.
     fn expiry_of(&self, item: &Item<'_>, unix_secs: i64) -> Option<i64> {
         match item.ttl {
             None => Some(self.terms.ttl_max),
             Some(..0) => Some(0),
-            // Zero would be for ever.
+            // Zero would mean no expiry.
             Some(0) => None,
             Some(left @ 1..=RELATIVE_MAX) => Some(left),
             Some(left) => Some(unix_secs + left),
@@ -350,7 +352,7 @@ impl ItemCopy {
         }
     }
 
-    /// The item is in the new pool: the old one lets go of it.
+    /// Returns the next step after the item is in the new pool: the old one must remove it.
     fn on_stored(&self) -> Step {
         match self.terms.old {
             Dialect::Text => Step::Check,
@@ -361,7 +363,7 @@ impl ItemCopy {
     fn on_taken(&mut self, outcome: &Outcome<'_>) -> Step {
         match outcome {
             Outcome::Done(_) => Step::Over(End::Filled),
-            // It was there a moment ago; whoever has removed it since removes it from
+            // It existed a moment ago. A client that has removed it since then will remove it from
             // the new pool next.
             Outcome::NotFound if self.terms.old == Dialect::Text => Step::Over(End::Filled),
             Outcome::Error { .. } => {
@@ -372,7 +374,7 @@ impl ItemCopy {
         }
     }
 
-    /// Takes back what was stored, and nothing that was written since.
+    /// Removes what was stored, and nothing that was written later.
     fn withdraw(&self, end: End) -> Step {
         match self.cas_new {
             Some(_) => Step::Withdraw(end),
@@ -385,7 +387,7 @@ impl ItemCopy {
             Outcome::Hit(item) if item.value == self.value && item.flags == self.flags => {
                 self.cas_new = item.cas;
                 match item.cas {
-                    // The fill was stored, though nobody told.
+                    // The fill was stored, although there was no reply.
                     Some(_) if end == End::FillFailed => self.on_stored(),
                     Some(_) => Step::Withdraw(end),
                     None => Step::Over(End::Stranded),
@@ -410,7 +412,7 @@ impl ItemCopy {
         Step::Over(End::OldFailed(fault))
     }
 
-    /// What was asked last gets no reply, or could not be asked.
+    /// Notes that the last question gets no reply, or could not be sent.
     pub fn on_fault(&mut self, fault: Fault) {
         let was_sent = !matches!(fault, Fault::Backend { sent: Sent::No, .. });
         self.is_asked = false;
@@ -434,32 +436,32 @@ impl ItemCopy {
     }
 }
 
-/// A request of a client that waits for item copies.
+/// A client's request that waits for item copies.
 #[derive(Debug)]
 pub struct WarmUpRead {
     /// Its bytes, to be sent when the item copies are over.
     pub request: Vec<u8>,
-    /// What they are in.
+    /// Their protocol.
     pub wire: Wire,
-    /// What it needs.
+    /// The copies that it needs.
     pub item_copies: Vec<ItemCopy>,
-    /// The reply that it gets when nothing was brought over: of a read that missed.
+    /// The reply that it gets if nothing was copied, for a read that missed.
     pub missed: Option<Box<MemcachedJoin>>,
-    /// It fails where the old pool does.
+    /// Whether it fails if the old pool fails.
     pub is_strict: bool,
-    /// It was noted as having something to send.
+    /// Whether it was noted as having something to send.
     pub is_due: bool,
-    /// It was noted as waiting until fewer items are on their way.
+    /// Whether it was noted as waiting until fewer items are being copied.
     pub is_held_up: bool,
 }
 
 impl WarmUpRead {
-    /// Whether every item copy has ended.
+    /// Returns whether every item copy has ended.
     pub fn is_over(&self) -> bool {
         self.item_copies.iter().all(|item_copy| item_copy.end().is_some())
     }
 
-    /// The fault of the old pool that the request fails with, and of which server.
+    /// Returns the server and the fault of the old pool with which the request fails.
     pub fn refusal(&self) -> Option<(u16, Fault)> {
         self.item_copies.iter().filter(|_| self.is_strict).find_map(|item_copy| {
             match item_copy.end() {
@@ -469,20 +471,20 @@ impl WarmUpRead {
         })
     }
 
-    /// Whether the new pool may answer other than it did. What is in the old pool no
-    /// more may have been brought over by another just before.
+    /// Returns whether the new pool may answer differently now. An item that is no longer in the
+    /// old pool may have been copied by another request just before.
     pub fn has_news(&self) -> bool {
         let is_news = |item_copy: &ItemCopy| !matches!(item_copy.end(), Some(End::OldFailed(_)));
         self.missed.is_none() || self.item_copies.iter().any(is_news)
     }
 
-    /// Whether the old pool had what was deleted.
+    /// Returns whether the old pool had what was deleted.
     pub fn has_deleted(&self) -> bool {
         self.item_copies.iter().any(|item_copy| item_copy.end() == Some(End::Cleared(true)))
     }
 }
 
-/// What the workers count of a pool's warm-up, together.
+/// The counters of a pool's warm-up, shared by the workers.
 #[derive(Debug, Default)]
 pub struct WarmUpTotals {
     new_hits: AtomicU64,
@@ -496,7 +498,7 @@ pub struct WarmUpTotals {
 }
 
 impl WarmUpTotals {
-    /// Counts keys that were read and needed no looking for.
+    /// Counts keys that were read and needed no lookup.
     pub fn note_new_hits(&self, count: u64) {
         self.new_hits.fetch_add(count, Relaxed);
     }
@@ -506,7 +508,7 @@ impl WarmUpTotals {
         self.old_errors.fetch_add(1, Relaxed);
     }
 
-    /// Counts a item copy that has ended.
+    /// Counts an item copy that has ended.
     pub fn note(&self, item_copy: &ItemCopy) {
         let add = |count: &AtomicU64, is_so: bool| {
             if is_so {
@@ -523,7 +525,7 @@ impl WarmUpTotals {
         self.old_errors.fetch_add(u64::from(item_copy.old_errors), Relaxed);
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn figures(&self, is_active: bool) -> WarmUpFigures {
         WarmUpFigures {
             new_hits: self.new_hits.load(Relaxed),
@@ -539,25 +541,26 @@ impl WarmUpTotals {
     }
 }
 
-/// What a request means for an item in the old pool.
+/// The effect of a request on an item in the old pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
     /// Nothing.
     None,
-    /// It is brought over where the new pool misses it.
+    /// The item is copied if the new pool misses it.
     Read,
-    /// It is brought over first; `is_needed` when it must not be left behind.
+    /// The item is copied first.
     Modify {
-        /// The request fails where the old pool does.
+        /// Whether the request fails if the old pool fails, because the item must not be left
+        /// behind.
         is_needed: bool,
     },
-    /// It is deleted first.
+    /// The item is deleted first.
     Clear,
-    /// All of them are.
+    /// All items are deleted.
     Flush,
 }
 
-/// What a request means for an item in the old pool.
+/// Returns the effect of a request on an item in the old pool.
 pub fn warmth_of(head: &Head) -> Warmth {
     use Verb::*;
     match head.verb {

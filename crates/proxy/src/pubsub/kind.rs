@@ -7,15 +7,15 @@ pub enum SubscriptionKind {
     Channel,
     /// Every channel whose name matches a glob pattern.
     Pattern,
-    /// A shard channel: a name space of its own, without patterns.
+    /// A shard channel: a separate namespace, without patterns.
     Shard,
 }
 
 impl SubscriptionKind {
-    /// Every kind; a kind's position here is its number.
+    /// Every kind. A kind's index here is its number.
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 
-    /// What a command changes: the kind, and whether it subscribes; `None` for
+    /// Returns what a command changes: the kind, and whether it subscribes. Returns `None` for
     /// every other command.
     pub fn of(verb: Verb) -> Option<(Self, bool)> {
         match verb {
@@ -29,7 +29,7 @@ impl SubscriptionKind {
         }
     }
 
-    /// The word of the command, and of its confirmation.
+    /// Returns the word of the command, and of its confirmation.
     pub fn word(self, subscribes: bool) -> &'static str {
         match (self, subscribes) {
             (Self::Channel, true) => "subscribe",
@@ -41,7 +41,7 @@ impl SubscriptionKind {
         }
     }
 
-    /// The word in front of a message that comes by such a subscription.
+    /// Returns the first word of a message by such a subscription.
     pub fn message_word(self) -> &'static str {
         match self {
             Self::Channel => "message",

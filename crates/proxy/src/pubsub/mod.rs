@@ -5,9 +5,9 @@
 //!  session ──► Subscriptions ──► Registry ◄── names ── SubscriberLink ◄── server
 //!                 its names      who hears what        one SUBSCRIBE per name
 //! ```
-//! A name (channel, pattern or shard channel) is subscribed once upstream,
-//! however many clients want it. A [`SubscriberLink`] is no [`crate::Link`]:
-//! what comes on it are messages at any time, not replies to requests.
+//! A name (channel, pattern or shard channel) is subscribed once upstream, however many clients
+//! want it. A [`SubscriberLink`] is no [`crate::Link`]: it receives messages at any time, and not
+//! replies to requests.
 
 mod kind;
 mod registry;
@@ -21,5 +21,5 @@ pub use subscriber_link::{Heard, SubscriberLink, SubscriberState};
 pub use subscriptions::{Outcome, Pending, Subscriptions};
 pub use wire::{PushShape, append_frame, payload_of, write_change, write_message, write_pong};
 
-/// Hashing for maps of names.
+/// The hasher for maps of names.
 pub(crate) type Hashing = foldhash::fast::RandomState;

@@ -4,12 +4,12 @@ use keyway_base::glob;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// The name of a channel, or a pattern: shared by all who hold it.
+/// The name of a channel, or a pattern. All holders share it.
 pub type Name = Arc<[u8]>;
 
 type Subscribers<K> = IndexSet<K, Hashing>;
 
-/// Who has subscribed to what.
+/// The subscribers of each name.
 #[derive(Debug)]
 pub struct Registry<K> {
     /// By the number of the kind.
@@ -23,7 +23,7 @@ impl<K> Default for Registry<K> {
 }
 
 impl<K: Copy + Eq + Hash> Registry<K> {
-    /// Adds a subscriber; whether it is the first of this name.
+    /// Adds a subscriber. Returns whether it is the first of this name.
     pub fn add(&mut self, kind: SubscriptionKind, name: &Name, who: K) -> bool {
         let names = &mut self.names[kind as usize];
         if let Some(subscribers) = names.get_mut(&**name) {
@@ -36,7 +36,7 @@ impl<K: Copy + Eq + Hash> Registry<K> {
         true
     }
 
-    /// Removes a subscriber; whether it was the last of this name.
+    /// Removes a subscriber. Returns whether it was the last of this name.
     pub fn remove(&mut self, kind: SubscriptionKind, name: &[u8], who: K) -> bool {
         let names = &mut self.names[kind as usize];
         let Some(subscribers) = names.get_mut(name) else { return false };
@@ -48,28 +48,28 @@ impl<K: Copy + Eq + Hash> Registry<K> {
         is_last
     }
 
-    /// Who has subscribed to exactly this.
+    /// Returns the subscribers of exactly this name.
     #[inline]
     pub fn subscribers(&self, kind: SubscriptionKind, name: &[u8]) -> impl Iterator<Item = K> {
         self.names[kind as usize].get(name).into_iter().flatten().copied()
     }
 
-    /// The patterns that match `channel`.
+    /// Returns the patterns that match `channel`.
     pub fn matching<'a>(&'a self, channel: &'a [u8]) -> impl Iterator<Item = &'a Name> + 'a {
         self.names(SubscriptionKind::Pattern).filter(|pattern| glob::matches(pattern, channel))
     }
 
-    /// Every name of a kind that somebody has subscribed to.
+    /// Returns every name of a kind with subscribers.
     pub fn names(&self, kind: SubscriptionKind) -> impl ExactSizeIterator<Item = &Name> {
         self.names[kind as usize].keys()
     }
 
-    /// Whether nobody has subscribed to anything.
+    /// Returns whether there are no subscribers.
     pub fn is_empty(&self) -> bool {
         self.names.iter().all(IndexMap::is_empty)
     }
 
-    /// Whether somebody has subscribed to this.
+    /// Returns whether this name has subscribers.
     pub fn contains(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
         self.names[kind as usize].contains_key(name)
     }

@@ -2,13 +2,13 @@
 //!  want ──► SUBSCRIBE name ──► server ──► confirmed ──► active ──► messages
 //!                    expected [ sub a | unsub b | sub c ]
 //! ```
-//! A server confirms subscriptions in the order it was asked, so a FIFO of
-//! what is expected is all the bookkeeping; messages come in between. Each
-//! command names one channel: an error then belongs to one name.
+//! A server confirms subscriptions in the order in which it was asked, so a FIFO of the expected
+//! confirmations is enough. Messages arrive in between. Each command names one channel, so an error
+//! belongs to one name.
 //!
-//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
-//! `-> Backoff -> Connecting` after a failure. Names may be wanted in every
-//! state; all of them are subscribed once the connection stands.
+//! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or `-> Backoff ->
+//! Connecting` after a failure. Names may be wanted in every state. All of them are subscribed once
+//! the connection is established.
 
 use super::wire::{Pushed, read_push};
 use super::{Hashing, Name, SubscriptionKind};
@@ -20,83 +20,82 @@ use keyway_resp::{Framer, Framing, FramingFault, Kind, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Silence after which the server is asked whether it is still there. Longer
-/// finds a dead connection later, shorter is traffic for nothing.
+/// Silence after which the server is pinged. If it were longer, a dead connection would be noticed
+/// later. If it were shorter, there would be useless traffic.
 const PING_AFTER: Duration = Duration::from_secs(15);
 
-/// How long the server may take to confirm or to answer PING before the
-/// connection is given up.
+/// How long the server may take to confirm or to answer PING before the connection is given up.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
-/// Capacity the input keeps when it empties, in bytes.
+/// Capacity that the input keeps when it becomes empty, in bytes.
 const INPUT_KEPT_MAX: usize = 64 << 10;
 
-/// Where the connection is in its life.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriberState {
     /// Not connected.
     Idle,
     /// The system is connecting.
     Connecting {
-        /// When it must be done, handshake included.
+        /// When it must be done, including the handshake.
         deadline: Time,
     },
-    /// The reply to AUTH is awaited.
+    /// The link waits for the reply to AUTH.
     Handshaking {
-        /// When it must be there.
+        /// When it must have arrived.
         deadline: Time,
     },
-    /// Subscriptions flow.
+    /// Subscriptions are sent and received.
     Ready,
-    /// The last attempt failed; none is made before `until`.
+    /// The last attempt failed. The next one is made after `until`.
     Backoff {
         /// When another attempt is allowed.
         until: Time,
     },
 }
 
-/// What came from the server.
+/// What was received from the server.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// A message by the subscription to `name`: `frame` is the whole array.
+    /// A message for the subscription to `name`. `frame` is the whole array.
     Message {
-        /// How it was subscribed.
+        /// The kind of the subscription.
         kind: SubscriptionKind,
-        /// The channel or pattern subscribed to.
+        /// The subscribed channel or pattern.
         name: &'a [u8],
-        /// What a RESP2 client is to get.
+        /// The frame for a RESP2 client.
         frame: &'a [u8],
     },
-    /// From here on every message to this name comes.
+    /// From here on every message for this name arrives.
     Confirmed {
-        /// How it was subscribed.
+        /// The kind of the subscription.
         kind: SubscriptionKind,
         /// The channel or pattern.
         name: &'a Name,
     },
-    /// The server refuses the subscription; it is not wanted any more.
+    /// The server refuses the subscription. It is no longer wanted.
     Refused {
-        /// How it was to be subscribed.
+        /// The kind of the subscription.
         kind: SubscriptionKind,
         /// The channel or pattern.
         name: &'a Name,
-        /// The error reply, whole.
+        /// The complete error reply.
         reply: &'a [u8],
     },
-    /// A server of a cluster does not have this name, or not any more; it is asked
-    /// again if it stays wanted here.
+    /// A server of a cluster does not have this name, or no longer. It is asked again if the name
+    /// stays wanted here.
     Astray {
         /// The channel.
         name: &'a [u8],
-        /// What it said: another server has it, if it is a redirection.
+        /// Its reply. If it is a redirection, another server has the name.
         said: &'a [u8],
     },
 }
 
-/// How far a wanted name has come on this connection.
+/// The state of a wanted name on this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// To be sent once the connection stands, or again.
+    /// To be sent once the connection is established, or again.
     Unsent,
     /// Sent with this ticket.
     Sent(u64),
@@ -104,7 +103,7 @@ enum Want {
     Active,
 }
 
-/// A confirmation that is still to come.
+/// A confirmation that has not arrived.
 #[derive(Debug)]
 struct Expected {
     kind: SubscriptionKind,
@@ -114,7 +113,7 @@ struct Expected {
     sent: Time,
 }
 
-/// A worker's one connection to a server for all subscriptions it has there.
+/// A worker's only connection to a server, for all its subscriptions there.
 #[derive(Debug)]
 pub struct SubscriberLink {
     state: SubscriberState,
@@ -129,13 +128,13 @@ pub struct SubscriberLink {
     heard: Time,
     pinged: Option<Time>,
     failures: u32,
-    /// It confirmed a subscription on this connection.
+    /// Whether the server has confirmed a subscription on this connection.
     has_worked: bool,
-    /// The server is of a cluster: its names may become another's.
+    /// Whether the server belongs to a cluster, so that its names may move to another one.
     follows: bool,
-    /// Names are to be sent again.
+    /// Whether names must be sent again.
     has_astray: bool,
-    /// The socket took less than was offered.
+    /// Whether the socket took less than was offered.
     pub send_blocked: bool,
 }
 
@@ -162,47 +161,47 @@ impl Default for SubscriberLink {
 }
 
 impl SubscriberLink {
-    /// A link to a server of a cluster.
+    /// Creates a link to a server of a cluster.
     pub fn of_cluster() -> SubscriberLink {
         SubscriberLink { follows: true, ..SubscriberLink::default() }
     }
 
-    /// Where the connection is in its life.
+    /// Returns the state of the connection.
     pub fn state(&self) -> SubscriberState {
         self.state
     }
 
-    /// Whether any name is wanted.
+    /// Returns whether any name is wanted.
     pub fn is_needed(&self) -> bool {
         self.wants.iter().any(|wants| !wants.is_empty())
     }
 
-    /// Whether it has a connection, or is about to.
+    /// Returns whether it has a connection, or is opening one.
     pub fn is_standing(&self) -> bool {
         !matches!(self.state, SubscriberState::Idle | SubscriberState::Backoff { .. })
     }
 
-    /// Names wanted, of all kinds.
+    /// Returns the number of wanted names of all kinds.
     pub fn wanted(&self) -> usize {
         self.wants.iter().map(IndexMap::len).sum()
     }
 
-    /// Whether this name is wanted here.
+    /// Returns whether this name is wanted here.
     pub fn wants(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
         self.wants[kind as usize].contains_key(name)
     }
 
-    /// Whether every message to this name comes.
+    /// Returns whether every message for this name arrives.
     pub fn is_active(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
         self.wants[kind as usize].get(name) == Some(&Want::Active)
     }
 
-    /// Whether connecting failed moments ago.
+    /// Returns whether connecting failed a short time ago.
     pub fn is_down(&self, now: Time) -> bool {
         matches!(self.state, SubscriberState::Backoff { until } if now < until)
     }
 
-    /// Whether a connection must be made.
+    /// Returns whether a connection must be opened.
     pub fn wants_connection(&self, now: Time) -> bool {
         self.is_needed()
             && match self.state {
@@ -212,7 +211,7 @@ impl SubscriberLink {
             }
     }
 
-    /// Sees to it that `name` is subscribed.
+    /// Subscribes to `name`, unless it is subscribed already.
     pub fn want(&mut self, kind: SubscriptionKind, name: &Name, now: Time) {
         if self.wants(kind, name) {
             return;
@@ -244,12 +243,12 @@ impl SubscriberLink {
         self.expected.push_back(Expected { kind, subscribes, name, ticket, sent: now });
     }
 
-    /// Notes that a connection is being made.
+    /// Notes that a connection is being opened.
     pub fn on_connecting(&mut self, options: &LinkOptions, now: Time) {
         self.state = SubscriberState::Connecting { deadline: now + options.connect_timeout };
     }
 
-    /// Notes that the connection stands.
+    /// Notes that the connection is established.
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         self.heard = now;
         self.pinged = None;
@@ -270,8 +269,8 @@ impl SubscriberLink {
         }
     }
 
-    /// Notes that the connection is over, or was not made; nothing is active
-    /// any more. `jitter` shortens the pause before the next attempt by chance.
+    /// Notes that the connection is lost, or could not be opened. Nothing is active any more.
+    /// `jitter` shortens the pause before the next attempt randomly.
     pub fn on_lost(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
         self.wants.iter_mut().flat_map(IndexMap::values_mut).for_each(|want| *want = Want::Unsent);
         self.expected.clear();
@@ -295,7 +294,7 @@ impl SubscriberLink {
         self.has_astray = false;
     }
 
-    /// Asks again for the names that the server did not have, or not any more.
+    /// Asks again for the names that the server did not have, or no longer had.
     pub fn ask_again(&mut self, now: Time) {
         if self.state != SubscriberState::Ready || !std::mem::take(&mut self.has_astray) {
             return;
@@ -308,7 +307,7 @@ impl SubscriberLink {
         }
     }
 
-    /// What can be sent now.
+    /// Returns what can be sent now.
     pub fn unsent(&self) -> &[u8] {
         match self.state {
             SubscriberState::Ready | SubscriberState::Handshaking { .. } => self.output.unsent(),
@@ -321,11 +320,11 @@ impl SubscriberLink {
         self.output.advance(len);
     }
 
-    /// Takes bytes from the server and tells `hear` of what they say.
+    /// Handles bytes from the server and passes their content to `hear`.
     ///
     /// # Errors
-    /// When the server breaks the protocol or refuses the handshake: lose the
-    /// connection.
+    /// Returns an error if the server violates the protocol or refuses the handshake. The
+    /// connection must then be closed.
     pub fn handle_input(
         &mut self,
         bytes: &[u8],
@@ -411,12 +410,12 @@ impl SubscriberLink {
                 Some(Pushed::Pong) => Ok(()),
                 None => Err(BackendFault::Protocol),
             },
-            // Said of the connection, not of a name.
+            // The error concerns the connection, and not a name.
             Kind::Error if !self.has_worked && frame.starts_with(NO_ROOM) => {
                 Err(BackendFault::Full)
             }
             Kind::Error => self.take_refusal(frame, hear),
-            // The answer to PING where nothing is subscribed yet.
+            // This is the answer to PING while nothing is subscribed.
             Kind::Simple => Ok(()),
             _ => Err(BackendFault::Protocol),
         }
@@ -430,8 +429,8 @@ impl SubscriberLink {
         })
     }
 
-    /// The slot of a shard channel has left the server, which then ends what was
-    /// subscribed.
+    /// Handles that the slot of a shard channel has left the server, which then ends the
+    /// subscriptions.
     #[cold]
     fn take_end(
         &mut self,
@@ -482,7 +481,7 @@ impl SubscriberLink {
         let Some(expected) = self.expected.pop_front() else { return Err(BackendFault::Protocol) };
         let Expected { kind, subscribes, name, ticket, .. } = expected;
         if !subscribes {
-            // A subscription that cannot be ended would go on unseen.
+            // A subscription that cannot be ended would continue unnoticed.
             return Err(BackendFault::Protocol);
         }
         if self.wants[kind as usize].get(&*name) == Some(&Want::Sent(ticket)) {
@@ -498,11 +497,11 @@ impl SubscriberLink {
         Ok(())
     }
 
-    /// Looks at the time: asks a silent server whether it is there.
+    /// Handles timeouts: pings a silent server.
     ///
     /// # Errors
-    /// When the connection is dead: it took too long to stand, or the server
-    /// stays silent.
+    /// Returns an error if the connection is dead: it took too long to be established, or the
+    /// server stays silent.
     pub fn handle_timeout(&mut self, now: Time) -> Result<(), BackendFault> {
         match self.state {
             SubscriberState::Connecting { deadline }

@@ -1,14 +1,14 @@
-//! What subscribers are told, and what a server tells a subscriber.
+//! The messages to subscribers, and those of a server to a subscriber.
 
 use super::SubscriptionKind;
 use keyway_resp::{Framing, frame_reply, reply};
 
-/// How a push begins: what a client gets at any time, without asking.
+/// The form of a push, which a client gets at any time without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushShape {
     /// An array, as in RESP2.
     Array,
-    /// A push of RESP3.
+    /// A push in RESP3.
     Push,
 }
 
@@ -21,15 +21,15 @@ impl PushShape {
     }
 }
 
-/// Appends a whole frame that was composed as an array, in a client's shape:
-/// the two differ in their first byte alone.
+/// Appends a complete frame that was written as an array, in a client's form: the two differ only
+/// in their first byte.
 #[inline]
 pub fn append_frame(out: &mut Vec<u8>, shape: PushShape, frame: &[u8]) {
     out.push(shape.byte());
     out.extend_from_slice(&frame[1..]);
 }
 
-/// Appends a message as an array; `pattern` is the one by which it comes.
+/// Appends a message as an array. `pattern` is the pattern that matched, if any.
 pub fn write_message(
     out: &mut Vec<u8>,
     kind: SubscriptionKind,
@@ -46,8 +46,8 @@ pub fn write_message(
     reply::bulk(out, payload);
 }
 
-/// Appends the confirmation of a subscription begun or ended, with the number
-/// of those the client has now; `name` is `None` when there was none to end.
+/// Appends the confirmation of a subscription that begins or ends, with the client's current number
+/// of subscriptions. `name` is `None` if there was none to end.
 pub fn write_change(
     out: &mut Vec<u8>,
     shape: PushShape,
@@ -65,25 +65,25 @@ pub fn write_change(
     reply::integer(out, count as i64);
 }
 
-/// Appends what PING answers a RESP2 client that has subscriptions.
+/// Appends the reply to PING for a RESP2 client that has subscriptions.
 pub fn write_pong(out: &mut Vec<u8>, message: &[u8]) {
     reply::array(out, 2);
     reply::bulk(out, b"pong");
     reply::bulk(out, message);
 }
 
-/// A frame of a server's, taken apart as far as is needed to hand it on.
+/// A frame of a server, parsed as far as is needed to forward it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed<'a> {
-    /// A message that came by the subscription to `name`.
+    /// A message for the subscription to `name`.
     Message { kind: SubscriptionKind, name: &'a [u8] },
-    /// A subscription was begun or ended.
+    /// A subscription began or ended.
     Changed { kind: SubscriptionKind, subscribes: bool, name: Option<&'a [u8]> },
     /// The answer to PING.
     Pong,
 }
 
-/// Reads an array that a server sent; `None` when it is none of these.
+/// Parses an array of a server. Returns `None` if it is none of these.
 pub(super) fn read_push(frame: &[u8]) -> Option<Pushed<'_>> {
     let head = frame.iter().position(|byte| *byte == b'\n')? + 1;
     let (word, rest) = take_bulk(&frame[head..])?;
@@ -105,7 +105,7 @@ pub(super) fn read_push(frame: &[u8]) -> Option<Pushed<'_>> {
     None
 }
 
-/// The payload of a whole message by a channel; `None` when it is no such thing.
+/// Returns the payload of a complete message of a channel, or `None` if it is no such message.
 pub fn payload_of(frame: &[u8]) -> Option<&[u8]> {
     let head = frame.iter().position(|byte| *byte == b'\n')? + 1;
     let (_, rest) = take_bulk(&frame[head..])?;
@@ -113,8 +113,7 @@ pub fn payload_of(frame: &[u8]) -> Option<&[u8]> {
     take_bulk(rest)?.0
 }
 
-/// The bulk at the start of `bytes`, `None` inside when it is null, and what
-/// stands behind it.
+/// Returns the bulk at the start of `bytes`, as `None` if it is null, and what follows it.
 fn take_bulk(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     if bytes.first() != Some(&b'$') {
         return None;

@@ -1,27 +1,28 @@
 use keyway_base::Time;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many requests a second, over all workers. One word says when the requests that
-/// were let through would all have come, had they come at the rate allowed; a request
-/// may be so far ahead of that as the burst is long.
+/// Limits the requests in a second, over all workers. One word holds the time at which all admitted
+/// requests would have arrived if they had arrived at the allowed rate. A request may be ahead of
+/// that by the length of the burst.
 #[derive(Debug)]
 pub struct Bucket {
     /// In sixteenths of a nanosecond since `origin`.
     due: AtomicU64,
-    /// From one request to the next at the rate allowed, in sixteenths of a nanosecond.
+    /// Time between two requests at the allowed rate, in sixteenths of a nanosecond.
     step: u64,
     /// How far ahead a request may be, in the same unit.
     ahead_max: u64,
-    /// When the bucket was made.
+    /// When the bucket was created.
     origin: Time,
 }
 
-/// Of a nanosecond, so that rates which divide a second badly are kept within 1 %. More
-/// would let the word overflow within the life of a process: so it takes 36 years.
+/// Bits for fractions of a nanosecond, so that rates which do not divide a second well are kept
+/// within 1 %. With more, the word would overflow within the life of a process. With 4 bits, that
+/// takes 36 years.
 const FRACTION_BITS: u32 = 4;
 
 impl Bucket {
-    /// A full bucket: so many requests each second, and `burst` at once after a rest.
+    /// Creates a full bucket: `per_second` requests each second, and `burst` at once after a rest.
     pub fn new(per_second: u64, burst: u64, now: Time) -> Bucket {
         let step = ((1_000_000_000u64 << FRACTION_BITS) / per_second.max(1)).max(1);
         let ahead_max = step.saturating_mul(burst.max(1));
@@ -49,7 +50,7 @@ impl Bucket {
         }
     }
 
-    /// Gives a token back that was not used.
+    /// Returns an unused token.
     pub fn give_back(&self) {
         self.due.fetch_sub(self.step, Relaxed);
     }

@@ -9,13 +9,13 @@ use keyway_memcache::{
 
 const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
 
-/// What repeating a request does. What moves an expiry, or is bound to what was there,
-/// is repeated only where it leaves the same behind.
+/// Returns the effect of repeating a request. A request that changes an expiry, or depends on the
+/// stored item, may be repeated only if the result is the same.
 pub fn nature_of(head: &Head) -> Nature {
     let is_bound = head.cas.is_some() || head.asked.has(RequestFlags::INVALIDATE);
     match head.verb {
-        // An item that is made where there is none, or given to one of its readers to
-        // be filled, is given once.
+        // An item that is created if it is missing, or given to one of its readers to be filled, is
+        // given only once.
         Verb::Get if head.vivify.is_none() && head.recache.is_none() => Nature::Read,
         Verb::Debug => Nature::Read,
         Verb::GetTouch if head.vivify.is_none() && head.recache.is_none() => Nature::Repeatable,
@@ -24,14 +24,14 @@ pub fn nature_of(head: &Head) -> Nature {
     }
 }
 
-/// What a reply means. A server that answers `SERVER_ERROR` cannot serve, but for one
-/// that has no room for this value.
+/// Returns what a reply means. A server that answers `SERVER_ERROR` cannot serve, except if it has
+/// no room for this value.
 pub fn verdict_of(head: &Head, reply: &[u8], wire: Wire, fault: Option<Fault>) -> Verdict {
     if let Some(fault) = fault {
         return Verdict::of(fault);
     }
     let Ok(ReplyParsed::Ready { reply, .. }) = parse_reply(reply, wire, &LIMITS) else {
-        // Nothing at all, or no reply.
+        // There is no reply, or no valid one.
         return if head.quiet { Verdict::Good } else { Verdict::Failed { maybe: true } };
     };
     match reply.outcome {
@@ -41,7 +41,7 @@ pub fn verdict_of(head: &Head, reply: &[u8], wire: Wire, fault: Option<Fault>) -
     }
 }
 
-/// The items of a reply in classic text, in their order.
+/// Returns the items of a reply in classic text, in their order.
 pub fn items(reply: &[u8], wire: Wire) -> impl Iterator<Item = Item<'_>> {
     let mut rest = reply;
     std::iter::from_fn(move || {
@@ -56,20 +56,20 @@ pub fn items(reply: &[u8], wire: Wire) -> impl Iterator<Item = Item<'_>> {
     })
 }
 
-/// Of each of `keys`, which were asked for together, whether it is missing.
+/// Returns for each of `keys`, which were asked together, whether it is missing.
 pub fn misses<'k>(reply: &[u8], keys: impl Iterator<Item = &'k [u8]>) -> Vec<bool> {
     let mut items = items(reply, Wire::Text).peekable();
     let is_missing = |key: &[u8]| items.next_if(|item| item.key == key).is_none();
     keys.map(is_missing).collect()
 }
 
-/// Whether a reply tells all of an item that another server needs to have it.
+/// Returns whether a reply contains everything about an item that another server needs to store it.
 pub fn is_whole(head: &Head) -> bool {
     let wanted = RequestFlags::VALUE.with(RequestFlags::FLAGS);
     head.verb == Verb::Get && (head.dialect != Dialect::Meta || head.asked.has(wanted))
 }
 
-/// The seconds left that the reply to `mg KEY t` tells; -1 for without end.
+/// Returns the remaining seconds in the reply to `mg KEY t`. -1: no expiry.
 pub fn time_left(reply: &[u8]) -> Option<i64> {
     let Ok(ReplyParsed::Ready { reply, .. }) = parse_reply(reply, Wire::Text, &LIMITS) else {
         return None;
@@ -80,7 +80,7 @@ pub fn time_left(reply: &[u8]) -> Option<i64> {
     }
 }
 
-/// The same request, with nothing it stores to live longer than `max_secs`.
+/// Returns the same request, with an expiry of at most `max_secs`.
 pub fn capped(head: &Head, max_secs: u64, now_unix: i64) -> Head {
     let max = i64::try_from(max_secs).unwrap_or(i64::MAX).max(1);
     let cap = |expiry: i64| match expiry {
@@ -107,7 +107,7 @@ pub fn capped(head: &Head, max_secs: u64, now_unix: i64) -> Head {
 /// From here on, an expiry is a time since 1970: more than 30 days, in seconds.
 const RELATIVE_MAX: i64 = 30 * 24 * 60 * 60 + 1;
 
-/// Appends what the client is told of a reply to all of its request.
+/// Appends the client's reply for the server's reply to all of its request.
 pub fn tell(part: &Part, wire: Wire, asker: &Asker<'_>, out: &mut Vec<u8>) {
     let Some(expect) = part.expect else { return out.extend_from_slice(&part.reply) };
     let answer = Answer { bytes: &part.reply, wire, expect };
@@ -117,8 +117,8 @@ pub fn tell(part: &Part, wire: Wire, asker: &Asker<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the items of all parts in the order of the keys, in classic text, which alone
-/// has requests with several keys. An error of any part is the reply.
+/// Appends the items of all parts in the order of the keys, in classic text, the only protocol
+/// whose requests have several keys. An error of any part is the reply.
 pub fn join<'k>(
     parts: &[Part],
     owners: &[(u16, u32)],

@@ -1,12 +1,12 @@
-//! Requests to pools that lead to other pools: whom they ask, one after the other or
-//! all at once, and what their client is told of it.
+//! Requests to pools that lead to other pools: which pools they ask, one after the other or all at
+//! once, and the client's reply.
 //!
 //! ```text
 //!            start            on_verdict
 //!  Route policy ──► Ask(child) … ──► Wait | Ask(next child) | Answer ──► over
 //! ```
-//! A [`RoutePolicy`] decides and knows nothing of bytes; [`redis`] and [`memcached`] tell
-//! what replies mean. A [`RoutedRequest`] is a request with as many route policies as it has parts.
+//! A [`RoutePolicy`] decides and does not know the bytes. [`redis`] and [`memcached`] decide what
+//! replies mean. A [`RoutedRequest`] is a request with a route policy for each of its parts.
 
 mod bucket;
 pub mod memcached;
@@ -21,86 +21,86 @@ pub use totals::RouteTotals;
 use keyway_base::{Fault, Sent};
 use keyway_topology::{CHILDREN_MAX, Wait};
 
-/// Most pools that a route policy leads over: children, and a gutter.
+/// Largest number of pools of a route policy: children, and a gutter.
 const STATIONS_MAX: usize = CHILDREN_MAX + 1;
 
-/// What repeating a request does.
+/// The effect of repeating a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// Nothing: it reads.
+    /// None: it only reads.
     Read,
-    /// Nothing more: it leaves the same behind.
+    /// None beyond the first time: the result is the same.
     Repeatable,
-    /// Something else: it must not be executed twice.
+    /// Another result: it must not be executed twice.
     Once,
 }
 
-/// Whom a request asks.
+/// The order in which a request asks children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskOrder {
     /// One child after the other until one does not fail.
     InTurn,
-    /// One child after the other until one has it.
+    /// One child after the other until one has the item.
     UntilFound,
     /// All children.
     All {
-        /// For whom the client waits.
+        /// The children for which the client waits.
         wait: Wait,
-        /// Who has found something tells better than who has not.
+        /// Whether a reply with an item is better than one without.
         prefers_found: bool,
     },
 }
 
-/// What came of asking a child.
+/// The outcome of asking a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was done, or the client is wrong.
+    /// It was done, or the client's request is wrong.
     Good,
     /// There is no such item.
     Missed,
     /// The child cannot serve it now.
     Failed {
-        /// It may have been executed all the same.
+        /// Whether it may have been executed all the same.
         maybe: bool,
     },
 }
 
 impl Verdict {
-    /// What a fault of ours means.
+    /// Returns the verdict for a fault of Keyway.
     pub fn of(fault: Fault) -> Verdict {
         Verdict::Failed { maybe: matches!(fault, Fault::Backend { sent: Sent::Maybe, .. }) }
     }
 
-    /// Whether the child could not serve it.
+    /// Returns whether the child could not serve it.
     pub fn is_failed(self) -> bool {
         matches!(self, Verdict::Failed { .. })
     }
 }
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Nothing until another reply comes, if one is still to come.
+    /// Wait until another reply arrives, if one is still missing.
     Wait,
     /// Ask the child at this station.
     Ask(u8),
-    /// The best reply so far is the client's.
+    /// Answer the client with the best reply so far.
     Answer,
 }
 
-/// The way of one request over the children of a pool.
+/// The path of one request over the children of a pool.
 #[derive(Clone, Debug)]
 pub struct RoutePolicy {
-    way: AskOrder,
+    order: AskOrder,
     nature: Nature,
     /// The children in the order in which they are asked, or count.
     stations: [u16; STATIONS_MAX],
     len: u8,
-    /// The first that was not asked yet.
+    /// The first one that was not asked yet.
     next: u8,
     /// A bit for each that was asked and has not answered.
     waiting: u32,
-    /// How good the best reply so far is, and whose it is.
+    /// The rank of the best reply so far, and its station.
     best: Option<(u8, u8)>,
     is_answered: bool,
     is_abandoned: bool,
@@ -112,7 +112,7 @@ impl RoutePolicy {
     /// # Panics
     /// When there are more than a pool may have.
     pub fn new(
-        way: AskOrder,
+        order: AskOrder,
         nature: Nature,
         children: impl IntoIterator<Item = u16>,
     ) -> RoutePolicy {
@@ -122,7 +122,7 @@ impl RoutePolicy {
             len += 1;
         }
         RoutePolicy {
-            way,
+            order,
             nature,
             stations,
             len,
@@ -134,44 +134,45 @@ impl RoutePolicy {
         }
     }
 
-    /// The same of what others have missed already: a failure tells less than that.
+    /// Returns the policy for an item that other children have already missed. A failure then
+    /// counts less than that miss.
     #[must_use]
     pub fn after_miss(mut self) -> RoutePolicy {
         self.best = Some((self.rank(Verdict::Missed), u8::MAX));
         self
     }
 
-    /// The stations to be asked at once.
+    /// Returns the stations to ask at once.
     pub fn start(&mut self) -> std::ops::Range<u8> {
         let count =
-            if matches!(self.way, AskOrder::All { .. }) { self.len } else { self.len.min(1) };
+            if matches!(self.order, AskOrder::All { .. }) { self.len } else { self.len.min(1) };
         (0..count).for_each(|station| self.waiting |= 1 << station);
         self.next = count;
         0..count
     }
 
-    /// The pool at a station.
+    /// Returns the pool at a station.
     pub fn child(&self, station: u8) -> u16 {
         self.stations[usize::from(station)]
     }
 
     /// Whom it asks.
-    pub fn way(&self) -> AskOrder {
-        self.way
+    pub fn order(&self) -> AskOrder {
+        self.order
     }
 
-    /// What repeating its request does.
+    /// Returns the effect of repeating its request.
     pub fn nature(&self) -> Nature {
         self.nature
     }
 
-    /// The pools behind a station.
+    /// Returns the pools after a station.
     pub fn behind(&self, station: u8) -> &[u16] {
         &self.stations[usize::from(station) + 1..usize::from(self.len)]
     }
 
-    /// Takes what came of asking a station. If it is the best so far, which
-    /// [`RoutePolicy::is_best`] tells then, its reply is to be kept.
+    /// Handles the outcome of asking a station. If it is the best so far, for which
+    /// [`RoutePolicy::is_best`] then returns true, its reply must be kept.
     pub fn on_verdict(&mut self, station: u8, verdict: Verdict) -> Move {
         let bit = 1u32 << station;
         if self.waiting & bit == 0 {
@@ -182,7 +183,7 @@ impl RoutePolicy {
         if self.best.is_none_or(|best| rank < best) {
             self.best = Some(rank);
         }
-        let is_answer = match (self.way, verdict) {
+        let is_answer = match (self.order, verdict) {
             (AskOrder::All { wait: Wait::First, .. }, Verdict::Good | Verdict::Missed) => true,
             (AskOrder::All { .. }, _) => self.waiting == 0,
             (AskOrder::InTurn, Verdict::Failed { maybe }) => {
@@ -208,7 +209,7 @@ impl RoutePolicy {
 
     fn rank(&self, verdict: Verdict) -> u8 {
         let prefers_found =
-            matches!(self.way, AskOrder::UntilFound | AskOrder::All { prefers_found: true, .. });
+            matches!(self.order, AskOrder::UntilFound | AskOrder::All { prefers_found: true, .. });
         match verdict {
             Verdict::Missed if prefers_found => 1,
             Verdict::Good | Verdict::Missed => 0,
@@ -218,7 +219,7 @@ impl RoutePolicy {
         }
     }
 
-    /// Whether the next child may be asked what the last one may have executed.
+    /// Returns whether the next child may be asked what the last one may have executed.
     fn may_go_on(&self, maybe: bool) -> bool {
         let is_allowed = !maybe || self.nature != Nature::Once;
         self.next < self.len && !self.is_abandoned && is_allowed
@@ -231,17 +232,17 @@ impl RoutePolicy {
         Move::Ask(station)
     }
 
-    /// Whether no reply so far is better than that of this station.
+    /// Returns whether no reply so far is better than that of this station.
     pub fn is_best(&self, station: u8) -> bool {
         self.best.is_some_and(|(_, best)| best == station)
     }
 
-    /// The client has left: nobody else is asked.
+    /// Notes that the client has left: no other child is asked.
     pub fn abandon(&mut self) {
         self.is_abandoned = true;
     }
 
-    /// Whether no reply is to come any more.
+    /// Returns whether no reply is missing any more.
     pub fn is_over(&self) -> bool {
         self.waiting == 0
     }
@@ -252,7 +253,7 @@ mod invariants {
     use super::*;
     use proptest::prelude::*;
 
-    fn ways() -> impl Strategy<Value = AskOrder> {
+    fn orders() -> impl Strategy<Value = AskOrder> {
         let waits = prop_oneof![Just(Wait::All), Just(Wait::First)];
         prop_oneof![
             Just(AskOrder::InTurn),
@@ -275,17 +276,17 @@ mod invariants {
     }
 
     proptest! {
-        /// Whatever children say, in whatever order: each is asked once at most, there is
-        /// one answer, it is the best of what was known, and nothing is left over.
+        /// Whatever children answer, in whatever order: each is asked at most once, there is one
+        /// answer, it is the best one known, and nothing is left over.
         #[test]
         fn every_route_policy_ends_with_one_answer(
-            way in ways(),
+            order in orders(),
             nature in natures(),
             count in 1usize..=STATIONS_MAX,
             said in prop::collection::vec((verdicts(), any::<u8>()), STATIONS_MAX),
             leaves_after in 0usize..40,
         ) {
-            let mut route_policy = RoutePolicy::new(way, nature, 10..10 + count as u16);
+            let mut route_policy = RoutePolicy::new(order, nature, 10..10 + count as u16);
             let mut open: Vec<u8> = route_policy.start().collect();
             let mut asked = open.clone();
             let mut heard: Vec<(u8, Verdict)> = Vec::new();
@@ -303,7 +304,7 @@ mod invariants {
                 match route_policy.on_verdict(station, verdict) {
                     Move::Ask(next) => {
                         prop_assert!(!is_gone && !asked.contains(&next));
-                        if way == AskOrder::InTurn && nature == Nature::Once {
+                        if order == AskOrder::InTurn && nature == Nature::Once {
                             prop_assert_eq!(verdict, Verdict::Failed { maybe: false });
                         }
                         prop_assert!(verdict != Verdict::Good);
@@ -319,19 +320,19 @@ mod invariants {
                         let best = best.expect("somebody is best").0;
                         let any_good = heard.iter().any(|(_, said)| !said.is_failed());
                         prop_assert_eq!(is_good(best), any_good);
-                        if (way, any_good) == (AskOrder::InTurn, false) {
+                        if (order, any_good) == (AskOrder::InTurn, false) {
                             prop_assert!(asked.len() == count || is_gone || nature == Nature::Once);
                         }
                     }
                     Move::Wait => {}
                 }
                 prop_assert_eq!(route_policy.is_over(), open.is_empty());
-                // A second verdict of the same station is nothing.
+                // A second verdict of the same station has no effect.
                 prop_assert_eq!(route_policy.on_verdict(station, verdict), Move::Wait);
             }
             prop_assert!(route_policy.is_over());
             prop_assert_eq!(answers, 1);
-            if matches!(way, AskOrder::All { .. }) {
+            if matches!(order, AskOrder::All { .. }) {
                 prop_assert_eq!(asked.len(), count);
             }
         }
@@ -381,8 +382,8 @@ mod invariants {
     fn a_mirror_tells_what_the_first_said_and_misses_tell_less_than_finds() {
         let wait = Wait::All;
         for (prefers_found, best) in [(false, 0), (true, 1)] {
-            let way = AskOrder::All { wait, prefers_found };
-            let mut route_policy = RoutePolicy::new(way, Nature::Once, [3, 4]);
+            let order = AskOrder::All { wait, prefers_found };
+            let mut route_policy = RoutePolicy::new(order, Nature::Once, [3, 4]);
             assert_eq!(route_policy.start(), 0..2);
             assert_eq!(route_policy.on_verdict(1, Verdict::Good), Move::Wait);
             assert_eq!(route_policy.on_verdict(0, Verdict::Missed), Move::Answer);

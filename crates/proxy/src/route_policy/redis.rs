@@ -6,7 +6,7 @@ use keyway_command::{Flags, Join, Request, Verb};
 use keyway_resp::{Framer, Framing, Protocol, reply};
 use std::ops::Range;
 
-/// What repeating a request does.
+/// Returns the effect of repeating a request.
 pub fn nature_of(request: &Request) -> Nature {
     use Verb::*;
     if request.command.flags.contains(Flags::READONLY) {
@@ -24,10 +24,10 @@ pub fn nature_of(request: &Request) -> Nature {
     }
 }
 
-/// What a reply means. Errors that are about the server, not about the request, are
-/// failures; none of them comes from a request that was executed.
+/// Returns what a reply means. Errors about the server and not about the request are failures. None
+/// of them answers a request that was executed.
 pub fn verdict_of(verb: Verb, nature: Nature, reply: &[u8], fault: Option<Fault>) -> Verdict {
-    /// What a server says that cannot serve now.
+    /// The errors of a server that cannot serve now.
     const UNFIT: [&[u8]; 7] = [
         b"-LOADING",
         b"-MASTERDOWN",
@@ -54,13 +54,13 @@ pub fn verdict_of(verb: Verb, nature: Nature, reply: &[u8], fault: Option<Fault>
     if is_miss { Verdict::Missed } else { Verdict::Good }
 }
 
-/// A null, or something without elements.
+/// Returns whether a reply is a null, or has no elements.
 fn is_nothing(reply: &[u8]) -> bool {
     const NOTHING: [&[u8]; 6] = [b"$-1\r\n", b"*-1\r\n", b"_\r\n", b"*0\r\n", b"%0\r\n", b"~0\r\n"];
     NOTHING.contains(&reply)
 }
 
-/// The elements of an array; `None` when it is none.
+/// Returns the elements of an array, or `None` if it is none.
 pub fn elements(reply: &[u8]) -> Option<Vec<Range<usize>>> {
     let head = reply.iter().position(|&byte| byte == b'\n')? + 1;
     let count = reply.strip_prefix(b"*")?.get(..head - 3)?;
@@ -78,21 +78,21 @@ pub fn elements(reply: &[u8]) -> Option<Vec<Range<usize>>> {
     (at == reply.len()).then_some(elements)
 }
 
-/// The value of a string's reply; `None` for a null and anything else.
+/// Returns the value of a string's reply, or `None` for a null and anything else.
 pub fn bulk(reply: &[u8]) -> Option<&[u8]> {
     let head = reply.iter().position(|&byte| byte == b'\n')? + 1;
     reply.strip_prefix(b"$").filter(|rest| rest.first() != Some(&b'-'))?;
     reply.get(head..)?.strip_suffix(b"\r\n")
 }
 
-/// Of each of the keys that were asked for together whether it is missing; `None` where
-/// the reply does not tell.
+/// Returns for each of the keys that were asked together whether it is missing, or `None` if the
+/// reply does not say it.
 pub fn misses(reply: &[u8]) -> Option<Vec<bool>> {
     let elements = elements(reply)?;
     Some(elements.into_iter().map(|element| is_nothing(&reply[element])).collect())
 }
 
-/// Appends one reply made of those of the parts. An error of any part is the reply: a
+/// Appends one reply that is merged from those of the parts. An error of any part is the reply: a
 /// join never hides one.
 pub fn join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>) {
     if let Some(error) = parts.iter().find(|part| part.reply.first() == Some(&b'-')) {

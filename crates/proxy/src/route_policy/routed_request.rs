@@ -5,151 +5,150 @@ use keyway_command::{Command, Join};
 use keyway_memcache::{Asker, Expect, Wire};
 use keyway_resp::Protocol;
 
-/// A request that goes over other pools, from the moment it was parsed to the last reply
-/// of anybody it asked.
+/// A request that is led to other pools, from when it was parsed to the last reply to its
+/// sub-requests.
 #[derive(Debug)]
 pub struct RoutedRequest {
-    /// The client on whose behalf it asks: that of its reply, unless that is a sub-request.
+    /// The client for which it asks: the one that gets its reply, unless that is a sub-request.
     pub client: Key<Session>,
-    /// How many routed requests are above this one.
+    /// Number of routed requests above this one.
     pub level: u8,
-    /// Which of the connections to a server it takes.
+    /// Which of the connections to a server it uses.
     pub lane: u32,
-    /// What it is said in.
+    /// Its protocol.
     pub speech: Speech,
-    /// The request as it came.
+    /// The request as received.
     pub bytes: Vec<u8>,
-    /// It, or its keys in several lots.
+    /// The whole request, or its keys in several parts.
     pub parts: Vec<Part>,
-    /// Of each key its part, and its place there; empty where the request is whole.
+    /// For each key its part, and its index there. Empty if the request is whole.
     pub owners: Vec<(u16, u32)>,
-    /// Parts that have no reply yet.
+    /// Number of parts without a reply.
     pub parts_left: u16,
-    /// Sub-requests on their way, or about to be.
+    /// Number of sub-requests in flight, or about to be sent.
     pub sub_requests: u32,
-    /// What it was last counted to hold, in bytes.
+    /// The bytes that it was last counted to hold.
     pub counted: usize,
-    /// Its client was told.
+    /// Whether its client has its reply.
     pub is_told: bool,
 }
 
-/// What a request is said in.
+/// The protocol of a request.
 #[derive(Debug)]
 pub enum Speech {
     /// RESP.
     Redis {
         /// The version.
         protocol: Protocol,
-        /// Its command.
+        /// The command.
         command: &'static Command,
-        /// Its arguments in the request's bytes.
+        /// The arguments, as ranges of the request's bytes.
         args: Vec<ByteRange>,
-        /// Arguments of each key and how replies are joined, where it can be cut.
+        /// Number of arguments for each key, and how replies are joined, if it can be split.
         cut: Option<(usize, Join)>,
     },
     /// One of memcached's protocols.
     Memcached {
-        /// How it is framed.
+        /// The framing.
         wire: Wire,
-        /// Longest item its client may store, in bytes.
+        /// Length of the longest item that its client may store, in bytes.
         item_len_max: u32,
-        /// It, parsed.
+        /// The parsed request.
         request: Box<keyway_memcache::Request>,
     },
 }
 
-/// A part of a request: the keys that go the same way.
+/// A part of a request: keys that take the same path.
 #[derive(Debug)]
 pub struct Part {
-    /// The way.
+    /// The path.
     pub route_policy: RoutePolicy,
-    /// Which keys of the request; empty for all of it.
+    /// The keys of the request, or empty for all of them.
     pub keys: Vec<u32>,
-    /// The best reply so far, and how it ends if it is not what the client is told as
-    /// it is.
+    /// The best reply so far. `expect` says how it ends if it is not the client's reply unchanged.
     pub reply: Vec<u8>,
     /// See `reply`.
     pub expect: Option<Expect>,
-    /// The reply tells of this.
+    /// The fault that the reply reports.
     pub fault: Option<Fault>,
-    /// Questions about what is to be filled in that are still open.
+    /// Number of open questions about items to be filled in.
     pub asking: u32,
 }
 
 impl Part {
-    /// A part that nobody was asked about.
+    /// Creates a part for which nothing was asked.
     pub fn new(route_policy: RoutePolicy, keys: Vec<u32>) -> Part {
         Part { route_policy, keys, reply: Vec::new(), expect: None, fault: None, asking: 0 }
     }
 }
 
-/// What a session without a client is for: one request to another pool.
+/// The purpose of a session without a client: one request to another pool.
 #[derive(Clone, Copy, Debug)]
 pub struct SubRequest {
-    /// Who is told the reply.
+    /// The receiver of the reply.
     pub purpose: SubRequestFor,
-    /// The client on whose behalf it asks.
+    /// The client for which it asks.
     pub client: Key<Session>,
-    /// How many routed requests are above the one it asks for.
+    /// Number of routed requests above its own.
     pub level: u8,
-    /// Bytes of its request that were not on their way at once, until they are; none where
-    /// all are, and what its client asks the same pool later waits until it has ended.
+    /// Number of bytes of its request that could not be sent at once, until they are sent. `None`
+    /// if all were. Later requests of its client to the same pool wait until it has ended.
     pub stalled: Option<u32>,
-    /// Others ask for it: nothing of its own is at servers.
+    /// Whether other sub-requests ask for it, so that it has nothing at servers itself.
     pub has_routed_request: bool,
-    /// Nothing of its client was sent behind it to the same pool, nor will be before it
-    /// ends: its request may be tried again.
+    /// Whether nothing of its client was sent after it to the same pool, nor will be before it
+    /// ends. Then its request may be tried again.
     pub is_last: bool,
-    /// The reply tells of this.
+    /// The fault that the reply reports.
     pub fault: Option<Fault>,
 }
 
 impl SubRequest {
-    /// One that has not asked yet.
+    /// Creates a sub-request that has not asked yet.
     pub fn new(purpose: SubRequestFor, client: Key<Session>, level: u8) -> SubRequest {
         let (stalled, has_routed_request, is_last, fault) = (None, false, false, None);
         SubRequest { purpose, client, level, stalled, has_routed_request, is_last, fault }
     }
 }
 
-/// Who is told the reply of a [`SubRequest`].
+/// The receiver of the reply of a [`SubRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubRequestFor {
-    /// A part of a routed request has asked a station.
+    /// A part of a routed request, which has asked a station.
     Ask {
         /// The routed request.
         routed_request: Key<Operation>,
-        /// Which of its parts.
+        /// Index of the part.
         part: u16,
         /// The station of its route policy.
         station: u8,
-        /// How the reply ends, where it is not what the client is told as it is.
+        /// How the reply ends, if it is not the client's reply unchanged.
         expect: Option<Expect>,
     },
-    /// A part of a routed request asks how much time a key has left that is to be filled in.
+    /// A part of a routed request, which asks for the remaining time of a key to be filled in.
     TimeLeft {
         /// The routed request.
         routed_request: Key<Operation>,
-        /// Which of its parts.
+        /// Index of the part.
         part: u16,
-        /// Which key of the request.
+        /// Index of the key in the request.
         key: u32,
     },
-    /// Nobody; a fill of this pool is counted.
+    /// No receiver. A fill of this pool is counted.
     Fill(u16),
-    /// Nobody; a pool has one copy less on its way.
+    /// No receiver. A pool has one copy less in flight.
     Shadow {
         /// The pool.
         pool: u16,
-        /// The length of the copy, in bytes.
+        /// Length of the copy, in bytes.
         len: u32,
     },
-    /// Nobody.
+    /// No receiver.
     Nobody,
 }
 
 impl RoutedRequest {
-    /// Appends what the client is told, once every part has a reply.
+    /// Appends the client's reply, once every part has one.
     pub fn write(&self, out: &mut Vec<u8>) {
         match (&self.speech, self.owners.is_empty()) {
             (Speech::Redis { .. }, true) => out.extend_from_slice(&self.parts[0].reply),
@@ -171,12 +170,12 @@ impl RoutedRequest {
         }
     }
 
-    /// The first fault among its parts.
+    /// Returns the first fault among its parts.
     pub fn fault(&self) -> Option<Fault> {
         self.parts.iter().find_map(|part| part.fault)
     }
 
-    /// Bytes it holds, but for replies.
+    /// Returns the bytes that it holds, except for replies.
     pub fn held(&self) -> usize {
         let keys = size_of_val(&self.owners[..]) + self.owners.len() * size_of::<u32>();
         self.bytes.len() + size_of_val(&self.parts[..]) + keys

@@ -1,7 +1,7 @@
 use keyway_metrics::RouteFigures;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a pool that leads to others has done, over all workers.
+/// The totals of a pool that leads to others, over all workers.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "each is explained where it is told, in RouteFigures")]
 pub struct RouteTotals {
@@ -21,7 +21,7 @@ impl RouteTotals {
         count.fetch_add(1, Relaxed);
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn figures(&self) -> RouteFigures {
         RouteFigures {
             failovers: self.failovers.load(Relaxed),

@@ -2,53 +2,53 @@ use super::{Hold, ReplySize};
 use crate::{Output, ReplyOrder};
 use keyway_base::Limits;
 
-/// The buffers of a session that has something to do.
+/// The buffers of a session that is not at rest.
 #[derive(Debug, Default)]
 pub struct Busy {
-    /// Bytes received and not parsed: a partial request, or requests that
-    /// wait for room. `input[parsed..]` is what counts.
+    /// Received bytes that are not parsed: a partial request, or requests that wait for room. They
+    /// are `input[parsed..]`.
     pub input: Vec<u8>,
-    /// Bytes of `input` that were parsed already.
+    /// Number of bytes of `input` that are parsed.
     pub parsed: usize,
-    /// Length of unparsed input worth parsing again.
+    /// Length of unparsed input from which parsing again can succeed.
     pub input_needed: usize,
-    /// Places of replies not sent yet.
+    /// The order of replies that are not sent yet.
     pub order: ReplyOrder,
-    /// Replies on their way out.
+    /// Replies to be sent.
     pub output: Output,
-    /// How long they wait for others.
+    /// How long the output waits for other replies.
     pub hold: Hold,
-    /// Bytes of the outputs that the worker has counted as not taken.
+    /// Number of bytes of the outputs that the worker has counted as not taken.
     pub counted: u64,
 }
 
 impl Busy {
-    /// Replies that are here and not sent, in bytes.
+    /// Returns the number of bytes of replies that have arrived and were not sent.
     #[inline]
     pub fn undelivered(&self) -> usize {
         self.output.len() + self.order.stash_len()
     }
 
-    /// How many of them are parts of what was read.
+    /// Returns how many of them are parts of received blocks.
     pub fn parts_count(&self) -> usize {
         self.output.parts_count() + self.order.parts_count()
     }
 
-    /// Whether another request may be started: the pipeline has room and the
-    /// client reads its replies.
+    /// Returns whether another request may be started: the pipeline has room and the client reads
+    /// its replies.
     #[inline]
     pub fn has_room(&self, limits: &Limits, reply_size: ReplySize) -> bool {
         self.order.len() < reply_size.in_flight_max(limits)
             && self.undelivered() < limits.session_output_len_soft as usize
     }
 
-    /// Input not parsed yet.
+    /// Returns the unparsed input.
     #[inline]
     pub fn unparsed(&self) -> &[u8] {
         &self.input[self.parsed..]
     }
 
-    /// Whether nothing is held for the client.
+    /// Returns whether nothing is held for the client.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty() && self.output.is_empty() && self.parsed == self.input.len()
@@ -68,7 +68,7 @@ impl Busy {
     }
 }
 
-/// Buffers at rest, for the next session that wakes.
+/// Unused buffers, for the next session that becomes busy.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "the boxes are what is reused: sessions hold one word")]
 pub struct BusyPool {
@@ -76,15 +76,15 @@ pub struct BusyPool {
     held: usize,
 }
 
-/// Memory the pool keeps, in bytes. It must cover the sessions that are busy
-/// in one turn, or buffers are allocated anew; above that it is only waste.
+/// Largest amount of memory that the pool keeps, in bytes. It must cover the sessions that are busy
+/// in one turn. Otherwise buffers would be allocated again. More would be waste.
 const HELD_MAX: usize = 1 << 20;
 
-/// Memory one kept buffer set may hold, in bytes.
+/// Largest amount of memory of one kept set of buffers, in bytes.
 const BUSY_KEPT_MAX: usize = 32 << 10;
 
 impl BusyPool {
-    /// Buffers for a session that wakes.
+    /// Returns buffers for a session that becomes busy.
     #[inline]
     pub fn take(&mut self) -> Box<Busy> {
         match self.free.pop() {
@@ -111,13 +111,13 @@ impl BusyPool {
         }
     }
 
-    /// Gives everything back to the allocator.
+    /// Frees all buffers.
     pub fn trim(&mut self) {
         self.free = Vec::new();
         self.held = 0;
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub fn held(&self) -> usize {
         self.held
     }

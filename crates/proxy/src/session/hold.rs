@@ -1,4 +1,4 @@
-//! How long replies wait for those that go with them.
+//! How long replies wait for others, to be sent with them.
 //!
 //! ```text
 //!  asked ── took ──► first reply is here ── until ──► sent at the latest
@@ -8,17 +8,17 @@
 use keyway_base::Time;
 use std::time::Duration;
 
-/// The shortest time: about what servers nearby need for their part of a pipeline.
+/// The shortest time: about what nearby servers need for their part of a pipeline.
 const LEAST: Duration = Duration::from_micros(100);
 
-/// The longest time: where replies took longer than twice this, they come at times so
-/// different that they leave in segments of their own anyhow.
+/// The longest time. If replies took longer than twice this, they arrive at such different times
+/// that they are sent in separate segments anyway.
 const MOST: Duration = Duration::from_millis(1);
 
 /// When the output of a session that waits for more replies is sent.
 ///
-/// Replies wait at most half as long as they took already, from [`LEAST`] to [`MOST`]: on
-/// servers with much to do the parts of a pipeline come further apart than on idle ones.
+/// Replies wait at most half as long as they have already taken, from [`LEAST`] to [`MOST`]: on
+/// busy servers, the parts of a pipeline arrive further apart than on idle ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hold {
     asked_at: Time,
@@ -26,19 +26,19 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The client has sent something.
+    /// Notes that the client has sent something.
     #[inline]
     pub fn note_asked(&mut self, now: Time) {
         self.asked_at = now;
     }
 
-    /// How long ago the client has sent something last.
+    /// Returns how long ago the client last sent something.
     #[inline]
     pub fn took(&self, now: Time) -> Duration {
         now.since(self.asked_at)
     }
 
-    /// Until when the output waits, from the first reply on; `None` when that is over.
+    /// Returns until when the output waits, from the first reply on, or `None` if that is over.
     #[inline]
     pub fn until(&mut self, now: Time) -> Option<Time> {
         let asked_at = self.asked_at;
@@ -49,7 +49,7 @@ impl Hold {
         (now < until).then_some(until)
     }
 
-    /// The output is on its way.
+    /// Notes that the output is being sent.
     #[inline]
     pub fn end(&mut self) {
         self.until = None;

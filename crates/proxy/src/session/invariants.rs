@@ -1,4 +1,5 @@
-//! Laws of sessions: what a session tells of itself, for every combination of what it depends on.
+//! Laws of sessions: what a session reports about itself, for every combination of what it depends
+//! on.
 
 use super::*;
 use crate::route_policy::SubRequestFor;
@@ -13,12 +14,12 @@ fn session() -> Session {
     Session::new(3, 0, Identity::new(1, true, Time(0)))
 }
 
-/// All combinations of so many truths.
+/// Returns all combinations of `N` booleans.
 fn all<const N: usize>() -> impl Iterator<Item = [bool; N]> {
     (0..1 << N).map(|bits: u32| std::array::from_fn(|at| bits >> at & 1 != 0))
 }
 
-/// Buffers with a request on its way, output and unparsed input, as wanted.
+/// Returns buffers with a request in flight, output and unparsed input, as wanted.
 fn busy([has_request, has_output, has_input]: [bool; 3]) -> Box<Busy> {
     let mut busy = Box::<Busy>::default();
     if has_request {
@@ -95,13 +96,13 @@ fn output_waits_only_for_replies_to_come_and_never_when_it_is_long_or_cannot_be_
         busy.output.buf().resize(len, b'x');
         let mut session = Session { busy: Some(busy), send_blocked, closing, ..session() };
         let waits = has_request && !is_long && !send_blocked && !closing;
-        // Half as long as the first reply took.
+        // It is half of the time that the first reply took.
         let until = waits.then_some(Time(1_500_000));
         assert_eq!(session.held_until(now), until, "{has_request} {is_long}");
     }
 }
 
-/// Each thing that a client can begin, alone.
+/// Returns each kind of state that a client can begin.
 fn begun() -> [Stateful; 7] {
     let budget = Arc::new(QueueBudget::new(1 << 20));
     let watch = Watch { home: 0, ring: 0, link: Some(ConnectionKey::new(1, 1)) };
@@ -140,7 +141,7 @@ fn state_of_which_nothing_is_left_is_forgotten_and_all_other_is_kept() {
         let mut session = Session { stateful: Some(Box::new(stateful)), ..session() };
         session.tidy();
         assert!(session.stateful.is_some(), "{which}");
-        // Lent to another pool it stays so, whatever else ends.
+        // It stays lent to another pool, whatever else ends.
         session.stateful.as_mut().expect("kept").home = Some(7);
         let taken = session.take_stateful().expect("what was begun");
         assert_eq!((taken.has_begun(), taken.home), (which != 6, Some(7)));
@@ -150,7 +151,7 @@ fn state_of_which_nothing_is_left_is_forgotten_and_all_other_is_kept() {
         assert_eq!((session.pool, session.stateful.is_some()), (7, false));
         session.go_home();
         assert_eq!(session.pool, 7);
-        // What was begun in its own pool is taken whole.
+        // State that was begun in its own pool is taken completely.
         session.stateful = Some(Box::new(Stateful { home: None, ..*taken }));
         assert_eq!(session.take_stateful().map(|it| it.has_begun()), Some(which != 6));
         assert!(session.stateful.is_none() && session.take_stateful().is_none());
@@ -204,7 +205,7 @@ fn what_a_client_has_begun_is_told_until_it_has_ended() {
     assert_eq!(told(&mut session), state);
     session.subscriptions = None;
     assert_eq!(told(&mut session), ClientState::default());
-    // What is not looked at is not written either.
+    // Only state that is read is written.
     session.identity.live.set(&state);
     assert_eq!(told(&mut session), state);
 }
@@ -221,7 +222,7 @@ fn a_sub_request_keeps_the_fault_that_its_reply_tells_of_and_a_client_has_none()
     assert_eq!(session.sub_request.and_then(|sub_request| sub_request.fault), Some(fault));
 }
 
-/// The reply `ten bytes!`, which lies elsewhere.
+/// Returns the reply `ten bytes!`, which is stored elsewhere.
 fn part() -> Part {
     let block: Block = Arc::from(&b"ten bytes!"[..]);
     Part::of(&block, &block[..]).expect("it lies in the block")
@@ -291,7 +292,7 @@ fn buffers_are_used_again_and_their_memory_is_counted_and_bounded() {
     assert_eq!((&raw const *first, pool.held()), (places[0], 0));
     assert!(first.is_empty() && (first.parsed, first.input_needed, first.counted) == (0, 0, 0));
     assert!(pool.take().input.capacity() == 0, "none is left");
-    // One set of buffers is kept up to a length, and all up to another.
+    // One set of buffers is kept up to a length, and all of them up to another.
     pool.give(with(64 << 10).0);
     assert_eq!(pool.held(), 0);
     let mut given = 0;
@@ -320,7 +321,7 @@ fn a_client_that_wrote_reads_where_it_writes_until_so_long_after_the_last_reply(
     assert_eq!(identity.reads_primary_until, at(12));
     identity.pin_anew(at(11));
     assert_eq!(identity.reads_primary_until, at(13));
-    // The longest of those on their way counts for all.
+    // The longest of those in flight counts for all.
     identity.pin_for(second, 9, at(20));
     assert_eq!(identity.reads_primary_until, at(21));
     identity.on_reply(10, false, at(30));
@@ -331,10 +332,27 @@ fn a_client_that_wrote_reads_where_it_writes_until_so_long_after_the_last_reply(
     assert_eq!(identity.reads_primary_until, at(42));
     identity.on_reply(8, true, at(50));
     assert_eq!(identity.reads_primary_until, at(42), "none is on its way");
-    // Places begin anew.
+    // Indices start again.
     identity.pin_for(second, 1, at(60));
     identity.on_reply(u32::MAX, false, at(70));
     assert_eq!(identity.reads_primary_until, at(71));
+}
+
+#[test]
+fn a_pin_is_kept_in_milliseconds_and_never_shorter_than_asked() {
+    let start = Time(1_000_000_000);
+    for (asked, kept) in [
+        (Duration::from_millis(1), Duration::from_millis(1)),
+        (Duration::from_micros(1500), Duration::from_millis(2)),
+        (Duration::from_secs(3600), Duration::from_secs(3600)),
+        (Duration::MAX, Duration::from_millis(u64::from(u32::MAX))),
+    ] {
+        let mut identity = Identity::new(1, true, Time(0));
+        identity.pin_for(asked, 1, Time(0));
+        identity.reads_primary_until = Time(0);
+        identity.pin_anew(start);
+        assert_eq!(identity.reads_primary_until, start + kept, "{asked:?}");
+    }
 }
 
 #[test]

@@ -2,10 +2,9 @@
 //!            handle_input            reserve / complete          poll output
 //!  client ──► input (unparsed) ──► order (slots + stash) ──► output ──► client
 //! ```
-//! A session at rest owns no buffer: input, order and output live in a
-//! [`Busy`], borrowed from the worker's [`BusyPool`] when bytes arrive and
-//! given back when the last reply has been sent and nothing is left unparsed.
-//! That is what keeps an idle connection under 1 KiB.
+//! A session at rest owns no buffer: input, order and output are in a [`Busy`], which is borrowed
+//! from the worker's [`BusyPool`] when bytes arrive. It is returned when the last reply has been
+//! sent and no input is left. So an idle client takes less than 700 bytes.
 
 mod busy;
 mod hold;
@@ -34,44 +33,47 @@ use crate::route_policy::SubRequest;
 use crate::tracking::Tracking;
 use keyway_base::{Fault, Limits, Time};
 
-/// Output above which there is no gain in waiting for more, in bytes.
+/// Number of bytes of output above which it is useless to wait for more.
 const OUTPUT_HELD_MAX: usize = 16 << 10;
 
-/// A large reply that goes to a client as it comes.
-#[derive(Clone, Copy, Debug)]
+/// A large reply that is sent to a client while it arrives.
+#[derive(Debug)]
 pub struct StreamedReply {
-    /// The connection that it comes by.
+    /// The connection on which it arrives.
     pub link: ConnectionKey,
-    /// Its place.
+    /// Its index in the order of replies.
     pub sequence: u32,
-    /// Since when it is known that the rest will not come: the connection is of no more use.
+    /// The time since which it is known that the rest will not arrive. The connection can then no
+    /// longer be used.
     pub cut_at: Option<Time>,
 }
 
-/// A large request that goes to its server, or into a store, as it comes.
+/// A large request that is forwarded to its server, or written into a store, while it arrives.
 #[derive(Debug, Default)]
 pub struct Streaming {
-    /// It goes into a store: the worker has what has come of it.
+    /// Whether it is written into a store. The worker has what has arrived of it.
     pub lands: bool,
-    /// The private link that takes it; `None` when nobody takes it any more.
+    /// The private link that sends it, or `None` if nothing takes it any more.
     pub link: Option<ConnectionKey>,
-    /// Bytes still to come of its value.
+    /// Number of missing bytes of its value.
     pub left: usize,
-    /// What has come of the arguments behind that, with a head of its own; empty when
-    /// there are none.
+    /// What has arrived of the arguments after that, with a head of its own. Empty if there are
+    /// none.
     pub tail: Vec<u8>,
-    /// Before that has so many bytes there is no use in looking at it.
+    /// Number of its bytes from which parsing can succeed.
     pub tail_at_least: usize,
 }
 
-/// What a client waits for before its next request starts. Whoever holds the client in a list wakes it.
+/// What a client waits for before its next request starts. The owner of the list that contains the
+/// client wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// Room on a connection to a server, or that the connection stands. It is in the connection's list.
+    /// Room on a connection to a server, or until the connection is established. The client is in
+    /// the connection's list.
     Connection,
-    /// Room among the requests on their way over other pools.
+    /// Room among the requests that are led to other pools.
     Routes,
-    /// That a server is known for its keys.
+    /// Until a server is known for its keys.
     Owner,
     /// The end of a pause of its pool.
     Pause,
@@ -82,31 +84,31 @@ pub enum WaitFor {
 /// One client's connection.
 #[derive(Debug)]
 pub struct Session {
-    /// Buffers; none while at rest.
+    /// Buffers, or `None` at rest.
     pub busy: Option<Box<Busy>>,
-    /// Position of the pool this client talks to.
+    /// Index of the pool that this client uses.
     pub pool: u16,
-    /// Position of the listener it came through.
+    /// Index of the listener through which it came.
     pub listener: u16,
-    /// No more is read: the client half-closed, broke the protocol, or quit.
-    /// The session ends when the last reply has left.
+    /// Whether no more is read: the client ended its side, violated the protocol, or quit. The
+    /// session ends when the last reply has been sent.
     pub closing: bool,
-    /// The client sends no more; what it has sent is still answered.
+    /// Whether the client sends no more. Its requests so far are still answered.
     pub ended: bool,
-    /// The client broke the protocol; told apart for the metrics.
+    /// Whether the client violated the protocol, for the metrics.
     pub broken: bool,
-    /// The socket took less than was offered; wait until it is writable.
+    /// Whether the socket took less than was offered, so that it must become writable first.
     pub send_blocked: bool,
     /// While `send_blocked`: the time since which the client has taken nothing.
     pub blocked_since: Time,
-    /// The session is to be ended, because its client takes none of its replies.
+    /// Whether the session must be ended, because its client takes none of its replies.
     pub is_cut: bool,
-    /// The socket may hold unread bytes: reading stopped before it was
-    /// drained, and edge-triggered readiness is not told again.
+    /// Whether the socket may have unread bytes: reading stopped before it was drained, and
+    /// edge-triggered readiness is not reported again.
     pub unread: bool,
-    /// In the worker's list of sessions whose socket is read without being told to.
+    /// Whether it is in the worker's list of sessions whose socket is read without an event.
     pub is_reread: bool,
-    /// Unparsed input waits for room (own pipeline, own output or a link).
+    /// Whether unparsed input waits for room (in the pipeline, the output or a link).
     pub paused: bool,
     /// What its next request waits for.
     pub waits_for: Option<WaitFor>,
@@ -114,61 +116,68 @@ pub struct Session {
     pub full_since: Option<Time>,
     /// Time since which the socket may hold requests behind one that finds no room on a link.
     pub unread_since: Option<Time>,
-    /// Replies to slow requests are on their way to it, and it is noted when it has them.
+    /// Whether replies to slow requests are being sent to it, and the time at which it has them is
+    /// noted.
     pub has_unwritten: bool,
-    /// In the worker's list of sessions with output or at their end.
+    /// Whether it is in the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
-    /// Number of the ticket that its output waits for, until clients of other workers were told of
+    /// Number of the ticket for which its output waits, until clients of other workers were told of
     /// its changes. 0: none.
     pub awaited: u64,
     /// See [`Session::fence`].
     is_fenced: bool,
-    /// The worker has set that fence: what it holds is not to overtake what was sent before.
+    /// Whether the worker has set that fence: the requests that it holds must not overtake earlier
+    /// ones.
     keeps_order: bool,
-    /// A read of many keys is on its way over other pools, and may be asked again of a
-    /// server that has answered it: a write waits until every reply is here.
+    /// Whether a read of many keys is led over other pools, and may be sent again to a server that
+    /// has answered it. A write then waits until every reply has arrived.
     pub reads_many: bool,
-    /// Requests on their way whose reply the client does not want: they have no
-    /// place in the order, and are waited for at a fence like the others.
+    /// Number of requests in flight whose reply the client does not want. They have no index in the
+    /// order. A fence waits for them like for others.
     pub unheard: u32,
-    /// The client's side of the connection is known to be closed.
+    /// Whether the client's side of the connection is known to be closed.
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
-    /// Its MULTI was refused, and nothing is executed before it ends what it meant to begin.
+    /// Whether its MULTI was refused. Nothing is then executed before it ends the transaction that
+    /// it meant to begin.
     pub is_multi_refused: bool,
-    /// It is shown the requests of its pool.
+    /// Whether it is shown the requests of its pool.
     pub is_monitor: bool,
-    /// `CLIENT LIST` tells of something it has begun.
+    /// Whether `CLIENT LIST` shows state that it has begun.
     pub is_noted: bool,
-    /// What it is told of keys that change, if it asked for that.
+    /// Its tracking of keys, if it asked for that.
     pub tracking: Option<Box<Tracking>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
-    /// A reply of which a part has left, and the rest is still to come.
-    pub streamed_reply: Option<StreamedReply>,
-    /// A request of which a part has come, and was sent on.
+    /// A reply of which a part has been sent, and the rest has not arrived.
+    pub streamed_reply: Option<Box<StreamedReply>>,
+    /// A request of which a part has arrived, and was forwarded.
     pub streaming: Option<Box<Streaming>>,
-    /// In the worker's list of sessions to parse again.
+    /// Whether it is in the worker's list of sessions to parse again.
     pub is_resuming: bool,
-    /// It has no client: it brings one request to another pool.
+    /// Set if it has no client: it makes one request to another pool.
     pub sub_request: Option<SubRequest>,
-    /// Sub-requests that ask on behalf of this client, or bring copies of what it sent.
+    /// Number of sub-requests for this client, or that contain copies of its requests.
     pub sub_requests: u32,
-    /// Which of several connections to a server its requests take.
+    /// Which of several connections to a server its requests use.
     pub lane: u32,
-    /// A write of it has timed out. Its server may still execute it.
+    /// Whether one of its writes has timed out. Its server may still execute it.
     pub has_late_write: bool,
-    /// It is a client of memcached.
+    /// Set if it is a client of memcached.
     pub memcached: Option<MemcachedClient>,
-    /// What it has subscribed to; none for nearly all.
+    /// Its subscriptions. `None` for nearly all clients.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Who the client is, and what it has set on its connection.
     pub identity: Identity,
 }
 
+/// An idle client takes its session and about 250 bytes more. A field that few sessions need
+/// belongs into a box, like [`Session::stateful`].
+const _: () = assert!(size_of::<Session>() <= 280, "a session is larger than 280 bytes");
+
 impl Session {
-    /// A new connection, at rest.
+    /// Creates the session of a new connection, at rest.
     pub fn new(pool: u16, listener: u16, identity: Identity) -> Self {
         Self {
             busy: None,
@@ -213,16 +222,16 @@ impl Session {
         }
     }
 
-    /// Returns whether undelivered replies are above the hard bound, or the session is to be cut
-    /// because it takes nothing.
+    /// Returns whether undelivered replies are above the hard limit, or the session must be ended
+    /// because its client takes nothing.
     pub fn is_overgrown(&self, limits: &Limits) -> bool {
         let hard = limits.session_output_len_hard;
         self.is_cut || self.busy.as_ref().is_some_and(|busy| busy.undelivered() as u64 > hard)
     }
 
-    /// Until when output should wait for the replies that are still to come:
-    /// in a deep pipeline over several servers the replies of every server
-    /// would otherwise go in a segment of their own. `None` to send at once.
+    /// Returns until when output should wait for missing replies, or `None` to send at once. In a
+    /// deep pipeline over several servers, the replies of every server would otherwise be sent in a
+    /// segment of their own.
     #[inline]
     pub fn held_until(&mut self, now: Time) -> Option<Time> {
         let busy = self.busy.as_mut()?;
@@ -233,31 +242,31 @@ impl Session {
         busy.hold.until(now)
     }
 
-    /// Whether requests of this session may need another way than those of
-    /// most: it has [`Session::stateful`] or [`Session::tracking`].
+    /// Returns whether requests of this session may need other handling than most: it has
+    /// [`Session::stateful`] or [`Session::tracking`].
     #[inline]
     pub fn is_special(&self) -> bool {
         self.stateful.is_some() | self.tracking.is_some()
     }
 
-    /// Whether every request is over, one without a reply as well.
+    /// Returns whether every request is over, including those without a reply.
     #[inline]
     pub fn is_quiet(&self, busy: &Busy) -> bool {
         busy.order.is_empty() && self.unheard == 0
     }
 
-    /// Whether a blocking command waits, on private links or on the embedded
-    /// store.
+    /// Returns whether a blocking command waits, on private links or on the embedded store.
     pub fn is_blocked(&self) -> bool {
         self.stateful.as_deref().is_some_and(Stateful::is_blocked)
     }
 
-    /// Returns whether the client waits for others: in a blocking command, or for the end of a pause.
+    /// Returns whether the client waits for others: in a blocking command, or for the end of a
+    /// pause.
     pub fn awaits_others(&self) -> bool {
         self.is_blocked() || self.waits_for == Some(WaitFor::Pause)
     }
 
-    /// Brings what `CLIENT LIST` tells of it up to date.
+    /// Updates what `CLIENT LIST` shows of it.
     #[inline]
     pub fn note_state(&mut self) {
         let has_begun = self.stateful.is_some() || self.subscriptions.is_some() || self.is_monitor;
@@ -286,8 +295,7 @@ impl Session {
         }
     }
 
-    /// Tells whoever sent a request by this session, if it is a sub-request, that its reply is
-    /// of a failure.
+    /// If this is a sub-request, notes that its reply reports a failure.
     #[cold]
     pub fn note_fault(&mut self, fault: Fault) {
         if let Some(sub_request) = &mut self.sub_request {
@@ -295,8 +303,8 @@ impl Session {
         }
     }
 
-    /// What the client has begun, which is over for the session. Where it is lent to a
-    /// pool it stays so.
+    /// Takes the state that the client has begun, which is over for the session. A session that is
+    /// lent to a pool stays lent.
     pub fn take_stateful(&mut self) -> Option<Box<Stateful>> {
         let taken = self.stateful.take()?;
         if taken.home.is_some() {
@@ -305,7 +313,7 @@ impl Session {
         Some(taken)
     }
 
-    /// It is of the pool of its listener again, if it was lent to another.
+    /// Returns it to the pool of its listener, if it was lent to another.
     pub fn go_home(&mut self) {
         if let Some(home) = self.stateful.as_mut().and_then(|stateful| stateful.home.take()) {
             self.pool = home;
@@ -313,43 +321,43 @@ impl Session {
         }
     }
 
-    /// Forgets state of which nothing is left.
+    /// Removes state of which nothing is left.
     pub fn tidy(&mut self) {
         if self.stateful.as_ref().is_some_and(|stateful| stateful.is_over()) {
             self.stateful = None;
         }
     }
 
-    /// Whether nothing is in flight, unparsed or unsent.
+    /// Returns whether nothing is in flight, unparsed or unsent.
     pub fn is_at_rest(&self) -> bool {
         self.busy.as_ref().is_none_or(|busy| busy.is_empty())
     }
 
-    /// Whether every reply has left; input may be left over, which a session
-    /// at its end drops.
+    /// Returns whether every reply has been sent. Input may be left over, which a session at its
+    /// end drops.
     pub fn has_delivered(&self) -> bool {
         self.busy.as_ref().is_none_or(|busy| busy.order.is_empty() && busy.output.is_empty())
     }
 
-    /// Starts no further request before every reply to those before it is here: the one just
-    /// started takes another way to its server than they took.
+    /// Starts no further request before every earlier reply has arrived: the one just started takes
+    /// another path to its server than the earlier ones.
     #[inline]
     pub fn fence(&mut self) {
         self.is_fenced = true;
     }
 
-    /// As [`Session::fence`], on the worker's account: the next requests go elsewhere, and are not
-    /// to overtake those before them.
+    /// Like [`Session::fence`], but set by the worker: the next requests go elsewhere, and must not
+    /// overtake earlier ones.
     pub fn keep_order(&mut self) {
         (self.is_fenced, self.keeps_order) = (true, true);
     }
 
-    /// Returns whether the worker has set the fence, and not something that the client has begun.
+    /// Returns whether the worker has set the fence, and not the client's own state.
     pub fn keeps_order(&self) -> bool {
         self.keeps_order
     }
 
-    /// Lets the next request start.
+    /// Allows the next request to start.
     #[inline]
     pub fn lift_fence(&mut self) {
         (self.is_fenced, self.keeps_order) = (false, false);
@@ -361,7 +369,7 @@ impl Session {
         self.is_fenced && !self.is_quiet(busy)
     }
 
-    /// Whether a paused session has room of its own again.
+    /// Returns whether a paused session has room of its own again.
     pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
         let may_go_on =
             |busy: &Busy| !self.is_fenced(busy) && busy.has_room(limits, self.reply_size);

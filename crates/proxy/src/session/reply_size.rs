@@ -1,19 +1,19 @@
 use keyway_base::Limits;
 
-/// The largest of a client's recent replies, in bytes, decaying: bounds how
-/// many requests of a client that asks for large values are in flight at once.
+/// The length of the largest of a client's recent replies, in bytes, which decays. It limits the
+/// number of requests in flight of a client that asks for large values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplySize(u32);
 
-/// Fewest requests in flight a session is allowed, however large its replies.
+/// Smallest number of requests in flight of a session, however large its replies are.
 const IN_FLIGHT_MIN: usize = 4;
 
-/// Most requests in flight while no reply has told how large they are: enough
-/// not to slow a pipeline's start, too few to fill the memory with large ones.
+/// Largest number of requests in flight before the first reply. It is large enough not to slow down
+/// the start of a pipeline, and too small to fill the memory with large replies.
 const IN_FLIGHT_UNKNOWN: usize = 64;
 
 impl ReplySize {
-    /// How many requests may be in flight.
+    /// Returns how many requests may be in flight.
     #[inline]
     pub fn in_flight_max(self, limits: &Limits) -> usize {
         let most = limits.session_in_flight_max as usize;
@@ -27,7 +27,7 @@ impl ReplySize {
         }
     }
 
-    /// The length of the largest, as far as it is not forgotten.
+    /// Returns the length of the largest one, as far as it has not decayed.
     pub fn largest(self) -> usize {
         self.0 as usize
     }

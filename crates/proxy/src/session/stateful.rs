@@ -1,52 +1,52 @@
-//! What a client has begun on its connection and not ended: a transaction, a
-//! watch, a command that blocks.
+//! What a client has begun on its connection and not ended: a transaction, a watch, a blocking
+//! command.
 
 use super::{Transaction, WatchedKeys};
 use crate::ConnectionKey;
 use crate::local::UnblockReason;
 
-/// State that few sessions have, and those that have it not for long.
+/// State that few sessions have, and only for a short time.
 #[derive(Debug, Default)]
 pub struct Stateful {
-    /// Between `MULTI` and `EXEC`.
+    /// The transaction, between `MULTI` and `EXEC`.
     pub transaction: Option<Transaction>,
-    /// Between `WATCH` and the end of the transaction.
+    /// The watch, between `WATCH` and the end of the transaction.
     pub watch: Option<Watch>,
     /// The same on the embedded store.
     pub watched: Option<Box<WatchedKeys>>,
-    /// The private links on which a blocking command waits: one, or of WAIT one
-    /// for each server that has not answered.
+    /// The private links on which a blocking command waits: one, or for WAIT one for each server
+    /// that has not answered.
     pub blocked_on: Vec<ConnectionKey>,
-    /// The same of those whose private link was lost before they could be sent again.
+    /// Number of those whose private link was lost before they could be sent again.
     pub unsent: u16,
-    /// Why these are to end, if they are.
+    /// Why these must end, if they must.
     pub unsent_end: Option<UnblockReason>,
-    /// A blocking command waits on the embedded store.
+    /// Whether a blocking command waits on the embedded store.
     pub waits_on_store: bool,
-    /// The pool of its listener, while it is lent to the one that this writes to.
+    /// The pool of its listener, while it is lent to the pool to which that one leads writes.
     pub home: Option<u16>,
 }
 
 /// Keys watched on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What its keys have in common: the position of their server in its pool; where
-    /// servers are found out their slot, or the number of their primary.
+    /// What its keys have in common: the index of their server in its pool or, if servers are
+    /// discovered, their slot or the number of their primary.
     pub home: u16,
     /// Which servers were in use then, by the number of their ring.
     pub ring: u64,
-    /// The link that watches; `None` after its connection was lost, which
-    /// counts as a change to the keys.
+    /// The link that watches, or `None` after its connection was lost. That counts as a change of
+    /// the keys.
     pub link: Option<ConnectionKey>,
 }
 
 impl Stateful {
-    /// Whether nothing is left of it.
+    /// Returns whether nothing is left of it.
     pub fn is_over(&self) -> bool {
         !self.has_begun() && self.home.is_none()
     }
 
-    /// Whether there is something that its client has begun.
+    /// Returns whether its client has begun something.
     pub fn has_begun(&self) -> bool {
         let has_none = self.transaction.is_none()
             && self.watch.is_none()
@@ -55,7 +55,8 @@ impl Stateful {
         !has_none
     }
 
-    /// Returns whether a blocking command waits: on private links, for a link, or on the embedded store.
+    /// Returns whether a blocking command waits: on private links, for a link, or on the embedded
+    /// store.
     pub fn is_blocked(&self) -> bool {
         self.waits_on_store || self.unsent > 0 || !self.blocked_on.is_empty()
     }

@@ -1,23 +1,21 @@
-//! Commands that wait for `EXEC`, and how many bytes those of all clients may
-//! take together.
+//! Commands that wait for `EXEC`, and the limit on the bytes of all clients' transactions.
 
 use crate::Digest;
 use std::mem::size_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most commands of one transaction: with `MULTI` and `CLIENT CACHING` before
-/// them, their replies are still counted in 16 bits.
+/// Largest number of commands of one transaction. With preceding `MULTI` and `CLIENT CACHING`,
+/// their replies can still be counted in 16 bits.
 pub(crate) const QUEUED_MAX: u16 = u16::MAX - 2;
 
-/// Bytes that a transaction takes at first. More wastes memory on the many
-/// that are short; less makes them grow more than once.
+/// Number of bytes that a transaction takes at first. More would waste memory for the many short
+/// ones. With less, they would have to grow more than once.
 const ROOM_MIN: usize = 512;
 
-/// Bytes that the transactions of all clients, with what they watch and wait
-/// for on the embedded store, may take together. Every worker
-/// takes from it; it is touched when a transaction needs more room, not for
-/// each command.
+/// The limit on the bytes of the transactions of all clients, with what they watch and wait for on
+/// the embedded store. All workers share it. It is touched when a transaction needs more memory,
+/// and not for each command.
 #[derive(Debug)]
 pub struct QueueBudget {
     len_max: AtomicU64,
@@ -30,36 +28,36 @@ pub struct QueueBudget {
 pub enum QueueFault {
     /// This transaction has too many commands or bytes.
     TooLong,
-    /// Those of all clients together have.
+    /// The transactions of all clients together have too many bytes.
     NoBudget,
 }
 
-/// A share of the budget, given back when it is dropped.
+/// A share of the budget. It is returned when it is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<QueueBudget>,
     len: u64,
 }
 
-/// Commands that wait for `EXEC`. They are held here and go out whole, so that
-/// a transaction left open holds no connection.
+/// Commands that wait for `EXEC`. They are held here and sent together, so that an open transaction
+/// holds no connection.
 #[derive(Debug)]
 pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
     /// What its keys have in common, as a [`crate::Watch`] has it, and the ring that said so.
-    place: Option<(u16, u64)>,
+    settled_on: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,
-    /// It calls functions.
+    /// Whether it calls functions.
     pub calls_functions: bool,
-    /// A command was refused: `EXEC` will be as well.
+    /// Whether a command was refused, so that `EXEC` will be as well.
     is_refused: bool,
     share: Share,
 }
 
 impl QueueBudget {
-    /// A budget of `len_max` bytes.
+    /// Creates a budget of `len_max` bytes.
     pub fn new(len_max: u64) -> Self {
         Self {
             len_max: AtomicU64::new(len_max),
@@ -68,22 +66,22 @@ impl QueueBudget {
         }
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn len_max(&self) -> u64 {
         self.len_max.load(Ordering::Relaxed)
     }
 
-    /// Has another size from here on; who has more keeps it.
+    /// Sets its size. Clients that already have more keep it.
     pub fn set_len_max(&self, len_max: u64) {
         self.len_max.store(len_max, Ordering::Relaxed);
     }
 
-    /// Bytes that are taken now.
+    /// Returns the bytes that are taken now.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Commands that were refused because it had no more, since the start.
+    /// Returns the number of commands that were refused because of the budget, since the start.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -100,13 +98,13 @@ impl QueueBudget {
 }
 
 impl Share {
-    /// Nothing of `budget` yet.
+    /// Creates an empty share of `budget`.
     pub fn new(budget: &Arc<QueueBudget>) -> Self {
         Self { budget: Arc::clone(budget), len: 0 }
     }
 
-    /// Takes `len` bytes more for a command; whether there are as many. If not,
-    /// it counts as refused.
+    /// Takes `len` more bytes for a command. Returns whether there are as many. If not, the command
+    /// counts as refused.
     pub fn grow(&mut self, len: usize) -> bool {
         let has_room = self.try_grow(len);
         if !has_room {
@@ -135,12 +133,12 @@ impl Drop for Share {
 }
 
 impl Transaction {
-    /// An empty one, whose commands will be paid for from `budget`.
+    /// Creates an empty transaction. Its commands will be counted against `budget`.
     pub fn new(budget: &Arc<QueueBudget>) -> Self {
         Self {
             requests: Vec::new(),
             queued: 0,
-            place: None,
+            settled_on: None,
             scripts: Vec::new(),
             calls_functions: false,
             is_refused: false,
@@ -148,11 +146,11 @@ impl Transaction {
         }
     }
 
-    /// Adds a command in its wire form, with the script that it calls by its
-    /// digest. One that is refused already keeps nothing.
+    /// Adds a command in its wire form, with the script that it calls by its digest. A transaction
+    /// that was already refused keeps nothing.
     ///
     /// # Errors
-    /// When there is no room within `len_max` bytes, or within the budget.
+    /// Returns an error if there is no room within `len_max` bytes, or within the budget.
     pub fn queue(
         &mut self,
         frame: &[u8],
@@ -167,7 +165,7 @@ impl Transaction {
             return Err(QueueFault::TooLong);
         }
         let script = script.filter(|script| !self.scripts.contains(script));
-        // Their list doubles, so each may cost its size twice.
+        // The capacity of the list doubles, so each may take twice its size.
         let script_len = 2 * size_of::<Digest>() * usize::from(script.is_some());
         if !self.make_room(len, len_max, script_len) {
             return Err(QueueFault::NoBudget);
@@ -178,14 +176,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Makes room for `len` bytes of requests, and takes `more` for what comes
-    /// with them. Returns whether the budget allows it.
+    /// Reserves memory for `len` bytes of requests, and takes `more` for what belongs to them.
+    /// Returns whether the budget allows it.
     fn make_room(&mut self, len: usize, len_max: usize, more: usize) -> bool {
         let held = self.requests.capacity();
         if len <= held {
             return more == 0 || self.share.grow(more);
         }
-        // Twice as much is moved seldom; where that is not to be had, an eighth.
+        // With doubling, bytes are rarely moved. If that is not available, it grows by an eighth.
         for wanted in [(2 * held).max(ROOM_MIN), len + len / 8] {
             let room = wanted.min(len_max).max(len);
             if self.share.try_grow(room - held + more) {
@@ -197,8 +195,7 @@ impl Transaction {
         false
     }
 
-    /// Notes that a command was refused. Nothing will be executed, so nothing
-    /// is kept.
+    /// Notes that a command was refused. Nothing will be executed, so nothing is kept.
     pub fn refuse(&mut self) {
         self.is_refused = true;
         self.requests = Vec::new();
@@ -206,38 +203,38 @@ impl Transaction {
         self.share.give_back();
     }
 
-    /// Whether a command was refused: `EXEC` will be as well.
+    /// Returns whether a command was refused, so that `EXEC` will be as well.
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
 
     /// What its keys have in common, once a key has come: their server, or slot.
     pub fn home(&self) -> Option<u16> {
-        self.place.map(|(server, _)| server)
+        self.settled_on.map(|(server, _)| server)
     }
 
     /// Whether its keys may live elsewhere by now: another ring is in use.
     pub fn is_outdated(&self, ring: u64) -> bool {
-        self.place.is_some_and(|(_, settled)| settled != ring)
+        self.settled_on.is_some_and(|(_, settled)| settled != ring)
     }
 
     /// Takes a command whose keys are on `server`, as `ring` says. Returns
     /// whether those of the others are there as well.
     pub fn settle_on(&mut self, server: u16, ring: u64) -> bool {
-        self.place.get_or_insert((server, ring)).0 == server
+        self.settled_on.get_or_insert((server, ring)).0 == server
     }
 
-    /// Commands in their wire form.
+    /// Returns the commands in their wire form.
     pub fn requests(&self) -> &[u8] {
         &self.requests
     }
 
-    /// Scripts that they call by their digests, each once.
+    /// Returns the scripts that they call by their digests, each once.
     pub fn scripts(&self) -> &[Digest] {
         &self.scripts
     }
 
-    /// How many commands.
+    /// Returns the number of commands.
     pub fn queued(&self) -> u16 {
         self.queued
     }
@@ -334,7 +331,7 @@ mod tests {
             }
         }
         assert!(transaction.requests().len() >= 100_000 / 9 * 8, "{steps:?}");
-        // Twice as much each time while there is enough, and then an eighth more.
+        // It doubles while there is enough, and then grows by an eighth.
         assert!(steps.len() < 16, "{steps:?}");
         let doubled = steps.windows(2).take_while(|pair| pair[1] == 2 * pair[0]).count();
         assert!(doubled >= 5, "{steps:?}");

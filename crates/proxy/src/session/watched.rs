@@ -3,28 +3,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a watched key takes besides its bytes, here and where changes are
+/// Number of bytes that a watched key takes besides its own bytes, here and where changes are
 /// noted.
 const KEY_OVERHEAD: usize = 192;
 
 /// Keys of the embedded store that a client watches.
 #[derive(Debug)]
 pub struct WatchedKeys {
-    /// Set, by whichever worker, once one of them has changed.
+    /// Set, by any worker, once one of them has changed.
     pub mark: Arc<AtomicBool>,
-    /// With their databases.
+    /// The keys with their databases.
     keys: BTreeSet<(u32, Box<[u8]>)>,
     share: Share,
 }
 
 impl WatchedKeys {
-    /// None yet; they will be paid for from `budget`.
+    /// Creates an empty set. Its keys will be counted against `budget`.
     pub fn new(budget: &Arc<QueueBudget>) -> Self {
         Self { mark: Arc::default(), keys: BTreeSet::new(), share: Share::new(budget) }
     }
 
-    /// Adds a key, unless it is there; whether it is new. `None` when there is
-    /// no room for it.
+    /// Adds a key, unless it exists. Returns whether it is new, or `None` if there is no room for
+    /// it.
     pub fn add(&mut self, database: u32, key: &[u8]) -> Option<bool> {
         let key = (database, Box::from(key));
         if self.keys.contains(&key) {
@@ -34,13 +34,12 @@ impl WatchedKeys {
         self.share.grow(2 * key.1.len() + KEY_OVERHEAD).then(|| self.keys.insert(key))
     }
 
-    /// Each with its database.
+    /// Returns each key with its database.
     pub fn keys(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.keys.iter().map(|(database, key)| (*database, &**key))
     }
 
-    /// Whether one of them has changed. To decide by it, the keys' shards must
-    /// be held.
+    /// Returns whether one of them has changed. For a decision, the keys' shards must be held.
     pub fn has_changed(&self) -> bool {
         self.mark.load(Ordering::Relaxed)
     }
@@ -60,7 +59,7 @@ mod tests {
         );
         assert_eq!(watched.keys().collect::<Vec<_>>(), [(0, &b"k"[..]), (1, b"k")]);
         assert_eq!(watched.add(0, &[b'x'; 1000]), None);
-        // In two tables, and for each database.
+        // The key counts in two tables, and for each database.
         assert_eq!(budget.taken(), 2 * (2 + KEY_OVERHEAD as u64));
         assert_eq!(watched.add(0, b"longer"), Some(true));
         assert_eq!(budget.taken(), 2 + 2 + 2 * 6 + 3 * KEY_OVERHEAD as u64);

@@ -4,11 +4,11 @@ use keyway_resp::{Protocol, parse_integer, reply};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Included, Unbounded};
 
-/// Prefixes that one client may have. More make what it is told of a key cost
-/// more memory, and as much on each of its links as here.
+/// Largest number of prefixes of one client. With more, each change would take more memory for its
+/// message, on each of its links as well as here.
 const PREFIXES_MAX: usize = 1024;
 
-/// Bytes of them all together.
+/// Largest number of bytes of all prefixes together.
 const PREFIXES_LEN_MAX: usize = 64 << 10;
 
 const SYNTAX: &str = "ERR syntax error";
@@ -32,18 +32,18 @@ const NO_WITHOUT_OPTOUT: &str =
 /// What `CLIENT TRACKING` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This from now on, in place of what there was.
+    /// This tracking from now on, in place of the earlier one.
     On(Box<Tracking>),
-    /// None from now on.
+    /// No tracking from now on.
     Off,
 }
 
-/// Reads `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix]... [BCAST]
-/// [OPTIN] [OPTOUT] [NOLOOP]` of a client that has `current`; `exists` tells
-/// whether there is a client with an id that it may redirect to.
+/// Parses `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT]
+/// [NOLOOP]` of a client that has `current`. `exists` returns whether there is a client with an id
+/// to which it may redirect.
 ///
 /// # Errors
-/// The text of the error reply; nothing is to change.
+/// Returns the text of the error reply. Nothing must be changed then.
 pub fn parse(
     args: &Args,
     current: Option<&Tracking>,
@@ -100,7 +100,7 @@ fn redirection(
     u64::try_from(id).ok().filter(|&id| exists(id)).ok_or(NO_CLIENT)
 }
 
-/// Whether modes fit together and with those there are.
+/// Checks that modes fit together and with the current ones.
 fn check_modes(
     asked: &Tracking,
     current: Option<&Tracking>,
@@ -123,9 +123,9 @@ fn check_modes(
     if current.is_some_and(switches) { Err(CHOICE_CHANGES) } else { Ok(()) }
 }
 
-/// Adds prefixes that overlap neither with one there is nor with each other:
-/// who is told of a key is told once. Redis itself answers some overlaps with
-/// the error and a second reply; here nothing comes behind an error.
+/// Adds prefixes that overlap neither with existing ones nor with each other: a client is told of a
+/// key only once. Redis itself answers some overlaps with the error and a second reply. Here
+/// nothing follows an error.
 fn add_prefixes(existing: &mut BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(), String> {
     let lens = existing.iter().map(Vec::len).chain(added.iter().map(|prefix| prefix.len()));
     if existing.len() + added.len() > PREFIXES_MAX || lens.sum::<usize>() > PREFIXES_LEN_MAX {
@@ -142,14 +142,14 @@ fn add_prefixes(existing: &mut BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(),
     Ok(())
 }
 
-/// Whether prefixes overlap with none. In their order those that overlap are
-/// neighbours: between a prefix and what begins with it there is nothing else.
+/// Checks that prefixes overlap with none. In sorted order those that overlap are neighbours:
+/// between a prefix and a longer one that begins with it there is nothing else.
 fn check_overlaps(existing: &BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(), String> {
     let mut sorted: Vec<(&[u8], usize)> =
         added.iter().enumerate().map(|(index, prefix)| (*prefix, index)).collect();
     sorted.sort_unstable();
     let overlapping = sorted.windows(2).filter(|pair| pair[1].0.starts_with(pair[0].0));
-    // The one that was said first.
+    // The one that was named first.
     let among_added =
         overlapping.map(|pair| (pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1))).min();
     let with_existing = added
@@ -170,8 +170,8 @@ fn check_overlaps(existing: &BTreeSet<Vec<u8>>, added: &[&[u8]]) -> Result<(), S
     ))
 }
 
-/// One of `existing` that overlaps with `prefix`. They do not overlap among
-/// themselves, but that the empty one may be there with others.
+/// Returns one of `existing` that overlaps with `prefix`. They do not overlap among themselves,
+/// except that the empty one may be there with others.
 fn overlap_with<'a>(existing: &'a BTreeSet<Vec<u8>>, prefix: &[u8]) -> Option<&'a [u8]> {
     let everything = existing.first().filter(|first| first.is_empty());
     let before = || existing.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
@@ -182,10 +182,10 @@ fn overlap_with<'a>(existing: &'a BTreeSet<Vec<u8>>, prefix: &[u8]) -> Option<&'
     found.map(Vec::as_slice)
 }
 
-/// Does what `CLIENT CACHING YES|NO` says.
+/// Executes `CLIENT CACHING YES|NO`.
 ///
 /// # Errors
-/// The text of the error reply.
+/// Returns the text of the error reply.
 pub fn caching(args: &Args, tracking: Option<&mut Tracking>) -> Result<(), &'static str> {
     let tracking = tracking.ok_or(NO_TRACKING)?;
     let word = args.get(2).unwrap_or_default();
@@ -200,8 +200,8 @@ pub fn caching(args: &Args, tracking: Option<&mut Tracking>) -> Result<(), &'sta
     }
 }
 
-/// The id that `CLIENT GETREDIR` tells: of the client told in place of this
-/// one, 0 without one, -1 without tracking.
+/// Returns the id for `CLIENT GETREDIR`: that of the client that is told in place of this one, 0
+/// without one, -1 without tracking.
 fn redirection_of(tracking: Option<&Tracking>) -> i64 {
     tracking.map_or(-1, |tracking| tracking.redirect.unwrap_or(0) as i64)
 }
@@ -259,7 +259,7 @@ mod tests {
         with(&Args::new(&buf, &ranges))
     }
 
-    /// Clients 3 and 4 exist.
+    /// Parses a change. Clients 3 and 4 exist.
     fn change(line: &str, current: Option<&Tracking>) -> Result<Change, String> {
         args(&format!("CLIENT TRACKING {line}"), |args| {
             parse(args, current, |id| (3..5).contains(&id))

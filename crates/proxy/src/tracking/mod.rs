@@ -1,5 +1,4 @@
-//! Client-side caching: what a session that is told of changes has asked for,
-//! and what is said about it.
+//! Client-side caching: what a session with tracking has asked for, and the messages about it.
 //!
 //! | file | what happens there |
 //! | --- | --- |
@@ -7,8 +6,8 @@
 //! | `way` | the links that the servers of a pool tell it on |
 //! | `wire` | what a client is told when keys have changed |
 //!
-//! Who changes what is seen elsewhere: by the servers of a sharded pool, or by
-//! the embedded store. Words and shapes are those of redis-server 7.0.
+//! Changes are noticed elsewhere: by the servers of a sharded pool, or by the embedded store. Texts
+//! and shapes are those of redis-server 7.0.
 
 mod command;
 mod tracked_links;
@@ -25,34 +24,33 @@ use std::collections::BTreeSet;
 /// What a client whose keys are tracked has asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracking {
-    /// It is told of every key with one of `prefixes`, read or not.
+    /// Whether it is told of every key with one of `prefixes`, whether it has read it or not.
     pub bcast: bool,
-    /// Only keys read right behind `CLIENT CACHING YES` are tracked.
+    /// Whether only keys read right after `CLIENT CACHING YES` are tracked.
     pub optin: bool,
-    /// Keys read right behind `CLIENT CACHING NO` are not tracked.
+    /// Whether keys read right after `CLIENT CACHING NO` are not tracked.
     pub optout: bool,
-    /// It is not told of changes of its own.
+    /// Whether it is not told of its own changes.
     pub noloop: bool,
-    /// With `bcast`, beginnings of keys; the empty one is every key's. At least
-    /// one with `bcast`, none without.
+    /// With `bcast`, the prefixes of keys. The empty one matches every key. There is at least one
+    /// with `bcast`, and none without.
     pub prefixes: BTreeSet<Vec<u8>>,
     /// The client that is told in its place.
     pub redirect: Option<u64>,
-    /// That client has left.
+    /// Whether that client has left.
     pub is_broken: bool,
-    /// `CLIENT CACHING` was said, and its command, or transaction, has not
-    /// come yet.
+    /// Whether `CLIENT CACHING` was sent, and its command, or transaction, has not arrived yet.
     pub caching: bool,
     /// The links of a client of a sharded pool.
-    pub way: Option<Box<TrackedLinks>>,
+    pub links: Option<Box<TrackedLinks>>,
     /// What it is to be told once earlier replies have left.
     pub held: Held,
 }
 
 impl Tracking {
-    /// Takes what `CLIENT CACHING` said to the request that begins now. To be
-    /// called for every request that is no subcommand of `CLIENT`, unless a
-    /// transaction is open, to which all of it applies.
+    /// Takes the effect of `CLIENT CACHING` for the request that begins now. It must be called for
+    /// every request that is no subcommand of `CLIENT`, unless a transaction is open, to all of
+    /// which it applies.
     ///
     /// Returns the word, `YES` or `NO`, if there was one.
     pub fn take_caching(&mut self) -> Option<&'static str> {
@@ -61,7 +59,7 @@ impl Tracking {
         word
     }
 
-    /// What `CLIENT CACHING` has said to the next request.
+    /// Returns the word of `CLIENT CACHING` for the next request.
     pub fn caching_word(&self) -> Option<&'static str> {
         match (self.caching, self.optin, self.optout) {
             (true, true, _) => Some("YES"),
@@ -70,14 +68,13 @@ impl Tracking {
         }
     }
 
-    /// Whether servers are asked for the same, whoever is told.
+    /// Returns whether servers are asked for the same, whichever client is told.
     pub fn is_same_mode(&self, other: &Tracking) -> bool {
         let modes = |it: &Tracking| (it.bcast, it.optin, it.optout, it.noloop);
         modes(self) == modes(other) && self.prefixes == other.prefixes
     }
 
-    /// Whether the keys that the next request reads are to be tracked, without
-    /// `bcast`.
+    /// Returns whether the keys that the next request reads will be tracked, without `bcast`.
     pub fn tracks_next(&self) -> bool {
         !self.bcast && if self.optin { self.caching } else { !(self.optout && self.caching) }
     }

@@ -3,23 +3,22 @@ use crate::{Announcement, ConnectionKey, ReplyOrder};
 use keyway_resp::reply;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Bytes that a client is to be told later, above which it is told to forget
-/// everything instead. More costs memory for each slow pipeline; less makes
-/// clients forget more than they must.
+/// Number of bytes of held messages above which a client is told instead to drop its whole cache.
+/// More would take memory for each slow pipeline. With less, clients would drop more than
+/// necessary.
 const HELD_LEN_MAX: usize = 64 << 10;
 
-/// The links that one session has for itself, as long as it is tracked.
+/// The links that only one session uses, for as long as it is tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackedLinks {
-    /// What its requests go on, by server.
+    /// The links for its requests, by server.
     pub links: Vec<ConnectionKey>,
-    /// What it is told on, by server, where that is another link: for a client
-    /// that speaks RESP2.
+    /// The links for its invalidations, by server, if they are separate: for a client with RESP2.
     pub receivers: Vec<ConnectionKey>,
-    /// Links that `CLIENT TRACKING` still waits for, to be answered.
+    /// Links for which `CLIENT TRACKING` still waits before it is answered.
     pub awaited: BTreeSet<ConnectionKey>,
     /// Where its reply belongs.
-    pub place: Option<u32>,
+    pub reply_index: Option<u32>,
     /// It takes the place of another: what changed in between was told of by
     /// nobody.
     pub is_renewed: bool,
@@ -27,55 +26,53 @@ pub struct TrackedLinks {
     pub refusal: Option<String>,
 }
 
-/// Pushes that would overtake replies which came before them: those wait for
-/// earlier ones from other servers.
+/// Pushes that must not overtake earlier replies, which wait for those of other servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The place in the order that each waits for, and its bytes.
+    /// For each push the index in the order for which it waits, and its bytes.
     pushes: VecDeque<(u32, Vec<u8>)>,
     len: usize,
-    /// The place behind the last request that was cut into fragments: a part of
-    /// its reply may be here, which no push may overtake either.
+    /// The index after the last request that was split into fragments. A part of its reply may have
+    /// arrived, which no push may overtake either.
     fragments_end: Option<u32>,
 }
 
 impl Held {
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pushes.is_empty()
     }
 
-    /// Notes that a request was cut into fragments, whose reply has the place in
-    /// front of `next`.
+    /// Notes that a request was split into fragments, whose reply has the index before `next`.
     pub fn note_fragments(&mut self, next: u32) {
         self.fragments_end = Some(next);
     }
 
-    /// Whether a push that comes now must wait for replies in `order`.
+    /// Returns whether a push that arrives now must wait for replies in `order`.
     pub fn must_hold(&mut self, order: &ReplyOrder) -> bool {
         self.fragments_end = self.fragments_end.filter(|&end| !order.has_passed(end));
         order.has_early() || self.fragments_end.is_some() || !self.is_empty()
     }
 
-    /// Holds a push back until everything before `place` has left. What is too
+    /// Holds a push back until every reply before `reply_index` has left. What is too
     /// much becomes one that everything may have changed.
-    pub fn hold(&mut self, place: u32, push: &[u8]) {
+    pub fn hold(&mut self, reply_index: u32, push: &[u8]) {
         self.len += push.len();
-        self.pushes.push_back((place, push.to_vec()));
+        self.pushes.push_back((reply_index, push.to_vec()));
         if self.len > HELD_LEN_MAX {
             let mut everything = Vec::new();
             write_everything(&mut everything);
             self.pushes.clear();
             self.len = everything.len();
-            self.pushes.push_back((place, everything));
+            self.pushes.push_back((reply_index, everything));
         }
     }
 
     /// Appends what is not to be held any longer: `has_passed` tells of a place
     /// whether everything before it has left.
     pub fn release(&mut self, has_passed: impl Fn(u32) -> bool, out: &mut Vec<u8>) {
-        while let Some((place, _)) = self.pushes.front() {
-            if !has_passed(*place) {
+        while let Some((reply_index, _)) = self.pushes.front() {
+            if !has_passed(*reply_index) {
                 return;
             }
             if let Some((_, push)) = self.pushes.pop_front() {
@@ -86,8 +83,8 @@ impl Held {
     }
 }
 
-/// What a link says to its server, so that the keys of this client are tracked
-/// there; `receiver` is the server's client that is told in its place.
+/// Returns what a link sends to its server, so that the keys of this client are tracked there.
+/// `receiver` is the server's client that is told in its place.
 pub fn announcement(tracking: &Tracking, receiver: Option<i64>) -> Announcement {
     let mut words: Vec<Vec<u8>> = vec![b"CLIENT".into(), b"TRACKING".into(), b"ON".into()];
     if let Some(id) = receiver {
@@ -96,7 +93,7 @@ pub fn announcement(tracking: &Tracking, receiver: Option<i64>) -> Announcement 
     let Tracking { bcast, optin, optout, noloop, ref prefixes, .. } = *tracking;
     let options = [(bcast, "BCAST"), (optin, "OPTIN"), (optout, "OPTOUT"), (noloop, "NOLOOP")];
     words.extend(options.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| (*word).into()));
-    // The empty one is every key's, and is not to be said beside others.
+    // The empty one matches every key, and must not be sent together with others.
     if !prefixes.contains(&b""[..]) {
         for prefix in prefixes {
             words.extend([b"PREFIX".into(), prefix.clone()]);
@@ -120,9 +117,9 @@ mod tests {
         held.hold(3, b"b");
         held.hold(5, b"c");
         let mut out = Vec::new();
-        held.release(|place| place <= 2, &mut out);
+        held.release(|reply_index| reply_index <= 2, &mut out);
         assert!(out.is_empty());
-        held.release(|place| place <= 4, &mut out);
+        held.release(|reply_index| reply_index <= 4, &mut out);
         assert_eq!(out, b"ab");
         held.release(|_| true, &mut out);
         assert_eq!(out, b"abc");
@@ -135,7 +132,7 @@ mod tests {
             (Held::default(), ReplyOrder::default(), Output::default());
         let first = order.reserve();
         assert!(!held.must_hold(&order), "its own reply is still to come");
-        held.note_fragments(order.next_place());
+        held.note_fragments(order.next_index());
         assert!(held.must_hold(&order));
         let second = order.reserve();
         order.complete(first, &mut out, |_| ());
@@ -145,18 +142,18 @@ mod tests {
         assert!(held.must_hold(&order));
         order.complete(second, &mut out, |_| ());
         assert!(!held.must_hold(&order));
-        held.hold(order.next_place(), b"a");
+        held.hold(order.next_index(), b"a");
         assert!(held.must_hold(&order), "pushes stay in their order");
     }
 
     #[test]
     fn what_is_held_is_bounded() {
         let mut held = Held::default();
-        for place in 0..9 {
-            held.hold(place, &[b'x'; HELD_LEN_MAX / 8]);
+        for reply_index in 0..9 {
+            held.hold(reply_index, &[b'x'; HELD_LEN_MAX / 8]);
         }
         let mut out = Vec::new();
-        held.release(|place| place < 8, &mut out);
+        held.release(|reply_index| reply_index < 8, &mut out);
         assert!(out.is_empty(), "it waits as long as the last would have");
         held.release(|_| true, &mut out);
         assert_eq!(out, b">2\r\n$10\r\ninvalidate\r\n_\r\n");

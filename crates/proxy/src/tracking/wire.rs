@@ -1,13 +1,13 @@
 use keyway_resp::{Protocol, reply};
 
-/// The channel that a client of RESP2 with subscriptions is told on, whatever
-/// it has subscribed to.
+/// The channel on which a client with RESP2 and subscriptions gets invalidations, whatever it has
+/// subscribed to.
 pub const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// How an invalidation begins: the keys, or a null, follow.
+/// The beginning of an invalidation. The keys, or a null, follow.
 const INVALIDATE: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
 
-/// Whether a push of a server's is an invalidation.
+/// Returns whether a push of a server is an invalidation.
 pub fn is_invalidation(push: &[u8]) -> bool {
     push.starts_with(INVALIDATE)
 }
@@ -25,12 +25,11 @@ pub fn write_everything(out: &mut Vec<u8>) {
     Protocol::Resp3.null(out);
 }
 
-/// Appends an invalidation for a client that is told in place of another: as it
-/// is in RESP3, as a message in RESP2. A client of RESP2 must have
-/// subscriptions, or it cannot be told.
+/// Appends an invalidation for a client that is told in place of another: unchanged in RESP3, as a
+/// message in RESP2. A client with RESP2 must have subscriptions. Otherwise it cannot be told.
 ///
 /// # Panics
-/// When `push` is no invalidation.
+/// Panics if `push` is no invalidation.
 pub fn write_redirected(out: &mut Vec<u8>, protocol: Protocol, push: &[u8]) {
     assert!(is_invalidation(push), "only invalidations are redirected");
     if protocol == Protocol::Resp3 {
@@ -45,7 +44,7 @@ pub fn write_redirected(out: &mut Vec<u8>, protocol: Protocol, push: &[u8]) {
     }
 }
 
-/// Appends the push that the client told in place of this one, `id`, has left.
+/// Appends the push that the client `id`, which was told in place of this one, has left.
 pub fn write_broken(out: &mut Vec<u8>, id: u64) {
     out.extend_from_slice(b">2\r\n");
     reply::bulk(out, b"tracking-redir-broken");

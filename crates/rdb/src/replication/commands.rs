@@ -4,11 +4,10 @@ use keyway_base::ByteRange;
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_integer, parse_request};
 use std::fmt;
 
-/// Reads the stream of commands, from bytes that come in pieces of any size.
+/// Reads the stream of commands from bytes that arrive in pieces of any size.
 ///
-/// The caller owns the buffer, as with [`Reader`](crate::Reader). The stream
-/// needs one whole command in it, at most as long as [`ParseLimits`] allow. A
-/// stream is of no use after a fault.
+/// The caller owns the buffer, as with [`Reader`](crate::Reader). The stream needs one whole
+/// command in it, at most as long as [`ParseLimits`] allow. A stream cannot be used after a fault.
 #[derive(Debug)]
 pub struct CommandStream {
     limits: ParseLimits,
@@ -20,42 +19,41 @@ pub struct CommandStream {
     inline: Vec<u8>,
 }
 
-/// What [`CommandStream::read`] made of its bytes.
+/// The result of [`CommandStream::read`].
 #[derive(Clone, Copy, Debug)]
 pub enum CommandStep<'a> {
     /// A command.
     Command {
-        /// Its bytes, which are done with.
+        /// Number of its bytes, which are consumed.
         consumed: usize,
         /// The command.
         command: Command<'a>,
     },
     /// More bytes are needed.
     More {
-        /// How many there must be in all, for reading on to be of use. Do not
-        /// reserve memory for them: nothing says that they will come.
+        /// Smallest total number of bytes from which reading again can succeed. Do not reserve
+        /// memory for them: they may not arrive.
         at_least: usize,
     },
 }
 
-/// What a command is to the stream.
+/// The meaning of a command for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandKind {
     /// A command on the data, or one that only the caller knows.
     Other,
     /// The database of the commands that follow.
     Select(u64),
-    /// A transaction begins.
+    /// The start of a transaction.
     Multi,
-    /// A transaction is whole, and may be executed.
+    /// The end of a transaction, which may be executed now.
     Exec,
-    /// The primary is there.
+    /// A sign of life of the primary.
     Ping,
-    /// The primary wants to be told the offset at once: that behind this
-    /// command.
+    /// The primary asks for the offset at once: the one after this command.
     GetAck,
-    /// No command at all: an empty line, as primaries send to keep a connection
-    /// alive, or an empty array.
+    /// No command: an empty line, which primaries send to keep a connection alive, or an empty
+    /// array.
     Nothing,
 }
 
@@ -67,51 +65,64 @@ pub struct Command<'a> {
     end: u64,
     database: Option<u64>,
     in_transaction: bool,
+    is_inline: bool,
     raw: &'a [u8],
     words: &'a [u8],
     args: &'a [ByteRange],
 }
 
 impl<'a> Command<'a> {
-    /// What it is to the stream.
+    /// Returns its meaning for the stream.
     pub fn kind(&self) -> CommandKind {
         self.kind
     }
 
-    /// The offset in front of it.
+    /// Returns the offset before it.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The offset behind it.
+    /// Returns the offset after it.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The database it is for, behind a SELECT its new one; `None` if the
-    /// stream began in a database that nobody has told.
+    /// Returns the database to which it applies, or after a SELECT the new one. Returns `None` if
+    /// the stream began in an unknown database.
     pub fn database(&self) -> Option<u64> {
         self.database
     }
 
-    /// Whether it is part of a transaction: MULTI and EXEC are.
+    /// Returns whether it is part of a transaction, which includes MULTI and EXEC.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
     }
 
-    /// Its bytes as they came.
+    /// Returns its bytes as received.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// Its name and arguments.
+    /// Returns whether it came as a line of text. No primary sends commands in that form
+    /// ([`CommandKind::Nothing`] is no command), so one is a sign of a damaged
+    /// stream.
+    pub fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// Returns where its name and arguments lie in [`Command::raw`]; `None` for an inline command.
+    pub fn ranges(&self) -> Option<&'a [ByteRange]> {
+        (!self.is_inline).then_some(self.args)
+    }
+
+    /// Returns its name and arguments.
     pub fn words(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let words = self.words;
         self.args.iter().map(move |range| range.of(words))
     }
 }
 
-/// What is wrong with the stream, and where.
+/// What is wrong with the stream, and at which offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandFault {
     offset: u64,
@@ -119,12 +130,12 @@ pub struct CommandFault {
 }
 
 impl CommandFault {
-    /// The offset in front of the command that is wrong.
+    /// Returns the offset before the wrong command.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn wrong(&self) -> CommandWrong {
         self.wrong
     }
@@ -133,13 +144,13 @@ impl CommandFault {
 /// What is wrong with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandWrong {
-    /// It is no command, or longer than it may be.
+    /// It is no command, or longer than allowed.
     Frame(RequestFault),
     /// SELECT names no database.
     Database,
-    /// MULTI within a transaction.
+    /// There is a MULTI within a transaction.
     Nested,
-    /// EXEC without MULTI.
+    /// There is an EXEC without MULTI.
     Unopened,
 }
 
@@ -163,9 +174,9 @@ impl fmt::Display for CommandFault {
 impl std::error::Error for CommandFault {}
 
 impl CommandStream {
-    /// A stream that begins at this offset: that of `+FULLRESYNC`, or the one
-    /// up to which everything was processed. `database` is that of the snapshot
-    /// (`repl-stream-db`), or where the stream had come to.
+    /// Creates a stream that begins at this offset: that of `+FULLRESYNC`, or the one up to which
+    /// everything was processed. `database` is that of the snapshot (`repl-stream-db`), or the
+    /// current one of the stream.
     pub fn new(offset: u64, database: Option<u64>, limits: ParseLimits) -> Self {
         Self {
             limits,
@@ -178,34 +189,35 @@ impl CommandStream {
         }
     }
 
-    /// The offset behind the last command that was read.
+    /// Returns the offset after the last command that was read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The offset to acknowledge and to resume from: that behind the last
-    /// command, or in front of the transaction that is not whole.
+    /// Returns the offset to acknowledge and to resume from: the one after the last command, or
+    /// before an incomplete transaction.
     pub fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// The database of the command that comes next, if it is known.
+    /// Returns the database of the next command, if it is known.
     pub fn database(&self) -> Option<u64> {
         self.database
     }
 
-    /// Reads the next command from `input`, which is all bytes that came and
-    /// were not consumed.
+    /// Reads the next command from `input`, which must contain all bytes that have arrived and were
+    /// not consumed.
     ///
     /// # Errors
-    /// [`CommandFault`].
+    /// Returns [`CommandFault`].
     pub fn read<'a>(&'a mut self, input: &'a [u8]) -> Result<CommandStep<'a>, CommandFault> {
         let fault = |wrong| CommandFault { offset: self.offset, wrong };
         let parsed = parse_request(input, &self.limits, &mut self.args, &mut self.inline);
-        let (consumed, words) = match parsed.map_err(|wrong| fault(CommandWrong::Frame(wrong)))? {
+        let parsed = parsed.map_err(|wrong| fault(CommandWrong::Frame(wrong)))?;
+        let (consumed, words, is_inline) = match parsed {
             Parsed::NeedMore { at_least } => return Ok(CommandStep::More { at_least }),
-            Parsed::Ready { consumed } => (consumed, input),
-            Parsed::Inline { consumed } => (consumed, &self.inline[..]),
+            Parsed::Ready { consumed } => (consumed, input, false),
+            Parsed::Inline { consumed } => (consumed, &self.inline[..], true),
         };
         let word = |at: usize| self.args.get(at).map(|range| range.of(words));
         let kind = kind_of(self.args.len(), word).ok_or(fault(CommandWrong::Database))?;
@@ -229,6 +241,7 @@ impl CommandStream {
             end: self.offset,
             database: self.database,
             in_transaction,
+            is_inline,
             raw: &input[..consumed],
             words,
             args: &self.args,
@@ -237,7 +250,8 @@ impl CommandStream {
     }
 }
 
-/// What a command of so many words is; `None` for a SELECT of no database.
+/// Returns the kind of a command with this number of words, or `None` for a SELECT without a valid
+/// database.
 fn kind_of<'a>(count: usize, word: impl Fn(usize) -> Option<&'a [u8]>) -> Option<CommandKind> {
     let Some(name) = word(0) else { return Some(CommandKind::Nothing) };
     let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
@@ -268,7 +282,7 @@ mod tests {
         CommandStream::new(offset, None, ParseLimits::of(&Limits::default()))
     }
 
-    /// Kinds and offsets of the commands in `bytes`, read from pieces of `size`.
+    /// Returns the kinds and offsets of the commands in `bytes`, read from pieces of `size`.
     fn read(bytes: &[u8], size: usize) -> Result<Vec<(CommandKind, u64, u64)>, CommandFault> {
         let (mut stream, mut kept, mut found) = (stream(1000), Vec::new(), Vec::new());
         for piece in bytes.chunks(size) {
@@ -276,6 +290,10 @@ mod tests {
             while let CommandStep::Command { consumed, command } = stream.read(&kept)? {
                 found.push((command.kind(), command.start(), command.end()));
                 assert_eq!(command.raw().len(), consumed);
+                assert_eq!(command.is_inline(), command.kind() == CommandKind::Nothing);
+                for (range, word) in command.ranges().into_iter().flatten().zip(command.words()) {
+                    assert_eq!(range.of(command.raw()), word);
+                }
                 kept.drain(..consumed);
             }
         }

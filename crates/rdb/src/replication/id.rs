@@ -1,23 +1,23 @@
 use std::fmt;
 
-/// Characters of an id.
+/// Number of characters of an id.
 const LEN: usize = 40;
 
-/// The name of a history of writes: two servers that have it have the same
-/// commands at the same offsets.
+/// The name of a history of writes. Two servers with the same name have the same commands at the
+/// same offsets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReplicationId([u8; LEN]);
 
 impl ReplicationId {
-    /// Of its 40 characters. Servers use hexadecimal digits; any visible
-    /// characters are taken, and small and capital letters are the same.
+    /// Parses its 40 characters. Servers use hexadecimal digits. Any visible characters are
+    /// accepted, and case does not matter.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let id: [u8; LEN] = text.try_into().ok()?;
         let is_visible = id.iter().all(u8::is_ascii_graphic);
         is_visible.then(|| Self(id.map(|letter| letter.to_ascii_lowercase())))
     }
 
-    /// Of 20 bytes by chance.
+    /// Creates an id from 20 random bytes.
     pub fn of_random(bytes: [u8; LEN / 2]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digit = |at: usize| {
@@ -27,7 +27,7 @@ impl ReplicationId {
         Self(std::array::from_fn(digit))
     }
 
-    /// Its 40 characters.
+    /// Returns its 40 characters.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

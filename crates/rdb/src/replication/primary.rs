@@ -1,4 +1,4 @@
-//! The handshake from the primary's end.
+//! The primary's side of the handshake.
 
 use super::id::ReplicationId;
 use super::transfer::MARK_LEN;
@@ -6,10 +6,10 @@ use crate::version::Version;
 use keyway_resp::{parse_integer, reply};
 use std::fmt;
 
-/// Longest address that a replica may tell, Redis's own bound.
+/// Length of the longest address that a replica may announce. This is Redis's own limit.
 const ADDRESS_LEN_MAX: usize = 255;
 
-/// What a replica has told of itself with REPLCONF.
+/// What a replica has announced about itself with REPLCONF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaProfile {
     listening_port: Option<u16>,
@@ -23,27 +23,26 @@ pub struct ReplicaProfile {
     durable: Option<u64>,
 }
 
-/// What to do about a REPLCONF that was understood.
+/// What to do about a valid REPLCONF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Reply `+OK`.
     Ok,
-    /// Reply nothing: the replica has told its offset, which
-    /// [`ReplicaProfile::acknowledged`] has.
+    /// Send no reply: the replica has announced its offset, which [`ReplicaProfile::acknowledged`]
+    /// returns.
     Acknowledged,
-    /// Reply nothing to a client; a replica tells its primary its offset at
-    /// once.
+    /// Send no reply to a client. A replica sends its primary its offset at once.
     GetAck,
 }
 
-/// Why a REPLCONF is refused. Reply the error, and keep the connection.
+/// Why a REPLCONF is refused. The reply is the error, and the connection is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplconfFault {
-    /// An option without its value.
+    /// An option has no value.
     Syntax,
-    /// An option that is not known.
+    /// An option is unknown.
     Unknown,
-    /// A value that the option cannot have.
+    /// A value is invalid for its option.
     Value,
 }
 
@@ -67,54 +66,53 @@ impl ReplconfFault {
 }
 
 impl ReplicaProfile {
-    /// The port on which the replica serves its own clients.
+    /// Returns the port on which the replica serves its own clients.
     pub fn listening_port(&self) -> Option<u16> {
         self.listening_port
     }
 
-    /// The address it says it has.
+    /// Returns the address that it has announced.
     pub fn address(&self) -> Option<&[u8]> {
         self.address.as_deref()
     }
 
-    /// The version of Valkey it is of: servers of Redis do not tell.
+    /// Returns its version of Valkey. Redis servers do not announce theirs.
     pub fn version(&self) -> Option<[u8; 3]> {
         self.version
     }
 
-    /// Whether it takes a snapshot with a mark behind it (`capa eof`). Others
-    /// need its length beforehand.
+    /// Returns whether it accepts a snapshot that ends with a mark (`capa eof`). Others need its
+    /// length in advance.
     pub fn takes_mark(&self) -> bool {
         self.takes_mark
     }
 
-    /// Whether it takes another id with `+CONTINUE` (`capa psync2`).
+    /// Returns whether it accepts another id with `+CONTINUE` (`capa psync2`).
     pub fn takes_new_id(&self) -> bool {
         self.takes_new_id
     }
 
-    /// Whether it wants the snapshot and no commands (`rdb-only`).
+    /// Returns whether it wants the snapshot and no commands (`rdb-only`).
     pub fn snapshot_only(&self) -> bool {
         self.snapshot_only
     }
 
-    /// Whether it wants libraries of functions and no keys
-    /// (`rdb-filter-only functions`).
+    /// Returns whether it wants libraries of functions and no keys (`rdb-filter-only functions`).
     pub fn libraries_only(&self) -> bool {
         self.libraries_only
     }
 
-    /// The greatest offset it has acknowledged.
+    /// Returns the greatest offset that it has acknowledged.
     pub fn acknowledged(&self) -> Option<u64> {
         self.acknowledged
     }
 
-    /// The greatest offset it has on disk (`FACK` of Redis 7.2).
+    /// Returns the greatest offset that it has on disk (`FACK` of Redis 7.2).
     pub fn durable(&self) -> Option<u64> {
         self.durable
     }
 
-    /// The newest version of RDB that the replica certainly reads.
+    /// Returns the newest version of RDB that the replica certainly reads.
     pub fn snapshot_version(&self) -> Version {
         match self.version {
             Some(version) if version >= [9, 0, 0] => Version::Valkey80,
@@ -123,11 +121,10 @@ impl ReplicaProfile {
         }
     }
 
-    /// Takes the arguments of a REPLCONF.
+    /// Handles the arguments of a REPLCONF.
     ///
     /// # Errors
-    /// [`ReplconfFault`]; options before the one that is wrong are taken, as
-    /// servers do.
+    /// Returns [`ReplconfFault`]. Options before the wrong one have been accepted, as in servers.
     pub fn replconf(&mut self, words: &[&[u8]]) -> Result<Answer, ReplconfFault> {
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
@@ -160,7 +157,7 @@ impl ReplicaProfile {
             }
             self.address = Some(value.into());
         } else if is("capa") {
-            // Others may be ignored, and are.
+            // Other capabilities may be ignored, and are.
             self.takes_mark |= says("eof");
             self.takes_new_id |= says("psync2");
         } else if is("version") {
@@ -182,7 +179,7 @@ impl ReplicaProfile {
         Ok(())
     }
 
-    /// Offsets never go back: a late one says nothing.
+    /// Notes an acknowledged offset. Offsets never decrease: a late one is ignored.
     fn acknowledge(&mut self, pairs: &[[&[u8]; 2]]) {
         let offset = |text| parse_integer(text).and_then(|offset| u64::try_from(offset).ok());
         if let Some([_, value]) = pairs.first() {
@@ -196,7 +193,7 @@ impl ReplicaProfile {
     }
 }
 
-/// Three numbers with dots between them.
+/// Parses three numbers separated by dots.
 fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
     let mut parts = text.split(|byte| *byte == b'.');
     let mut part = || u8::try_from(parse_integer(parts.next()?)?).ok();
@@ -204,17 +201,17 @@ fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
     parts.next().is_none().then_some(version)
 }
 
-/// What a PSYNC asks for.
+/// The content of a PSYNC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     from: Option<(ReplicationId, u64)>,
     takes_over: bool,
 }
 
-/// Why a PSYNC is none. Reply an error, and keep the connection.
+/// Why a PSYNC is invalid. The reply is an error, and the connection is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestWrong {
-    /// Too few words, too many, or unknown ones.
+    /// There are too few or too many words, or unknown ones.
     Syntax,
     /// The offset is no number.
     Offset,
@@ -232,11 +229,10 @@ impl fmt::Display for RequestWrong {
 impl std::error::Error for RequestWrong {}
 
 impl Request {
-    /// The arguments of a PSYNC. An id that is none, such as `?`, asks for a
-    /// snapshot.
+    /// Parses the arguments of a PSYNC. An invalid id, such as `?`, asks for a snapshot.
     ///
     /// # Errors
-    /// [`RequestWrong`].
+    /// Returns [`RequestWrong`].
     pub fn parse(words: &[&[u8]]) -> Result<Self, RequestWrong> {
         let (id, next, takes_over) = match words {
             [id, next] => (id, next, false),
@@ -244,24 +240,24 @@ impl Request {
             _ => return Err(RequestWrong::Syntax),
         };
         let next = parse_integer(next).ok_or(RequestWrong::Offset)?;
-        // The byte it wants next, counted from 1.
+        // It is the number of the next byte, counted from 1.
         let offset = next.checked_sub(1).and_then(|offset| u64::try_from(offset).ok());
         Ok(Self { from: ReplicationId::parse(id).zip(offset), takes_over })
     }
 
-    /// Where the replica wants to go on; `None` if it wants a snapshot.
+    /// Returns where the replica wants to continue, or `None` if it wants a snapshot.
     pub fn resume(&self) -> Option<(ReplicationId, u64)> {
         self.from
     }
 
-    /// Whether the replica's primary hands over to this server
-    /// (`PSYNC … FAILOVER`), which is to become a primary first.
+    /// Returns whether the replica's primary hands over to this server (`PSYNC … FAILOVER`), which
+    /// must first become a primary.
     pub fn takes_over(&self) -> bool {
         self.takes_over
     }
 }
 
-/// What a primary has of its history.
+/// A primary's history of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     id: ReplicationId,
@@ -274,13 +270,12 @@ pub struct History {
 /// What a primary does about a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Reply with [`write_continue`], then send the backlog from this offset
-    /// on.
+    /// Reply with [`write_continue`], and then send the backlog from this offset on.
     Continue {
         /// The offset.
         offset: u64,
     },
-    /// Reply with [`write_full_resync`], then send a snapshot.
+    /// Reply with [`write_full_resync`], and then send a snapshot.
     Full(FullReason),
 }
 
@@ -291,46 +286,46 @@ pub enum FullReason {
     Asked,
     /// It has another history.
     OtherHistory,
-    /// It went on with its earlier primary, past the offset up to which that
-    /// one's history is this one's too.
+    /// It continued with its earlier primary, past the offset up to which both histories are the
+    /// same.
     PastSecond {
         /// The offset.
         limit: u64,
     },
-    /// The backlog has not what it needs.
+    /// The backlog does not contain what it needs.
     OutsideBacklog {
-        /// The offset that the backlog begins at.
+        /// The offset at which the backlog begins.
         start: u64,
-        /// The offset that it ends at.
+        /// The offset at which it ends.
         end: u64,
     },
 }
 
 impl History {
-    /// A history of which the backlog has what is between two offsets; `end` is
-    /// that of the primary.
+    /// Creates a history whose backlog contains what is between two offsets. `end` is that of the
+    /// primary.
     pub fn new(id: ReplicationId, start: u64, end: u64) -> Self {
         Self { id, second: None, start: start.min(end), end }
     }
 
-    /// The same history, which had another id up to the offset `limit`: before
-    /// a replica became a primary, or had a new primary.
+    /// Returns the same history with another id up to the offset `limit`: the one before a replica
+    /// became a primary, or got a new primary.
     #[must_use]
     pub fn with_second(self, id: ReplicationId, limit: u64) -> Self {
         Self { second: Some((id, limit)), ..self }
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> ReplicationId {
         self.id
     }
 
-    /// The offset of the primary.
+    /// Returns the offset of the primary.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// What to do about a request.
+    /// Returns what to do about a request.
     pub fn decide(&self, request: &Request) -> Decision {
         let Some((id, offset)) = request.from else { return Decision::Full(FullReason::Asked) };
         if id != self.id {
@@ -351,13 +346,12 @@ impl History {
     }
 }
 
-/// Appends the reply that announces a snapshot, behind which the stream begins
-/// at this offset.
+/// Appends the reply that announces a snapshot, after which the stream begins at this offset.
 pub fn write_full_resync(id: &ReplicationId, offset: u64, out: &mut Vec<u8>) {
     reply::simple(out, &format!("FULLRESYNC {id} {offset}"));
 }
 
-/// Appends the reply that lets a replica go on.
+/// Appends the reply that lets a replica continue.
 pub fn write_continue(history: &History, replica: &ReplicaProfile, out: &mut Vec<u8>) {
     if replica.takes_new_id() {
         reply::simple(out, &format!("CONTINUE {}", history.id));
@@ -366,14 +360,14 @@ pub fn write_continue(history: &History, replica: &ReplicaProfile, out: &mut Vec
     }
 }
 
-/// Appends what stands in front of a snapshot of known length.
+/// Appends what precedes a snapshot of known length.
 pub fn write_length(len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("${len}\r\n").as_bytes());
 }
 
-/// Appends what stands in front of a snapshot behind which the same mark will
-/// stand. Its bytes are drawn by chance, from those of ids, and never used
-/// again: a snapshot that happens to have them would end there.
+/// Appends what precedes a snapshot after which the same mark will follow. The bytes of the mark
+/// are random, from those of ids, and must never be used again: a snapshot that happens to contain
+/// them would end there.
 pub fn write_mark(mark: &[u8; MARK_LEN], out: &mut Vec<u8>) {
     out.extend_from_slice(b"$EOF:");
     out.extend_from_slice(mark);

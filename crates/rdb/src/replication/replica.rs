@@ -1,56 +1,53 @@
-//! The handshake from the replica's end.
+//! The replica's side of the handshake.
 
 use super::id::ReplicationId;
 use super::transfer::{Body, MARK_LEN, Transfer};
 use keyway_resp::{parse_integer, reply};
 use std::fmt;
 
-/// Longest line of the primary: an error with its text, or the mark.
+/// Length of the longest line of the primary: an error with its text, or the mark.
 const LINE_LEN_MAX: usize = 4096;
-/// Bytes of a refusal that are kept for the log.
+/// Number of bytes of a refusal that are kept for the log.
 const TEXT_LEN_MAX: usize = 200;
 
-/// What a replica tells of itself, and what it asks for.
+/// What a replica announces about itself, and what it asks for.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaSettings {
-    /// The user's name; without it the password is the server's own.
+    /// The user's name. Without it, the password is the server's own.
     pub username: Option<String>,
     /// The password, if one is needed.
     pub password: Option<String>,
-    /// The port of the replica, which INFO of the primary then shows.
+    /// The port of the replica. INFO of the primary then shows it.
     pub listening_port: Option<u16>,
-    /// The address of the replica, where it is not that of the connection.
+    /// The address of the replica, if it is not that of the connection.
     pub address: Option<String>,
-    /// The version of Valkey that the replica passes for, such as `9.0.0`.
-    /// Without it Valkey 9 sends RDB 11, or fails where that cannot hold its
-    /// data.
+    /// The version of Valkey that the replica announces, such as `9.0.0`. Without it, Valkey 9
+    /// sends RDB 11, or fails if that cannot contain its data.
     pub version: Option<String>,
-    /// Where to go on; without it a snapshot is asked for.
+    /// Where to continue. `None`: a snapshot is requested.
     pub resume: Option<Resume>,
 }
 
-/// Where a replica can go on.
+/// Where a replica can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resume {
-    /// The history that it has a part of.
+    /// The history of which it has a part.
     pub id: ReplicationId,
     /// The offset up to which it has everything.
     pub offset: u64,
 }
 
-/// The handshake of a replica, from the first byte to the snapshot or the
-/// stream of commands.
+/// The handshake of a replica, from the first byte to the snapshot or the stream of commands.
 ///
-/// Legal order: send what [`ReplicaHandshake::take_output`] gives, at first and
-/// after each call of [`ReplicaHandshake::read`]. After
-/// [`HandshakeEvent::Continue`] commands follow, after
-/// [`HandshakeEvent::Snapshot`] its bytes.
+/// Legal order: send what [`ReplicaHandshake::take_output`] returns, at first and after each call
+/// of [`ReplicaHandshake::read`]. Commands follow after [`HandshakeEvent::Continue`]. The bytes of
+/// the snapshot follow after [`HandshakeEvent::Snapshot`].
 #[derive(Debug)]
 pub struct ReplicaHandshake {
     settings: ReplicaSettings,
     stage: Stage,
     out: Vec<u8>,
-    /// Bytes that were consumed.
+    /// Number of consumed bytes.
     offset: u64,
 }
 
@@ -58,7 +55,7 @@ pub struct ReplicaHandshake {
 enum Stage {
     Ping,
     Auth,
-    /// So many replies to REPLCONF are missing.
+    /// Number of replies to REPLCONF that are still missing.
     Configure {
         left: usize,
     },
@@ -78,46 +75,45 @@ pub enum HandshakeStage {
     Configure,
     /// PSYNC.
     Psync,
-    /// The primary makes its snapshot.
+    /// The primary creates its snapshot.
     Snapshot,
 }
 
-/// What [`ReplicaHandshake::read`] made of its bytes.
+/// The result of [`ReplicaHandshake::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeStep {
     /// Something the caller needs to know.
     Event {
-        /// Bytes that are done with.
+        /// Number of consumed bytes.
         consumed: usize,
         /// What it is.
         event: HandshakeEvent,
     },
     /// More bytes are needed.
     More {
-        /// Bytes that are done with.
+        /// Number of consumed bytes.
         consumed: usize,
     },
 }
 
-/// What a handshake comes to.
+/// The events of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeEvent {
-    /// An empty line: the primary is there, and is not ready yet.
+    /// An empty line: the primary is alive, and not ready yet.
     Alive,
-    /// The stream of commands goes on from where the replica was. This is the
-    /// last event.
+    /// The stream of commands continues where the replica was. This is the last event.
     Continue {
-        /// The history's id, if it has another one by now: the replica's own
-        /// id is good for what it has, the new one from here on.
+        /// The history's id, if it is another one now. The replica's own id is valid for what it
+        /// has, and the new one from here on.
         id: Option<ReplicationId>,
-        /// The offset that the stream begins at.
+        /// The offset at which the stream begins.
         offset: u64,
     },
-    /// A snapshot will come, and replaces everything.
+    /// A snapshot will follow, and replaces everything.
     Full {
         /// The history's id.
         id: ReplicationId,
-        /// The offset that the stream behind the snapshot begins at.
+        /// The offset at which the stream after the snapshot begins.
         offset: u64,
     },
     /// The snapshot follows at once. This is the last event.
@@ -135,29 +131,29 @@ pub struct HandshakeFault {
 /// What is wrong with the primary's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeWrong {
-    /// The primary has refused, in these words.
+    /// The primary has refused, with this text.
     Refused(String),
-    /// The primary cannot serve replicas just now, in these words: it loads its
-    /// data, or has lost its own primary. Another try is of use later.
+    /// The primary cannot serve replicas now, with this text: it loads its data, or has lost its
+    /// own primary. A later try may succeed.
     NotNow(String),
     /// The protocol has no such answer to this step.
     Unexpected,
-    /// The answer is longer than any.
+    /// The answer is longer than any valid one.
     TooLong,
 }
 
 impl HandshakeFault {
-    /// Bytes in front of the answer.
+    /// Returns the number of bytes before the answer.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The step that has failed.
+    /// Returns the step that has failed.
     pub fn stage(&self) -> HandshakeStage {
         self.stage
     }
 
-    /// What is wrong.
+    /// Returns what is wrong.
     pub fn wrong(&self) -> &HandshakeWrong {
         &self.wrong
     }
@@ -191,22 +187,22 @@ impl fmt::Display for HandshakeFault {
 impl std::error::Error for HandshakeFault {}
 
 impl ReplicaHandshake {
-    /// A handshake on a new connection.
+    /// Creates the handshake on a new connection.
     pub fn new(settings: ReplicaSettings) -> Self {
         let mut handshake = Self { settings, stage: Stage::Ping, out: Vec::new(), offset: 0 };
         handshake.command(&[b"PING"]);
         handshake
     }
 
-    /// Appends what is to be sent to `sink`, and forgets it.
+    /// Moves the bytes that must be sent to the end of `sink`.
     pub fn take_output(&mut self, sink: &mut Vec<u8>) {
         sink.append(&mut self.out);
     }
 
-    /// Reads from `input`, which is all bytes that came and were not consumed.
+    /// Reads from `input`, which must contain all bytes that have arrived and were not consumed.
     ///
     /// # Errors
-    /// [`HandshakeFault`]; the connection is of no use any more.
+    /// Returns [`HandshakeFault`]. The connection can no longer be used.
     pub fn read(&mut self, input: &[u8]) -> Result<HandshakeStep, HandshakeFault> {
         let mut consumed = 0;
         while self.stage != Stage::Over {
@@ -243,6 +239,16 @@ impl ReplicaHandshake {
         self.fault(HandshakeWrong::Refused(text_of(line)))
     }
 
+    /// A refusal that may be one of the moment: the server loads its data, runs a
+    /// script that does not end, or is a replica without its primary.
+    fn refused_for_now(&self, line: &[u8]) -> HandshakeFault {
+        let passes = [&b"-LOADING"[..], b"-NOMASTERLINK", b"-MASTERDOWN", b"-BUSY "];
+        if passes.iter().any(|code| line.starts_with(code)) {
+            return self.fault(HandshakeWrong::NotNow(text_of(line)));
+        }
+        self.refused(line)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Option<HandshakeEvent>, HandshakeFault> {
         if line.is_empty() {
             return Ok(Some(HandshakeEvent::Alive));
@@ -260,15 +266,15 @@ impl ReplicaHandshake {
     }
 
     fn answer_to_ping(&mut self, line: &[u8]) -> Result<(), HandshakeFault> {
-        // A server that wants a password may say so here already, and one whose
-        // user may not PING is a server all the same.
+        // A server that requires a password may already say so here. A server whose user may not
+        // PING works all the same.
         let wants_password =
             line.starts_with(b"-NOAUTH") || line.starts_with(b"-ERR operation not permitted");
         let goes_on = line == b"+PONG"
             || line.starts_with(b"-NOPERM")
             || (wants_password && self.settings.password.is_some());
         if !goes_on {
-            return Err(self.refused(line));
+            return Err(self.refused_for_now(line));
         }
         match (self.settings.username.clone(), self.settings.password.clone()) {
             (_, None) => self.configure(),
@@ -284,7 +290,7 @@ impl ReplicaHandshake {
         Ok(())
     }
 
-    /// Sends everything that the replica tells of itself.
+    /// Sends everything that the replica announces about itself.
     fn configure(&mut self) {
         let mut left = 1;
         let settings = self.settings.clone();
@@ -304,7 +310,7 @@ impl ReplicaHandshake {
     }
 
     fn answer_to_configure(&mut self, line: &[u8], left: usize) -> Result<(), HandshakeFault> {
-        // Old servers do not know all of it, and that is no matter.
+        // Old servers do not know all options, which does no harm.
         let is_fatal = line.starts_with(b"-NOAUTH") || line.starts_with(b"-NOPERM");
         if is_fatal {
             return Err(self.refused(line));
@@ -343,10 +349,7 @@ impl ReplicaHandshake {
                 let id = id.flatten().filter(|id| *id != resume.id);
                 Ok(HandshakeEvent::Continue { id, offset: resume.offset })
             }
-            _ if line.starts_with(b"-NOMASTERLINK") || line.starts_with(b"-LOADING") => {
-                Err(self.fault(HandshakeWrong::NotNow(text_of(line))))
-            }
-            _ if line[0] == b'-' => Err(self.refused(line)),
+            _ if line[0] == b'-' => Err(self.refused_for_now(line)),
             _ => Err(self.fault(HandshakeWrong::Unexpected)),
         }
     }
@@ -374,7 +377,7 @@ impl ReplicaHandshake {
     }
 }
 
-/// The words of an error, fit for a log.
+/// Returns the text of an error, in a form suitable for a log.
 fn text_of(line: &[u8]) -> String {
     let text = line.strip_prefix(b"-").unwrap_or(line);
     keyway_base::printable(&text[..text.len().min(TEXT_LEN_MAX)])

@@ -1,16 +1,16 @@
-//! The snapshot on its way: where it ends.
+//! The transfer of a snapshot, and where it ends.
 
 use memchr::memmem;
 
-/// Bytes of the mark behind a snapshot whose length nobody knows beforehand.
+/// Length of the mark after a snapshot whose length is not known in advance, in bytes.
 pub const MARK_LEN: usize = 40;
 
 /// How the end of a snapshot is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// It has so many bytes.
+    /// It has this number of bytes.
     Length(u64),
-    /// These bytes stand behind it, which were drawn by chance.
+    /// It is followed by these random bytes.
     Mark([u8; MARK_LEN]),
 }
 
@@ -22,48 +22,48 @@ pub struct Transfer {
     is_over: bool,
 }
 
-/// What [`Transfer::read`] made of its bytes.
+/// The result of [`Transfer::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferStep {
-    /// The first `len` bytes, at least one, are of the snapshot and done with.
+    /// The first `len` bytes, at least one, belong to the snapshot and are consumed.
     Data {
-        /// How many they are.
+        /// Number of bytes.
         len: usize,
     },
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     More {
-        /// How many there must be.
+        /// Smallest number of bytes that is needed.
         at_least: usize,
     },
-    /// The snapshot is over, and commands follow behind `consumed` bytes.
+    /// The snapshot is over. Commands follow after `consumed` bytes.
     End {
-        /// Bytes that are done with: none, or those of the mark.
+        /// Number of consumed bytes: 0, or the length of the mark.
         consumed: usize,
     },
 }
 
 impl Transfer {
-    /// A snapshot that ends like this.
+    /// Creates the transfer of a snapshot that ends like this.
     pub fn new(body: Body) -> Self {
         Self { body, received: 0, is_over: false }
     }
 
-    /// How its end is found.
+    /// Returns how its end is found.
     pub fn body(&self) -> Body {
         self.body
     }
 
-    /// Bytes of the snapshot so far.
+    /// Returns the number of bytes of the snapshot so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether it has been received as a whole.
+    /// Returns whether it has been received completely.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Looks at `input`, which is all bytes that came and are not done with.
+    /// Reads `input`, which must contain all bytes that have arrived and were not consumed.
     pub fn read(&mut self, input: &[u8]) -> TransferStep {
         if self.is_over {
             return TransferStep::End { consumed: 0 };
@@ -97,7 +97,7 @@ impl Transfer {
     }
 }
 
-/// How many bytes at the end of `input` may be the beginning of the mark.
+/// Returns how many bytes at the end of `input` may be the beginning of the mark.
 fn begun(input: &[u8], mark: &[u8; MARK_LEN]) -> usize {
     let longest = input.len().min(MARK_LEN - 1);
     (1..=longest).rev().find(|len| input.ends_with(&mark[..*len])).unwrap_or(0)
@@ -109,8 +109,8 @@ mod tests {
 
     const MARK: [u8; MARK_LEN] = *b"abababababababababababababababababababac";
 
-    /// The snapshot that was found in bytes that come in pieces of `size`, and
-    /// what was left behind it.
+    /// Returns the snapshot that was found in bytes that arrive in pieces of `size`, and what
+    /// followed it.
     fn received(body: Body, bytes: &[u8], size: usize) -> Option<(Vec<u8>, Vec<u8>)> {
         let (mut transfer, mut kept, mut data) = (Transfer::new(body), Vec::new(), Vec::new());
         let mut pieces = bytes.chunks(size);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_end_is_found_in_pieces_of_any_size() {
-        // What looks like a mark, and is none.
+        // These look like a mark, and are none.
         let snapshot = b"REDIS ababababababababac abab ".repeat(3);
         let marked = [&snapshot[..], &MARK, b"*1\r\n"].concat();
         let counted = [&snapshot[..], b"*1\r\n"].concat();

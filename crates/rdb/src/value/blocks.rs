@@ -13,16 +13,16 @@ use crate::format::{Cursor, Stop};
 pub(super) enum Layout {
     Elements,
     Members,
-    /// Fields and values in turn.
+    /// Alternating fields and values.
     Pairs,
-    /// Members and scores in turn.
+    /// Alternating members and scores.
     Scored,
-    /// Fields, values and times in turn, 0 for never.
+    /// Alternating fields, values and times. A time of 0 means never.
     Timed,
 }
 
 impl Layout {
-    /// Elements of the block that one of the collection takes.
+    /// Returns the number of the block's elements for one element of the collection.
     fn step(self) -> u64 {
         match self {
             Self::Elements | Self::Members => 1,
@@ -32,34 +32,34 @@ impl Layout {
     }
 }
 
-/// What the nodes of a list are.
+/// The form of a list's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeForm {
     Ziplists,
-    /// Listpacks and single elements; each node says what it is.
+    /// Listpacks and single elements. Each node says which it is.
     Listpacks,
 }
 
-/// What a node of the second form is.
+/// The containers of nodes of the second form.
 const SINGLE: u64 = 1;
 const LISTPACK: u64 = 2;
 
-/// A collection being read.
+/// A collection that is being read.
 #[derive(Debug)]
 pub(super) struct Blocks {
     layout: Layout,
     at: Place,
     form: NodeForm,
-    /// Nodes behind this place.
+    /// Number of nodes after this position.
     nodes_left: u64,
 }
 
-/// Where in a block the next element is.
+/// The position of the next element.
 #[derive(Debug)]
 enum Place {
     /// Between two nodes.
     Between,
-    /// All of the block is a single element.
+    /// The whole block is a single element.
     Single,
     Within {
         form: Form,
@@ -68,7 +68,7 @@ enum Place {
 }
 
 impl Blocks {
-    /// A collection in a single block, and how many elements it has.
+    /// Returns a collection in a single block, and the number of its elements.
     pub(super) fn single(
         form: Form,
         layout: Layout,
@@ -91,7 +91,7 @@ impl Blocks {
         Ok((blocks, count / layout.step()))
     }
 
-    /// A list of so many nodes.
+    /// Creates the reader of a list of this number of nodes.
     pub(super) fn nodes(form: NodeForm, count: u64) -> Self {
         Self { layout: Layout::Elements, at: Place::Between, form, nodes_left: count }
     }
@@ -122,7 +122,7 @@ impl Blocks {
         }
     }
 
-    /// Goes on to the next node that has elements, unless this one has more.
+    /// Moves to the next node that has elements, unless this one has more.
     fn find_element(
         &mut self,
         held: &mut Held,

@@ -7,10 +7,10 @@ use crate::event::Part;
 use crate::fault::What;
 use crate::format::{Cursor, Stop};
 
-/// The latest time at which a field of Redis can expire: 48 bits.
+/// The latest time at which a field in Redis can expire: 48 bits.
 pub(super) const FIELD_TIME_MAX: u64 = (1 << 48) - 1;
 
-/// What an element consists of.
+/// The parts of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     Elements,
@@ -18,18 +18,18 @@ pub(super) enum Layout {
     Pairs,
     /// A member, and its score in eight bytes.
     Scores,
-    /// A member, and its score in digits behind their number.
+    /// A member, and its score as digits, preceded by their number.
     TextScores,
-    /// A time, a field and a value. A time is 0 for never; or it counts from
-    /// the earliest one, which stands in front and is 1.
+    /// A time, a field and a value. A time of 0 means never. With `are_relative` the other times
+    /// are relative to the earliest one, which comes first and counts as 1.
     Times {
         are_relative: bool,
     },
-    /// A field, a value and a time in eight bytes, -1 for never.
+    /// A field, a value and a time in eight bytes. -1 means never.
     TimesBehind,
 }
 
-/// A collection being read.
+/// A collection that is being read.
 #[derive(Debug)]
 pub(super) struct Plain {
     layout: Layout,
@@ -38,8 +38,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Reads what stands in front of the elements; the earliest time if it is
-    /// among that.
+    /// Reads what precedes the elements. Returns the earliest time if that is a part of it.
     pub(super) fn open(
         layout: Layout,
         cursor: &mut Cursor<'_>,
@@ -52,7 +51,7 @@ impl Plain {
         Ok((Self { layout, left, earliest }, earliest))
     }
 
-    /// Elements that were not read yet.
+    /// Returns the number of unread elements.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -110,7 +109,7 @@ impl Plain {
     }
 }
 
-/// When a field expires whose time was written as `time`.
+/// Returns when a field expires whose written time is `time`.
 fn absolute(time: u64, earliest: Option<u64>) -> Result<Option<u64>, What> {
     let Some(past_earliest) = time.checked_sub(1) else { return Ok(None) };
     let time = match earliest {
@@ -120,7 +119,7 @@ fn absolute(time: u64, earliest: Option<u64>) -> Result<Option<u64>, What> {
     if time <= FIELD_TIME_MAX { Ok(Some(time)) } else { Err(What::Time) }
 }
 
-/// A score in decimal digits behind their number.
+/// Reads a score in decimal digits, preceded by their number.
 fn text_score(cursor: &mut Cursor<'_>) -> Result<f64, Stop> {
     let start = *cursor;
     let score = match cursor.byte()? {

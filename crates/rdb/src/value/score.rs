@@ -1,6 +1,6 @@
 //! Scores in decimal digits, as servers write them.
 
-/// A score; `None` for what is no number, or is none that a double can be.
+/// Parses a score. Returns `None` if it is no number, or one that a double cannot be.
 pub(super) fn parse(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let value: f64 = text.parse().ok()?;

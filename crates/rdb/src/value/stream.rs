@@ -6,8 +6,8 @@
 //!  group:    name │ last id │ entries read │ deliveries: id, time, count
 //!            │ consumers: name, time, time, ids of deliveries
 //! ```
-//! First id, deleted id, entries added and entries read came with Redis 7.0, the
-//! second time of consumers with 7.2.
+//! The first id, the deleted id, the added entries and the read entries were added with Redis 7.0,
+//! and the second time of consumers with 7.2.
 
 mod entries;
 
@@ -18,22 +18,22 @@ use crate::fault::{Fault, Form, StreamPart, What};
 use crate::format::{Cursor, Stop};
 use entries::Entries;
 
-/// What the forms of three versions have.
+/// The contents of the forms of three versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StreamForm {
     Redis5,
-    /// Counters of entries.
+    /// Also has counters of entries.
     Redis7,
-    /// When a consumer was last given something.
+    /// Also has the time at which a consumer last received something.
     Redis72,
 }
 
-/// A stream being read.
+/// A stream that is being read.
 #[derive(Debug)]
 pub(super) struct StreamReader {
     form: StreamForm,
     stage: Stage,
-    /// Entries so far, and the last of them.
+    /// Number of entries so far, and the last of them.
     len: u64,
     last: Option<Id>,
 }
@@ -41,7 +41,7 @@ pub(super) struct StreamReader {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one for each reader")]
 enum Stage {
-    /// In front of a block, or of what follows blocks.
+    /// Before a block, or before what follows the blocks.
     Blocks {
         left: u64,
     },
@@ -71,7 +71,7 @@ enum Stage {
 }
 
 impl StreamReader {
-    /// Of so many blocks.
+    /// Creates the reader of a stream with this number of blocks.
     pub(super) fn new(form: StreamForm, blocks: u64) -> Self {
         Self { form, stage: Stage::Blocks { left: blocks }, len: 0, last: None }
     }
@@ -117,7 +117,7 @@ impl StreamReader {
         Ok(Some(part))
     }
 
-    /// Goes on from stages that have nothing left to read.
+    /// Leaves stages that have nothing left to read.
     fn pass_ends(&mut self, held: &mut Held) -> Result<(), Stop> {
         loop {
             self.stage = match self.stage {
@@ -150,7 +150,7 @@ impl StreamReader {
         cursor: &mut Cursor<'a>,
     ) -> Result<Part<'a>, Stop> {
         let start = *cursor;
-        // An id of 16 bytes, as any string is written.
+        // An id of 16 bytes, written like any string.
         const ID_ALONE: ReadLimits = ReadLimits { string_len_max: 16, block_len_max: 16 };
         held.take_block(cursor, ID_ALONE).map_err(|stop| match stop {
             Stop::Wrong(_) => wrong(&start, StreamPart::BlockId),
@@ -216,7 +216,7 @@ impl StreamReader {
         Ok(Part::Group { name, last, entries_read, pending })
     }
 
-    /// The next consumer, which there is.
+    /// Reads the next consumer, which must exist.
     fn consumer<'a, 'b: 'a>(
         &mut self,
         (left, groups_left): (u64, u64),
@@ -241,7 +241,7 @@ fn wrong(cursor: &Cursor<'_>, part: StreamPart) -> Stop {
     Stop::Wrong(cursor.fault(What::Stream(part)))
 }
 
-/// The id of an entry, as two lengths.
+/// Reads the id of an entry, as two lengths.
 fn read_id(cursor: &mut Cursor<'_>) -> Result<Id, Stop> {
     Ok(Id { ms: cursor.read_len()?, seq: cursor.read_len()? })
 }

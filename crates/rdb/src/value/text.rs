@@ -1,4 +1,4 @@
-//! Strings as bytes, whatever they were written as.
+//! Returns strings as bytes, in whatever form they were written.
 
 use super::ReadLimits;
 use crate::block::Text;
@@ -7,20 +7,19 @@ use crate::format::{Cursor, Encoded, Stop};
 use crate::lzf;
 use std::io::Write;
 
-/// What a reader of values holds beside the caller's bytes.
+/// What a reader of values holds in addition to the caller's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// The block whose elements are being read, and its offset.
     pub(crate) block: Vec<u8>,
     pub(crate) block_at: u64,
-    /// Room for two strings of a part that do not lie in the caller's bytes
-    /// as they are.
+    /// Buffers for two strings of a part that are not present in the caller's bytes.
     pub(crate) first: Vec<u8>,
     pub(crate) second: Vec<u8>,
 }
 
 impl Held {
-    /// A string that lies at the cursor.
+    /// Returns the string at the cursor.
     pub(crate) fn first<'a, 'b: 'a>(
         &'a mut self,
         cursor: &mut Cursor<'b>,
@@ -29,7 +28,7 @@ impl Held {
         text(cursor, limits, &mut self.first)
     }
 
-    /// Two strings one behind the other.
+    /// Returns two strings that follow each other.
     pub(crate) fn both<'a, 'b: 'a>(
         &'a mut self,
         cursor: &mut Cursor<'b>,
@@ -73,7 +72,7 @@ impl Held {
     }
 }
 
-/// A string that lies at the cursor, or was made in `room`.
+/// Returns the string at the cursor. It may have been created in `room`.
 pub(crate) fn text<'a, 'b: 'a>(
     cursor: &mut Cursor<'b>,
     limits: ReadLimits,
@@ -94,7 +93,7 @@ pub(crate) fn text<'a, 'b: 'a>(
     Ok(room)
 }
 
-/// The bytes of an element, which may be made in `room`.
+/// Returns the bytes of an element. They may have been created in `room`.
 pub(crate) fn element<'a>(text: Text<'a>, room: &'a mut Vec<u8>) -> &'a [u8] {
     match text {
         Text::Plain(bytes) => bytes,
@@ -107,6 +106,6 @@ pub(crate) fn element<'a>(text: Text<'a>, room: &'a mut Vec<u8>) -> &'a [u8] {
 }
 
 fn write_digits(value: i64, out: &mut Vec<u8>) {
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = write!(out, "{value}");
 }

@@ -1,4 +1,4 @@
-//! Streams, written part by part. What was deleted in a block is not written.
+//! Writes streams part by part. Deleted entries of a block are not written.
 
 use super::WriteFault;
 use crate::event::{Id, Part, StreamBlock, Totals};
@@ -6,17 +6,17 @@ use crate::format::{write_bytes, write_len};
 use crate::kind;
 use crate::listpack::Listpack;
 
-/// The mark of an entry that has the fields of its block.
+/// The flag of an entry that has the fields of its block.
 const SHARES_FIELDS: i64 = 2;
-/// Elements of an entry besides names and values, with the block's names, or
-/// with its own, whose number is one more.
+/// Number of elements of an entry besides names and values: with the block's names, or with its own
+/// names, whose number is one more element.
 const AROUND_SHARED: i64 = 3;
 const AROUND_OWN: i64 = 4;
 
-/// A stream being written.
+/// A stream that is being written.
 #[derive(Debug)]
 pub(super) struct StreamWriter {
-    /// The type, which says what is known besides.
+    /// The type, which decides what else is written.
     kind: u8,
     stage: Stage,
     block: Option<Block>,
@@ -31,17 +31,18 @@ enum Stage {
     Owned { left: u64, consumers_left: u64, groups_left: u64 },
 }
 
-/// A block that is not whole yet.
+/// An incomplete block.
 #[derive(Debug)]
 struct Block {
     first: Id,
     listpack: Listpack,
-    /// Names of the block, fields of the entry, and entries that are missing.
+    /// Numbers of missing names of the block, of missing fields of the entry, and of missing
+    /// entries.
     names_left: u64,
     fields_left: u64,
     entries_left: u64,
     shares_fields: bool,
-    /// What stands behind the entry.
+    /// The number after the entry.
     elements: i64,
 }
 
@@ -120,7 +121,7 @@ impl Block {
 }
 
 impl StreamWriter {
-    /// Of so many blocks, which are counted already.
+    /// Creates the writer of a stream with this number of blocks, which is already written.
     pub(super) fn new(kind: u8, blocks: u64) -> Self {
         Self { kind, stage: Stage::Blocks { left: blocks }, block: None }
     }
@@ -140,7 +141,7 @@ impl StreamWriter {
                 write_bytes(name, out);
                 write_id(last, out);
                 if self.kind != kind::STREAM_5 {
-                    // -1: nobody knows.
+                    // -1 means unknown.
                     write_len(entries_read.unwrap_or(-1) as u64, out);
                 }
                 write_len(pending, out);
@@ -166,7 +167,7 @@ impl StreamWriter {
                 write_bytes(name, out);
                 out.extend_from_slice(&seen_ms.to_le_bytes());
                 if self.kind == kind::STREAM_72 {
-                    // What servers take it for when they read the older form.
+                    // Servers that read the older form use the same value.
                     let active_ms = active_ms.unwrap_or(seen_ms as i64);
                     out.extend_from_slice(&active_ms.to_le_bytes());
                 }
@@ -183,7 +184,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Goes on from stages that have nothing left to write.
+    /// Leaves stages that have nothing left to write.
     fn pass_ends(&mut self) {
         if let Stage::Owned { left: 0, consumers_left, groups_left } = self.stage {
             self.stage = Stage::Consumers { left: consumers_left, groups_left };

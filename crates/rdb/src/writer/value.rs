@@ -1,4 +1,4 @@
-//! Values, written part by part.
+//! Writes values part by part.
 
 use super::WriteFault;
 use super::stream::StreamWriter;
@@ -9,8 +9,7 @@ use crate::version::Version;
 
 /// Writes one value: what follows its type and, in a file, its key.
 ///
-/// Collections are written element by element, in forms that every version
-/// reads.
+/// Collections are written element by element, in forms that every version reads.
 #[derive(Debug)]
 pub struct ValueWriter(State);
 
@@ -25,17 +24,17 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 enum Times {
     None,
-    /// In front of a field, counted from this time, which is 1.
+    /// Before a field, relative to this time, which counts as 1.
     From(u64),
-    /// Behind a field.
+    /// After a field.
     Behind,
 }
 
 impl ValueWriter {
-    /// The type by which a version writes a value.
+    /// Returns the type with which a version writes a value.
     ///
     /// # Errors
-    /// [`WriteFault::Version`].
+    /// Returns [`WriteFault::Version`] if the version has no such type.
     pub fn kind_of(version: Version, value: &Opened) -> Result<u8, WriteFault> {
         if value.count.is_none() && value.kind != Kind::Text {
             return Err(WriteFault::Uncounted);
@@ -57,13 +56,12 @@ impl ValueWriter {
         })
     }
 
-    /// Begins with a value, of the type that [`ValueWriter::kind_of`] says, and
-    /// appends what stands in front of its parts. Of a hash whose fields expire
-    /// no time may be before [`Opened::earliest_ms`]; without that, times take
-    /// a few bytes more.
+    /// Begins a value of the type of [`ValueWriter::kind_of`], and appends what precedes its parts.
+    /// If the fields of a hash expire, no time may be before [`Opened::earliest_ms`]. Without an
+    /// earliest time, times take a few bytes more.
     ///
     /// # Errors
-    /// [`WriteFault`].
+    /// Returns [`WriteFault`].
     pub fn open(version: Version, value: &Opened, out: &mut Vec<u8>) -> Result<Self, WriteFault> {
         let kind = Self::kind_of(version, value)?;
         if value.kind == Kind::Text {
@@ -89,8 +87,8 @@ impl ValueWriter {
     /// Appends a part of the value.
     ///
     /// # Errors
-    /// [`WriteFault::Order`], also for more elements than were announced and
-    /// for a time before the earliest one.
+    /// Returns [`WriteFault::Order`], also for more elements than were announced and for a time
+    /// before the earliest one.
     pub fn part(&mut self, part: &Part<'_>, out: &mut Vec<u8>) -> Result<(), WriteFault> {
         match &mut self.0 {
             State::Text { is_written } => match part {
@@ -111,10 +109,10 @@ impl ValueWriter {
         }
     }
 
-    /// Whether the value is whole.
+    /// Checks that the value is complete.
     ///
     /// # Errors
-    /// [`WriteFault::Missing`] unless it is.
+    /// Returns [`WriteFault::Missing`] if it is not.
     pub fn finish(&self) -> Result<(), WriteFault> {
         let is_whole = match &self.0 {
             State::Text { is_written } => *is_written,

@@ -3,7 +3,7 @@
 
 use keyway_rdb::{Event, Fault, Feed, FeedError, Part, ReadLimits, Reader, Step, checksum};
 
-/// A piece, without what a writer does not write.
+/// Formats a piece, without what a writer does not write.
 pub fn show(event: Event<'_>) -> String {
     let event = match event {
         Event::Part(Part::Block(mut block)) => {
@@ -15,7 +15,7 @@ pub fn show(event: Event<'_>) -> String {
     format!("{event:?}")
 }
 
-/// The pieces of a file that is there as a whole.
+/// Returns the pieces of a file that is present as a whole.
 pub fn read_at_once(file: &[u8]) -> Result<Vec<String>, Fault> {
     let mut reader = Reader::new(ReadLimits::default());
     let (mut at, mut pieces) = (0, Vec::new());
@@ -38,7 +38,7 @@ pub fn read_at_once(file: &[u8]) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// The pieces of a file that comes in pieces of `size`.
+/// Returns the pieces of a file that arrives in pieces of `size`.
 pub fn read_by(file: &[u8], size: usize) -> Result<Vec<String>, Fault> {
     let (mut feed, mut pieces) = (Feed::new(ReadLimits::default()), Vec::new());
     for bytes in file.chunks(size) {
@@ -55,7 +55,7 @@ pub fn read_by(file: &[u8], size: usize) -> Result<Vec<String>, Fault> {
     feed.finish().map(|()| pieces)
 }
 
-/// A file of these bytes between header and end.
+/// Returns a file with these bytes between header and end.
 pub fn file(header: &[u8], body: &[u8]) -> Vec<u8> {
     let mut file = [header, body, &[0xff]].concat();
     file.extend_from_slice(&checksum(&file).to_le_bytes());

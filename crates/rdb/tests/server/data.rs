@@ -1,4 +1,4 @@
-//! Data of every kind in a server, told by the server and read from a file.
+//! Data of every kind in a server, as the server reports it and as it is read from a file.
 
 use keyway_rdb::{Event, Feed, Id, Kind, Part, ReadLimits, Totals, Version, Writer};
 use keyway_testkit::{Client, RedisServer, Value};
@@ -9,7 +9,7 @@ type Bytes = Vec<u8>;
 /// A library of functions.
 pub const LIBRARY: &str = "#!lua name=mylib\nredis.register_function('f', function() return 1 end)";
 
-/// Tells a command to a server, whose reply is no error.
+/// Sends a command to a server. The reply must be no error.
 pub fn tell(client: &mut Client, words: &[&[u8]]) -> Value {
     let reply = client.command(words);
     assert!(
@@ -90,11 +90,11 @@ pub fn fill(client: &mut Client) {
     tell(client, &[b"function", b"load", LIBRARY.as_bytes()]);
 }
 
-/// What a server or a file says of all keys, one line after the other.
+/// What a server or a file says about all keys, one line after the other.
 pub type Told = BTreeMap<(u64, Bytes), Vec<String>>;
 
 fn shown(bytes: &[u8]) -> String {
-    // Long ones by their sum: a difference is enough.
+    // Long values are shown by their sum, which is enough to notice a difference.
     if bytes.len() < 60 {
         format!("{:?}", String::from_utf8_lossy(bytes))
     } else {
@@ -102,7 +102,7 @@ fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// All keys as the server tells them.
+/// Returns all keys as the server reports them.
 pub fn told_by(server: &RedisServer) -> Told {
     let (mut client, mut told) = (server.client(), Told::new());
     for database in [0u64, 5] {
@@ -163,7 +163,7 @@ fn value_of(client: &mut Client, kind: &str, key: &[u8]) -> Vec<String> {
     }
 }
 
-/// The value of a name in a flat map.
+/// Returns the value of a name in a flat map.
 fn get<'a>(map: &'a Value, name: &str) -> &'a Value {
     let pairs = map.array();
     let at = pairs.iter().step_by(2).position(|key| key.text() == name).expect(name);
@@ -182,7 +182,7 @@ fn stream_info(info: &Value) -> Vec<String> {
         number(info, "entries-added"),
     )];
     for group in get(info, "groups").array() {
-        // Nobody knows of some groups what they have read.
+        // Servers do not know what some groups have read.
         let read = match get(group, "entries-read") {
             Value::Integer(read) => *read,
             _ => -1,
@@ -210,7 +210,7 @@ fn stream_info(info: &Value) -> Vec<String> {
     lines
 }
 
-/// What comes of the pieces of a file.
+/// The contents of the pieces of a file.
 #[derive(Default)]
 pub struct Collected {
     pub told: Told,
@@ -306,7 +306,7 @@ impl Collected {
     }
 }
 
-/// What comes of a file that is read in pieces of `size`.
+/// Returns the contents of a file that is read in pieces of `size`.
 pub fn collect(file: &[u8], size: usize) -> Collected {
     let (mut feed, mut collected) = (Feed::new(ReadLimits::default()), Collected::default());
     for piece in file.chunks(size) {
@@ -320,11 +320,11 @@ pub fn collect(file: &[u8], size: usize) -> Collected {
     collected
 }
 
-/// The file that a writer makes of another file.
+/// Returns the file that a writer creates from another file.
 pub fn rewritten(file: &[u8], version: Version) -> Bytes {
     let (mut feed, mut writer, mut out) =
         (Feed::new(ReadLimits::default()), Writer::new(version), Vec::new());
-    // The elements of a list whose nodes nobody has counted.
+    // The elements of a list in nodes, which have not been counted.
     let mut list: Option<(Bytes, Option<u64>, Vec<Bytes>)> = None;
     let fed = feed.feed(file, &mut |event| {
         match (event, &mut list) {

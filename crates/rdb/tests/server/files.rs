@@ -1,11 +1,11 @@
-//! Files of either read by the other.
+//! Files of each side, read by the other.
 
 use crate::data::{LIBRARY, collect, fill, rewritten, tell, told_by};
 use keyway_rdb::Version;
 use keyway_testkit::{RedisServer, TempDir, run_tool};
 use std::time::Duration;
 
-/// What a server saves.
+/// Returns what a server saves.
 fn saved(server: &RedisServer) -> Vec<u8> {
     let mut client = server.client();
     tell(&mut client, &[b"save"]);
@@ -15,7 +15,7 @@ fn saved(server: &RedisServer) -> Vec<u8> {
 
 #[test]
 fn a_file_of_the_server_reads_as_the_server_tells() {
-    // Compressed as servers do by default, and in small and in large forms only.
+    // Files are compressed as by default, and with only small and only large forms.
     for options in [
         &[][..],
         &["--rdbcompression", "no", "--list-max-listpack-size", "5", "--list-compress-depth", "1"],
@@ -93,14 +93,14 @@ fn the_server_reads_what_is_written() {
         let second = RedisServer::start_with(&["--dir", folder]);
         let mut read = told_by(&second);
         if version == Version::Redis9 {
-            // Counters of streams are not in it, nor is what was deleted.
+            // Such a file contains neither counters of streams nor what was deleted.
             read.retain(|(_, key), _| !key.starts_with(b"stream") && key != b"empty");
             assert_eq!(read.len(), told.len() - 3);
             assert!(read.iter().all(|(key, lines)| told[key] == *lines));
         } else {
             assert_eq!(read, told);
         }
-        // The server's own sums of values agree.
+        // The server's own checksums of values agree.
         let (mut one, mut other) = (server.client(), second.client());
         for (database, key) in told.keys() {
             let number = database.to_string();

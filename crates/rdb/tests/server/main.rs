@@ -1,5 +1,5 @@
-//! A real redis-server 7 beside the crate: it reads what the crate writes, and
-//! the crate reads what it writes; either is the other's replica.
+//! Compares the crate with a real redis-server 7: each reads what the other writes, and each can be
+//! the other's replica.
 
 mod data;
 mod files;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A replica that has connected.
+/// A connected replica.
 struct Follower {
     socket: TcpStream,
     kept: Vec<u8>,
@@ -33,7 +33,7 @@ impl Follower {
         self.socket.write_all(bytes).expect("a replica that reads");
     }
 
-    /// The next command.
+    /// Returns the next command.
     fn command(&mut self) -> Vec<Vec<u8>> {
         let limits = ParseLimits::of(&Limits::default());
         let (mut args, mut inline) = (Vec::<ByteRange>::new(), Vec::new());
@@ -51,7 +51,7 @@ impl Follower {
         }
     }
 
-    /// Answers to everything up to a PSYNC.
+    /// Answers everything up to a PSYNC.
     fn request(&mut self) -> Request {
         loop {
             let words = self.command();
@@ -80,7 +80,7 @@ impl Follower {
     }
 }
 
-/// A snapshot of one list, one key that expires and a library.
+/// Returns a snapshot of one list, one key that expires and a library.
 fn snapshot(follower: &Follower) -> Vec<u8> {
     let mut writer = Writer::new(follower.profile.snapshot_version());
     let opened = Opened { kind: Kind::Text, count: None, earliest_ms: None };
@@ -129,7 +129,7 @@ fn leads(has_mark: bool) {
     let file = snapshot(&follower);
     let mut out = Vec::new();
     write_full_resync(&id, history.end(), &mut out);
-    // What keeps the connection alive while the snapshot is made.
+    // These bytes keep the connection alive while the snapshot is created.
     out.extend_from_slice(b"\n\n");
     if has_mark {
         let mark = [b'm'; MARK_LEN];
@@ -145,7 +145,7 @@ fn leads(has_mark: bool) {
     let commands = [encode(&["SELECT", "0"]), encode(&["RPUSH", "list", "three"])].concat();
     follower.send(&commands);
     follower.send(&encode(&["REPLCONF", "GETACK", "*"]));
-    // It acknowledges what came before the question.
+    // It acknowledges everything before the question.
     let end = start + commands.len() as u64;
     follower.await_acknowledged(end);
     let list = tell(&mut client, &[b"LRANGE", b"list", b"0", b"-1"]);
@@ -158,7 +158,7 @@ fn leads(has_mark: bool) {
     assert_eq!(libraries.array().len(), 1);
     drop(follower);
 
-    // It comes back for the rest, under another id by now.
+    // It returns for the rest, with another id by now.
     let asked = end + encode(&["REPLCONF", "GETACK", "*"]).len() as u64;
     let more = encode(&["SET", "later", "1"]);
     let new_id = ReplicationId::of_random([0xa5; 20]);

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A connection with what came of it and was not consumed.
+/// A connection, with the bytes that have arrived and were not consumed.
 struct Link {
     socket: TcpStream,
     kept: Vec<u8>,
-    /// Bytes that are taken from the socket at once.
+    /// Number of bytes that are read from the socket at once.
     size: usize,
 }
 
@@ -42,7 +42,7 @@ impl Link {
         self.socket.write_all(bytes).expect("a server that reads");
     }
 
-    /// The next event of a handshake.
+    /// Returns the next event of a handshake.
     fn event(
         &mut self,
         handshake: &mut ReplicaHandshake,
@@ -70,7 +70,7 @@ impl Link {
         }
     }
 
-    /// Everything that a snapshot holds.
+    /// Returns everything that a snapshot contains.
     fn snapshot(&mut self, mut transfer: Transfer) -> Collected {
         let (mut feed, mut collected) = (Feed::new(ReadLimits::default()), Collected::default());
         loop {
@@ -96,8 +96,7 @@ impl Link {
         }
     }
 
-    /// Reads commands until `is_last` says so; the words of those that are on
-    /// the data.
+    /// Reads commands until `is_last` returns true. Returns the words of those that change data.
     fn commands(
         &mut self,
         stream: &mut CommandStream,
@@ -133,7 +132,7 @@ fn stream_at(offset: u64, database: Option<u64>) -> CommandStream {
     CommandStream::new(offset, database, ParseLimits::of(&Limits::default()))
 }
 
-/// The offset that the server tells.
+/// Returns the offset that the server reports.
 fn offset_of(server: &RedisServer) -> u64 {
     let info = tell(&mut server.client(), &[b"info", b"replication"]).text();
     let line = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
@@ -145,7 +144,7 @@ fn attached(server: &RedisServer) -> bool {
     info.contains("state=online")
 }
 
-/// A full sync, commands behind it, a cut, and a partial sync.
+/// Tests a full sync, commands after it, a cut, and a partial sync.
 fn follows(server: &RedisServer, is_diskless: bool, size: usize) {
     let _watchdog = watchdog(Duration::from_secs(60), "a replica of a server");
     let settings = ReplicaSettings { listening_port: Some(7), ..ReplicaSettings::default() };
@@ -163,7 +162,7 @@ fn follows(server: &RedisServer, is_diskless: bool, size: usize) {
     assert_eq!(collected.told, told);
     assert_eq!(collected.aux["repl-id"], id.to_string());
     let mut stream = stream_at(offset, None);
-    // Behind a mark, the server waits for this before it sends commands.
+    // After a mark, the server waits for this before it sends commands.
     link.acknowledge(&stream);
 
     let mut client = server.client();
@@ -177,7 +176,7 @@ fn follows(server: &RedisServer, is_diskless: bool, size: usize) {
     assert_eq!(commands[..6], expected);
     assert!(commands[6].ends_with("PUBLISH c m"), "{commands:?}");
     assert_eq!(stream.offset(), stream.settled());
-    // The server asks for the offset, and believes what it is told.
+    // The server asks for the offset, and believes the answer.
     link.acknowledge(&stream);
     wait_until("the server counts the replica in", BOUND, || attached(server));
     tell(&mut client, &[b"SET", b"b", b"2"]);
@@ -197,11 +196,11 @@ fn follows(server: &RedisServer, is_diskless: bool, size: usize) {
     let mut stream = stream_at(resume.offset, stream.database());
     let last = offset_of(server);
     let commands = link.commands(&mut stream, |_, end| end >= last);
-    // The server does not tell the database again: the replica must know it.
+    // The server does not select the database again: the replica must know it.
     assert_eq!(commands, ["3: SET c 3"]);
     assert_eq!(stream.offset(), last);
 
-    // Another history, and an offset that is to come.
+    // Another history, and an offset in the future.
     let other = ReplicationId::of_random([7; 20]);
     for resume in [Resume { id: other, offset: 5 }, Resume { id, offset: last + 1000 }] {
         let mut link = Link::new(server, size);

@@ -1,9 +1,9 @@
-//! What the functions of the libraries read from their arguments.
+//! Reads the arguments of the libraries' functions.
 
 use crate::raised::Raised;
 use mlua::{Lua, Table, Value};
 
-/// A number, which Lua may show as a whole one.
+/// Returns the number. Lua may represent it as an integer.
 pub(crate) fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => Some(*number),
@@ -12,12 +12,12 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// Lua's message for a wrong argument.
+/// Returns Lua's error for a wrong argument.
 pub(super) fn bad_argument(lua: &Lua, nth: usize, function: &str, what: &str) -> mlua::Error {
     Raised::text(lua, &format!("bad argument #{nth} to '{function}' ({what})"))
 }
 
-/// What Lua calls the type of an argument that may be missing.
+/// Returns Lua's name of the type of an argument that may be missing.
 pub(super) fn type_of(value: Option<&Value>) -> &'static str {
     match value {
         None => "no value",
@@ -27,7 +27,7 @@ pub(super) fn type_of(value: Option<&Value>) -> &'static str {
     }
 }
 
-/// A number among the arguments, counted from 1.
+/// Returns a number among the arguments, which are counted from 1.
 pub(crate) fn number_at(
     lua: &Lua,
     args: &[Value],
@@ -43,7 +43,7 @@ pub(crate) fn number_at(
     number.ok_or_else(|| bad_argument(lua, nth, function, &format!("number expected, got {found}")))
 }
 
-/// A string among the arguments, counted from 1.
+/// Returns a string among the arguments, which are counted from 1.
 pub(crate) fn string_at(
     lua: &Lua,
     args: &[Value],
@@ -59,8 +59,8 @@ pub(crate) fn string_at(
     text.ok_or_else(|| bad_argument(lua, nth, function, &format!("string expected, got {found}")))
 }
 
-/// The length of a table that is a list: its keys are the numbers from 1 to it.
-/// Also how many keys there are; none for other tables.
+/// Returns the length of a table that is a list, whose keys are the numbers from 1 to the length,
+/// with the number of keys. Returns `None` for other tables.
 pub(super) fn list_len(table: &Table) -> mlua::Result<Option<(f64, usize)>> {
     let (mut max, mut count) = (0.0_f64, 0);
     for pair in table.pairs::<Value, Value>() {

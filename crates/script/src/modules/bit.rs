@@ -3,7 +3,7 @@
 use super::arguments::number_at;
 use mlua::{Lua, Table, Value, Variadic};
 
-/// The bits of a number, modulo 2^32, rounded to the nearest even.
+/// Returns the bits of a number, modulo 2^32, rounded to the nearest even.
 fn bits_of(number: f64) -> u32 {
     if !number.is_finite() {
         return 0;

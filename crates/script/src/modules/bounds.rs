@@ -1,12 +1,12 @@
-//! Bounds on what a library makes out of its arguments.
+//! Limits on what a library creates from its arguments.
 
 use crate::state::State;
 use mlua::Lua;
 
-/// Elements between two looks at the clock.
+/// Number of elements between two checks of the time.
 const ELEMENTS_PER_LOOK: usize = 4096;
 
-/// Watches that what a library makes stays in bounds.
+/// Checks that what a library creates stays within its limits.
 pub(super) struct Bounds<'a> {
     state: &'a State,
     lua: &'a Lua,
@@ -18,7 +18,7 @@ impl<'a> Bounds<'a> {
         Self { state, lua, elements: 0 }
     }
 
-    /// One more element; `len` bytes have been made so far.
+    /// Counts one more element. `len` bytes have been created so far.
     pub(super) fn pass(&mut self, len: usize) -> mlua::Result<()> {
         self.elements += 1;
         if len > self.state.memory_max() {

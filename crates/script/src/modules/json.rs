@@ -41,7 +41,7 @@ pub(super) fn table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// A number that a script gives a setting, within bounds.
+/// Returns a number that a script sets, within bounds.
 fn setting(
     lua: &Lua,
     args: &[Value],
@@ -227,7 +227,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The length of what is written as a list.
+    /// Returns the length of what is written as a list.
     fn list_len(&self, table: &Table) -> mlua::Result<Option<usize>> {
         let Some((max, count)) = list_len(table)?.filter(|(_, count)| *count > 0) else {
             return Ok(None);
@@ -322,7 +322,7 @@ struct Reader<'a> {
     bounds: Bounds<'a>,
     text: &'a [u8],
     at: usize,
-    /// Where the last token began, or was found wrong.
+    /// Index at which the last token began, or was found wrong.
     token_at: usize,
     depth: usize,
     settings: &'a JsonSettings,
@@ -408,7 +408,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether what begins here is a number, and none of JSON.
+    /// Returns whether a number begins here that is not valid in JSON.
     fn is_invalid_number(&self) -> bool {
         let mut rest = &self.text[self.at..];
         if rest.first() == Some(&b'+') {
@@ -425,7 +425,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number in the forms that C's `strtod` reads.
+    /// Reads a number in the forms that C's `strtod` accepts.
     fn number(&mut self) -> Token {
         let rest = &self.text[self.at..];
         match parse_number(rest) {
@@ -476,7 +476,7 @@ impl Reader<'_> {
         Token::Text(out)
     }
 
-    /// Four digits behind `\u`, `ahead` of here.
+    /// Reads four digits after `\u`, `ahead` bytes from here.
     fn hex(&self, ahead: usize) -> Option<u32> {
         (0..4).try_fold(0, |sum, nth| {
             let digit = char::from(self.peek(ahead + nth)).to_digit(16)?;
@@ -571,7 +571,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number at the beginning of `text`, and its length.
+/// Returns a number at the beginning of `text`, and its length.
 fn parse_number(text: &[u8]) -> Option<(f64, usize)> {
     let sign_len = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     let sign = if text.first() == Some(&b'-') { -1.0 } else { 1.0 };

@@ -1,5 +1,4 @@
-//! The libraries that scripts have besides Lua's own: cjson, cmsgpack, bit and
-//! struct, as Redis has them.
+//! The libraries of scripts besides Lua's own: cjson, cmsgpack, bit and struct, as in Redis.
 
 mod arguments;
 mod bit;

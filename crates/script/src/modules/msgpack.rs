@@ -7,11 +7,11 @@ use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::rc::Rc;
 
-/// How deep tables are written; what is deeper becomes nil, as in Redis.
+/// Largest depth to which tables are written. Deeper ones become nil, as in Redis.
 const DEPTH_MAX: usize = 16;
-/// How deep what is read may be nested.
+/// Largest depth of nesting of what is read.
 const READ_DEPTH_MAX: usize = 200;
-/// Values that one call gives back at most: Lua's stack takes no more.
+/// Largest number of values that one call returns. Lua's stack takes no more.
 const VALUES_MAX: usize = 7_000;
 
 pub(super) fn table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
@@ -81,7 +81,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The kind and length of what follows, in the shortest form.
+    /// Writes the kind and length of what follows, in the shortest form.
     fn head(&mut self, len: usize, (fixed, below): (u8, usize), longer: [Option<u8>; 3]) {
         if len < below {
             self.out.push(fixed | len as u8);
@@ -139,8 +139,8 @@ impl Writer<'_> {
             }
             return Ok(());
         }
-        // Counted first and not collected: what is held of Lua's values takes
-        // room on a stack of it.
+        // The pairs are counted first and not collected: Lua's values that are held take space on
+        // one of its stacks.
         let mut count = 0;
         for pair in table.pairs::<Value, Value>() {
             pair?;
@@ -156,7 +156,7 @@ impl Writer<'_> {
     }
 }
 
-/// Why bytes are no MessagePack.
+/// Why bytes are not MessagePack.
 enum Fault {
     Missing,
     BadFormat,
@@ -169,8 +169,8 @@ impl From<mlua::Error> for Fault {
     }
 }
 
-/// Reads the values of argument 1: all of them, or as many as a limit says from
-/// an offset on, and before these the offset of what follows.
+/// Reads the values of argument 1: all of them, or as many as a limit says from an offset on. In
+/// the second case the offset of what follows comes first.
 fn read(
     state: &State,
     lua: &Lua,
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// An unsigned number of `len` bytes.
+    /// Reads an unsigned number of `len` bytes.
     fn unsigned(&mut self, len: usize) -> Result<u64, Fault> {
         Ok(self.take(len)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }

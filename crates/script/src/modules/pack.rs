@@ -1,4 +1,4 @@
-//! `struct`: values as bytes in a given form.
+//! `struct`: values as bytes in a given format.
 
 use super::arguments::{bad_argument, number_at, string_at};
 use super::bounds::Bounds;
@@ -8,11 +8,11 @@ use crate::state::State;
 use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::rc::Rc;
 
-/// Longest whole number, in bytes.
+/// Length of the longest integer, in bytes.
 const INTEGER_LEN_MAX: usize = 32;
-/// What `!` without a number aligns to.
+/// Alignment of `!` without a number.
 const ALIGN: usize = 8;
-/// Values that one call gives back at most: Lua's stack takes no more.
+/// Largest number of values that one call returns. Lua's stack takes no more.
 const VALUES_MAX: usize = 7_000;
 
 pub(super) fn table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
@@ -27,7 +27,7 @@ pub(super) fn table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// A form, as it is read from the left.
+/// A format, as it is read from the left.
 struct Form<'a> {
     rest: &'a [u8],
     is_little: bool,
@@ -35,7 +35,7 @@ struct Form<'a> {
     function: &'static str,
 }
 
-/// An option of a form, and the bytes it takes.
+/// An option of a format, and its number of bytes.
 struct Item {
     option: u8,
     size: usize,
@@ -76,7 +76,7 @@ impl Form<'_> {
         Ok(Some(Item { option, size }))
     }
 
-    /// Bytes before an item so that it is aligned.
+    /// Returns the number of bytes before an item that align it.
     fn padding(&self, at: usize, item: &Item) -> usize {
         if item.size == 0 || item.option == b'c' {
             return 0;
@@ -85,7 +85,7 @@ impl Form<'_> {
         (size - (at & (size - 1))) & (size - 1)
     }
 
-    /// What changes how the rest is read.
+    /// Handles an option that changes how the rest is read.
     fn control(&mut self, lua: &Lua, option: u8) -> mlua::Result<()> {
         match option {
             b' ' => {}

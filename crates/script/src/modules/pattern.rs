@@ -1,8 +1,8 @@
-//! Lua's patterns, with a bound on the work: Lua's own matcher may try for
-//! hours, and takes the C stack for each item of a pattern.
+//! Lua's patterns, with a limit on the work. Lua's own matcher may run for hours, and uses the C
+//! stack for each item of a pattern.
 //!
-//! A matcher walks over a pattern and a subject as Lua 5.1's manual describes
-//! them (section 5.4.1), and counts its steps.
+//! A matcher follows a pattern and a subject as Lua 5.1's manual describes them (section 5.4.1),
+//! and counts its steps.
 
 use super::arguments::{bad_argument, number_at, string_at};
 use crate::number::truncate;
@@ -12,16 +12,16 @@ use mlua::{Lua, MultiValue, Table, Value, Variadic};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Captures of one pattern.
+/// Largest number of captures of one pattern.
 const CAPTURES_MAX: usize = 32;
-/// How deep a match may go into itself: each level takes stack.
+/// Largest depth of recursion of a match: each level takes stack.
 const DEPTH_MAX: usize = 200;
-/// Steps between two looks at the clock: some tenths of a millisecond.
+/// Number of steps between two checks of the time: some tenths of a millisecond.
 const STEPS_PER_LOOK: u32 = 1 << 16;
 
-/// A capture that is open yet.
+/// The length of a capture that is still open.
 const OPEN: isize = -1;
-/// A capture of a position.
+/// The length of a position capture.
 const POSITION: isize = -2;
 
 #[derive(Clone, Copy, Default)]
@@ -59,7 +59,7 @@ impl<'a> Matcher<'a> {
         if steps.is_multiple_of(STEPS_PER_LOOK) { self.state.check_end(self.lua) } else { Ok(()) }
     }
 
-    /// Matches the whole pattern from `at` on; the end of the match.
+    /// Matches the whole pattern from `at` on. Returns the end of the match.
     fn begin(&mut self, at: usize, from: usize) -> Found {
         self.level = 0;
         self.depth = 0;
@@ -222,7 +222,7 @@ impl<'a> Matcher<'a> {
         Ok(self.subject[at..].starts_with(text).then_some(at + len))
     }
 
-    /// Where the item behind one character's class begins.
+    /// Returns where the item after one character class begins.
     fn class_end(&self, item: usize) -> mlua::Result<usize> {
         let malformed = "malformed pattern (ends with '%')";
         match self.pattern[item] {
@@ -233,7 +233,7 @@ impl<'a> Matcher<'a> {
                 if self.pattern.get(at) == Some(&b'^') {
                     at += 1;
                 }
-                // The first may be the bracket itself.
+                // The first character may be the bracket itself.
                 loop {
                     let Some(&byte) = self.pattern.get(at) else {
                         return self.fail("malformed pattern (missing ']')");
@@ -248,7 +248,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the character at `at` is of the class from `item` to `end`.
+    /// Returns whether the character at `at` belongs to the class from `item` to `end`.
     fn is_single(&self, at: usize, item: usize, end: usize) -> bool {
         let Some(&byte) = self.subject.get(at) else { return false };
         match self.pattern[item] {
@@ -259,8 +259,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether a character is in the set from the bracket at `item` to that at
-    /// `last`.
+    /// Returns whether a character belongs to the set from the bracket at `item` to that at `last`.
     fn in_set(&self, byte: u8, item: usize, last: usize) -> bool {
         let mut at = item + 1;
         let is_in = self.pattern.get(at) != Some(&b'^');
@@ -289,7 +288,7 @@ impl<'a> Matcher<'a> {
         !is_in
     }
 
-    /// Capture `index` of a match, or the whole match where there is none.
+    /// Returns capture `index` of a match, or the whole match if there are no captures.
     fn capture(&self, index: usize, (start, end): (usize, usize)) -> mlua::Result<Value> {
         if index >= self.level {
             if index > 0 {
@@ -308,7 +307,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// All captures, or the whole match where there are none.
+    /// Returns all captures, or the whole match if there are none.
     fn all(&self, range: (usize, usize)) -> mlua::Result<Vec<Value>> {
         (0..self.level.max(1)).map(|index| self.capture(index, range)).collect()
     }
@@ -352,7 +351,7 @@ pub(crate) fn add(state: &Rc<State>, lua: &Lua, strings: &Table) -> mlua::Result
     strings.set("gsub", lua.create_function(gsub)?)
 }
 
-/// `string.find` and `string.match`.
+/// Runs `string.find` and `string.match`.
 fn find(
     state: &State,
     lua: &Lua,
@@ -393,12 +392,12 @@ fn find(
     Ok(MultiValue::from_vec(vec![Value::Nil]))
 }
 
-/// Where `wanted` is in `text`, in time that grows with their lengths only.
+/// Returns where `wanted` is in `text`. The time grows only with their lengths.
 fn find_plain(text: &[u8], wanted: &[u8]) -> Option<usize> {
     if wanted.is_empty() {
         return Some(0);
     }
-    // How much of `wanted` its own beginning fits at each place.
+    // For each index of `wanted`, the length of its own beginning that ends there.
     let mut fits = vec![0; wanted.len()];
     let mut len = 0;
     for at in 1..wanted.len() {
@@ -421,7 +420,7 @@ fn find_plain(text: &[u8], wanted: &[u8]) -> Option<usize> {
     None
 }
 
-/// `string.gmatch`.
+/// Returns the iterator of `string.gmatch`.
 fn gmatch(state: &Rc<State>, lua: &Lua, args: &[Value]) -> mlua::Result<mlua::Function> {
     let subject = string_at(lua, args, 1, "gmatch")?;
     let pattern = string_at(lua, args, 2, "gmatch")?;
@@ -440,8 +439,8 @@ fn gmatch(state: &Rc<State>, lua: &Lua, args: &[Value]) -> mlua::Result<mlua::Fu
     })
 }
 
-/// The next match from a place on: where it begins, where it ends, its
-/// captures. For the prelude's `string.gsub`.
+/// Returns the next match from an index on: its begin, its end, its captures. The prelude's
+/// `string.gsub` uses it.
 fn next_match(state: &State, lua: &Lua, args: &[Value]) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (string_at(lua, args, 1, "gsub")?, string_at(lua, args, 2, "gsub")?);
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
@@ -459,14 +458,14 @@ fn next_match(state: &State, lua: &Lua, args: &[Value]) -> mlua::Result<MultiVal
     Ok(MultiValue::new())
 }
 
-/// What `string.gsub` puts in place of a match.
+/// The replacement of a match by `string.gsub`.
 enum Replacement {
     Text(Vec<u8>),
     Table(Table),
 }
 
-/// `string.gsub`, but for calling a function: that is the prelude's, so that
-/// its errors keep what they are.
+/// Runs `string.gsub`, except with a function as the replacement. The prelude does that, so that
+/// errors of the function stay unchanged.
 fn gsub(state: &State, lua: &Lua, args: &[Value]) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (string_at(lua, args, 1, "gsub")?, string_at(lua, args, 2, "gsub")?);
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());

@@ -1,14 +1,14 @@
-//! Values that a client caches, as the proxy tells it when they change.
+//! The values that a client caches. The proxy reports to the client when they change.
 
 use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::ledger::Copy;
 use std::collections::BTreeMap;
 
-/// Keys that the clients of a pool cache and change.
+/// Number of keys that the clients of a pool cache and change.
 const KEYS: usize = 4;
 
-/// A request about values that are cached.
+/// A request about cached values.
 pub(super) enum Cached {
     Get {
         key: Vec<u8>,
@@ -34,24 +34,24 @@ enum TrackingMode {
     OptIn,
 }
 
-/// What a client caches.
+/// The cached values of a client.
 #[derive(Default)]
 pub(super) struct Cache {
     copies: BTreeMap<Vec<u8>, Copy>,
-    /// As of the replies read.
+    /// Whether tracking is on, as of the replies read.
     is_on: bool,
     is_noloop: bool,
-    /// As of what was asked.
+    /// The mode, as of what was asked.
     asks: Option<TrackingMode>,
 }
 
 impl Cache {
-    /// A new connection.
+    /// Forgets everything, for a new connection.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether it may be tracked, as of what was asked.
+    /// Returns whether the client may be tracked, as of what was asked.
     pub(super) fn asks_tracking(&self) -> bool {
         self.asks.is_some()
     }
@@ -71,7 +71,7 @@ impl Client {
         self.expect(now, Ask::Cached(cached), Vec::new());
     }
 
-    /// One of the requests of this file.
+    /// Asks one of the requests of this file.
     pub(super) fn ask_cached(&mut self, now: Nanos, ledger: &mut Ledger) {
         let may_change = self.attempt.is_none();
         match self.random.below(100) {
@@ -120,7 +120,7 @@ impl Client {
     fn ask_copy(&mut self, now: Nanos) {
         let mut key = self.pick_copy();
         if self.cache.copies.contains_key(&key) && self.random.percent(80) {
-            // It has that.
+            // The client has a copy of that key.
             key = self.pick_copy();
         }
         let opts_in = self.cache.asks == Some(TrackingMode::OptIn);
@@ -142,7 +142,7 @@ impl Client {
         self.cache(now, Cached::Set { key, write });
     }
 
-    /// Forgets what is said to have changed.
+    /// Drops the copies that the message reports as changed.
     pub(super) fn hear_invalidation(
         &mut self,
         keys: Option<&Value>,
@@ -174,8 +174,8 @@ impl Client {
         if let Cached::Set { key, .. } = cached
             && self.cache.is_noloop
         {
-            // The server forgets who has read what is written, and whoever
-            // wrote it is not told.
+            // The server forgets which connections have read the written key, and does not tell the
+            // writer.
             self.cache.copies.remove(key);
         }
         match (cached, value) {
@@ -184,7 +184,7 @@ impl Client {
                 self.check_cached_error(expected, cached, &text, now, ledger)
             }
             (Cached::Get { key, is_kept }, Value::Bulk(bytes)) => {
-                self.check_cache(ledger, expected.asked_at)?;
+                self.check_cache(ledger, expected.front_asked_at)?;
                 let write = bytes.as_deref().map(|bytes| value::check(key, bytes)).transpose()?;
                 if !write.is_none_or(|write| ledger.is_copy(pool, key, write)) {
                     return Err("a value that nobody wrote".into());
@@ -222,7 +222,7 @@ impl Client {
         ledger: &mut Ledger,
     ) -> Result<(), String> {
         let pool = self.habits.pool;
-        // Where CLIENT TRACKING was refused, CLIENT CACHING is.
+        // CLIENT CACHING is refused if CLIENT TRACKING was.
         if matches!(cached, Cached::Caching) && !self.cache.is_on {
             return Ok(());
         }
@@ -250,10 +250,10 @@ impl Client {
         Ok(())
     }
 
-    /// Nothing that it caches has changed long before `until`.
+    /// Checks that no cached value was changed long before `until`.
     ///
     /// # Errors
-    /// What has.
+    /// Returns what has changed.
     pub(super) fn check_cache(&self, ledger: &Ledger, until: Nanos) -> Result<(), String> {
         let own = self.cache.is_noloop.then_some(self.index);
         self.cache

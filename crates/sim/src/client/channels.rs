@@ -1,16 +1,16 @@
-//! Subscriptions, messages, and the protocol a client speaks.
+//! Subscriptions, messages, and the protocol that a client uses.
 
 use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::ledger::{ChannelKind, Subscription};
 use std::collections::BTreeMap;
 
-/// Names of channels that the clients of a pool have in common.
+/// Number of channel names that the clients of a pool have in common.
 const CHANNELS: usize = 4;
 
 /// A request about channels, or about the connection as a whole.
 pub(super) enum Told {
-    /// One name to subscribe to or not; `None`: whichever there is.
+    /// Subscribes to one name or ends that. `None` ends all subscriptions of the kind.
     Change {
         kind: ChannelKind,
         subscribes: bool,
@@ -23,7 +23,7 @@ pub(super) enum Told {
     Ping {
         tag: Vec<u8>,
     },
-    /// A command that a subscriber of RESP2 may not give.
+    /// A command that a subscriber with RESP2 must not send.
     Bound {
         key: Vec<u8>,
     },
@@ -33,19 +33,19 @@ pub(super) enum Told {
     Reset,
 }
 
-/// What a client knows of the state that pushes depend on.
+/// What a client knows of the state on which pushes depend.
 #[derive(Default)]
 pub(super) struct Hearing {
-    /// As of the replies read.
+    /// The subscriptions, as of the replies read.
     subscriptions: BTreeMap<(ChannelKind, Vec<u8>), Subscription>,
     is_resp3: bool,
-    /// As of what was asked: it may have subscriptions, and speaks RESP3.
+    /// Whether the client may have subscriptions, as of what was asked.
     has_asked: bool,
     asks_resp3: bool,
 }
 
 impl Hearing {
-    /// As of what was asked.
+    /// Returns whether the client uses RESP3, as of what was asked.
     pub(super) fn asks_resp3(&self) -> bool {
         self.asks_resp3
     }
@@ -56,7 +56,7 @@ impl Hearing {
         kinds.filter(|(other, _)| (*other == ChannelKind::Shard) == is_shard).count()
     }
 
-    /// Whether a reply is in the protocol spoken.
+    /// Returns whether a reply is in the protocol in use.
     fn is_spoken(&self, value: &Value) -> bool {
         match value {
             Value::Null | Value::Push(_) => self.is_resp3,
@@ -68,7 +68,7 @@ impl Hearing {
     }
 }
 
-/// A reply as RESP2 has it, but for maps.
+/// Converts a reply to its form in RESP2, except for maps.
 fn plain(value: Value, null: &Value) -> Value {
     match value {
         Value::Null => null.clone(),
@@ -88,13 +88,13 @@ fn bulk(value: Option<&Value>) -> Option<&[u8]> {
 }
 
 impl Client {
-    /// A new connection: nothing is subscribed and RESP2 is spoken.
+    /// Resets the state for a new connection: no subscriptions, and RESP2.
     pub(super) fn forget_hearing(&mut self) {
         self.hearing = Hearing::default();
         self.cache.forget();
     }
 
-    /// Whether it may give next to no command, as it may be a subscriber of
+    /// Returns whether the client may send almost no command, because it may be a subscriber with
     /// RESP2.
     pub(super) fn is_bound(&mut self) -> bool {
         let hearing = &mut self.hearing;
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// One of the requests of this file, or none.
+    /// Asks one of the requests of this file, or none. Returns whether it did.
     pub(super) fn ask_of_state(&mut self, now: Nanos, ledger: &mut Ledger) -> bool {
         if self.is_silent {
             return false;
@@ -168,7 +168,7 @@ impl Client {
         self.tell(now, Told::Publish { channel, number });
     }
 
-    /// Publishes a large message, which only clients hear that do not read.
+    /// Publishes a large message. Only clients that do not read subscribe to its channel.
     pub(super) fn ask_loud(&mut self, now: Nanos, ledger: &mut Ledger) {
         let channel = super::mute::loud_channel(self.habits.pool);
         let publisher = (self.index, self.connections_left);
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// What a subscriber of RESP2 may ask, and what it may not.
+    /// Asks what a subscriber with RESP2 may ask, or what it may not.
     pub(super) fn ask_bound(&mut self, now: Nanos) {
         match self.random.below(100) {
             0..30 => self.ask_change(now, true),
@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// `HELLO` or `RESET`.
+    /// Sends `HELLO` or `RESET`.
     fn ask_greeting(&mut self, now: Nanos) {
         let may_change = !self.hearing.has_asked;
         match self.random.below(100) {
@@ -250,11 +250,10 @@ impl Client {
         self.ask_auth(now);
     }
 
-    /// Takes what the proxy sent: a push, or else the next reply, as RESP2 has
-    /// it.
+    /// Handles what the proxy sent: a push, or the next reply. Replies are converted to RESP2.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub(super) fn hear(
         &mut self,
         value: Value,
@@ -451,10 +450,11 @@ impl Client {
         Ok(())
     }
 
-    /// With everything settled: it has been told all that it must be.
+    /// Checks, when everything has settled, that the client received all messages that it must
+    /// have.
     ///
     /// # Errors
-    /// What it was not told.
+    /// Returns what it did not receive.
     pub fn check_told_all(&self, ledger: &Ledger, now: Nanos) -> Result<(), String> {
         if !self.is_connected() {
             return Ok(());
@@ -467,12 +467,12 @@ impl Client {
         self.check_cache(ledger, now).map_err(|fault| format!("client {}: {fault}", self.index))
     }
 
-    /// Whether something may come that it has not asked for.
+    /// Returns whether something may arrive that the client has not asked for.
     pub(super) fn may_be_told(&self) -> bool {
         self.hearing.is_resp3 || !self.hearing.subscriptions.is_empty()
     }
 
-    /// Goes away at last.
+    /// Leaves for the last time.
     pub fn leave_for_good(&mut self, network: &mut Network, ledger: &mut Ledger) {
         self.connections_left = 0;
         self.leave(network, ledger, false);

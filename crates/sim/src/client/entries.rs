@@ -1,5 +1,5 @@
-//! Streams of the embedded store, whose entries clients add and wait for, each for
-//! itself or as a consumer of a group.
+//! Streams of the embedded store. Clients add entries and wait for them, either alone or as
+//! consumers of a group.
 
 use super::stateful::{Begun, What};
 use super::*;
@@ -7,30 +7,31 @@ use crate::ledger::{EntryId, StreamRead};
 use crate::network::MILLI;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The group that clients read as. One for each stream.
+/// The group that clients read as. Each stream has one.
 pub const GROUP: &[u8] = b"group";
 
 /// What a client knows of streams.
 #[derive(Default)]
 pub(super) struct Reading {
-    /// The last entry it has read of each.
+    /// The id of the last entry that it has read, for each stream.
     positions: BTreeMap<Vec<u8>, EntryId>,
-    /// Those whose group it has asked for on this connection.
+    /// The streams whose group the client has created on this connection.
     pub(super) groups: BTreeSet<Vec<u8>>,
 }
 
 /// A wait for entries.
 pub(super) struct Wait {
-    /// `None`: it waits for ever, until the client leaves after `patience`.
+    /// `None`: the client waits until it leaves after `patience`.
     pub(super) timeout: Option<Nanos>,
     pub(super) patience: Nanos,
-    /// Behind which entry of each stream it reads, `None` behind the last there is;
-    /// nothing for a group, of which it gets what nobody else has.
+    /// The entries after which the client reads, one for each stream; an element of `None` means
+    /// the last entry there is. `None` for a group, which gives each consumer what no other one
+    /// has.
     after: Option<Vec<Option<EntryId>>>,
 }
 
 impl Client {
-    /// One of the requests of this file.
+    /// Asks one of the requests of this file.
     pub(super) fn ask_entries(&mut self, now: Nanos) {
         let stream = self.pick_stream();
         match self.random.below(10) {
@@ -50,7 +51,7 @@ impl Client {
         self.shared('t', number)
     }
 
-    /// A timeout, and how it is written.
+    /// Picks a timeout. Returns it with its text.
     fn pick_wait(&mut self) -> (Option<Nanos>, String) {
         let millis = self.random.percent(60).then(|| self.random.between(10, 500));
         (millis.map(|millis| millis * MILLI), millis.unwrap_or(0).to_string())
@@ -106,7 +107,7 @@ impl Client {
         self.begin(now, What::Entries(wait), vec![stream]);
     }
 
-    /// An entry was added: its id.
+    /// Checks the reply to an added entry: its id.
     pub(super) fn check_added(
         &mut self,
         (expected, begun): (&Expected, &Begun),
@@ -130,7 +131,7 @@ impl Client {
             Value::Array(None) | Value::Null => {
                 return self.check_no_entries((expected, begun, wait), now, ledger);
             }
-            // A map in RESP3.
+            // RESP3 uses a map.
             Value::Map(items) => items.chunks(2).map(<[Value]>::to_vec).collect(),
             Value::Array(Some(items)) => {
                 let pair = |item: &Value| match item {
@@ -167,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// A wait is over and brought nothing.
+    /// Checks a wait that ended without entries.
     fn check_no_entries(
         &mut self,
         (expected, begun, wait): (&Expected, &Begun, &Wait),
@@ -183,7 +184,7 @@ impl Client {
         };
         let pool = self.habits.pool;
         match &wait.after {
-            // Whether somebody else was given them is known later.
+            // Whether the entries were given to another consumer is known later.
             None => ledger.on_group_idle(pool, &begun.names[0], end),
             Some(after) => {
                 for (stream, after) in begun.names.iter().zip(after) {
@@ -198,14 +199,14 @@ impl Client {
     }
 }
 
-/// The two numbers of an id.
+/// Parses the two numbers of an id.
 pub fn id_of(bytes: &[u8]) -> Option<EntryId> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (millis, number) = text.split_once('-')?;
     Some((millis.parse().ok()?, number.parse().ok()?))
 }
 
-/// The id of an entry of a stream; none if it is no such entry.
+/// Returns the id of an entry of a stream, or `None` if it is not such an entry.
 fn entry_of(entry: &Value, stream: &[u8]) -> Option<EntryId> {
     let Value::Array(Some(parts)) = entry else { return None };
     let [Value::Bulk(Some(id)), Value::Array(Some(fields))] = &parts[..] else { return None };

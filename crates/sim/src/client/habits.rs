@@ -1,125 +1,125 @@
-//! What kind of client one is.
+//! The habits of a client.
 
 use super::mute::Mute;
 use crate::network::Nanos;
 
-/// Which requests a client makes.
+/// The requests that a client makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// All it knows.
+    /// All that the client knows.
     All,
-    /// `GET` alone.
+    /// Only `GET`.
     Gets,
-    /// `SET` alone.
+    /// Only `SET`.
     Sets,
-    /// `MGET` alone.
+    /// Only `MGET`.
     GetsMany,
-    /// What memcached knows, in its words.
+    /// What memcached supports, in its protocol.
     Memcached,
     /// Mostly `SET`, of large values.
     Hoard,
 }
 
-/// Which reads may be of what a replica has.
+/// The reads that a replica may answer with stale values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
     /// None.
     Never,
-    /// Those before the first write of a connection.
+    /// The reads before the first write of a connection.
     UntilWrite,
-    /// All.
+    /// All reads.
     Always,
 }
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// The pool it talks to.
+    /// The pool that it uses.
     pub pool: usize,
-    /// The listener that leads there.
+    /// The listener of that pool.
     pub listener: u16,
     /// Whether the pool is the embedded store.
     pub is_store: bool,
-    /// Which requests it makes.
+    /// The requests that it makes.
     pub mix: Mix,
-    /// Requests of one connection.
+    /// Number of requests on one connection.
     pub requests: u32,
-    /// Connections it makes, one after the other.
+    /// Number of connections, one after the other.
     pub connections: u32,
-    /// Most requests in flight.
+    /// Largest number of requests in flight.
     pub depth: usize,
-    /// Most requests asked at once.
+    /// Largest number of requests that are asked at once.
     pub batch: usize,
-    /// Longest pause between two looks at the world.
+    /// Longest pause between two steps.
     pub pause: Nanos,
-    /// Most bytes it reads at once.
+    /// Largest number of bytes that it reads at once.
     pub read_len: usize,
-    /// Most bytes it writes at once.
+    /// Largest number of bytes that it writes at once.
     pub write_len: usize,
-    /// Largest ordinary value.
+    /// Length of the largest ordinary value.
     pub value_len: usize,
-    /// Largest value at all, now and then.
+    /// Length of the largest value of all, which is rare.
     pub large_len: usize,
-    /// Keys per database.
+    /// Number of keys in each database.
     pub keys: usize,
-    /// Whether its keys have a hash tag in common.
+    /// Whether its keys share a hash tag.
     pub tagged: bool,
-    /// Databases it may select.
+    /// Number of databases that it may select.
     pub databases: u32,
-    /// Password it gives first.
+    /// The password that it sends first.
     pub password: Option<String>,
-    /// How often, in percent, a connection is cut off in the middle.
+    /// How often a connection is cut off in the middle, in percent.
     pub cut_percent: u64,
-    /// Whether it uses the commands Keyway answers itself.
+    /// Whether it uses the commands that Keyway answers itself.
     pub local_commands: bool,
-    /// Whether it may be handed from one worker to another.
+    /// Whether it may be handed over from one worker to another.
     pub may_move: bool,
     /// Whether clients close each other's connections.
     pub may_be_killed: bool,
-    /// Whether it sometimes asks not to be answered.
+    /// Whether it sometimes asks for no replies.
     pub silences: bool,
-    /// Whether it runs transactions and waits in commands that block.
+    /// Whether it uses transactions and blocking commands.
     pub stateful: bool,
     /// Whether it publishes and subscribes.
     pub channels: bool,
-    /// Whether it changes the protocol, and begins anew.
+    /// Whether it changes the protocol and resets its connection.
     pub greets: bool,
-    /// Whether it caches values and is told when they change.
+    /// Whether it caches values and is notified when they change.
     pub tracks: bool,
     /// Whether it pushes to lists and waits for elements.
     pub lists: bool,
-    /// What replicas may answer.
+    /// The reads that replicas may answer.
     pub staleness: Staleness,
-    /// Bytes of commands that one transaction may hold.
+    /// Largest number of bytes of the commands of one transaction.
     pub transaction_len_max: usize,
-    /// Whether its replies are large enough for it to be ended for want of memory when it takes
-    /// nothing of them.
+    /// Whether its replies are so large that the worker may end it to free memory when it takes
+    /// none of them.
     pub may_be_ended: bool,
-    /// Within what time it has each reply.
+    /// The time within which it gets each reply.
     pub prompt: Option<Nanos>,
-    /// It does not read, or stops in the middle of what it sends.
+    /// Set for a client that does not read, or stops in the middle of a request.
     pub mute: Option<Mute>,
-    /// It publishes large messages.
+    /// Whether it publishes large messages.
     pub is_loud: bool,
-    /// It fills a store.
+    /// Set for a client that fills a store.
     pub hoard: Option<Hoard>,
 }
 
 /// How a client fills a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Hoard {
-    /// Half of its keys have an expiry.
+    /// Whether half of its keys have an expiry.
     pub expires: bool,
 }
 
 impl Habits {
-    /// Whether it comes once and leaves with all replies.
+    /// Returns whether it connects once and leaves with all replies.
     pub fn stays(&self) -> bool {
         self.connections == 1 && self.cut_percent == 0 && !self.may_be_killed
     }
 
-    /// Whether its requests may go another way than the ones before: what may
-    /// still be executed then is in no order with them.
+    /// Returns whether its requests may take another path than the requests before. Then requests
+    /// that may still be executed have no order with them.
     pub(super) fn changes_links(&self) -> bool {
         self.may_move || self.greets
     }

@@ -1,8 +1,8 @@
-//! The requests of a client that fills a store whose memory is bounded.
+//! The requests of a client that fills a store with a memory bound.
 
 use super::*;
 
-/// The kind of keys that have an expiry, which is longer than any run.
+/// The kind of keys that have an expiry. The expiry is longer than any run.
 pub(super) const EXPIRING: char = 'y';
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
 
     fn ask_hoarding(&mut self, now: Nanos, ledger: &mut Ledger) {
         self.tags += 1;
-        // Keys are taken one after the other, so that most are written.
+        // The client takes keys one after the other, so that most are written.
         let key = match self.random.percent(80) {
             true => self.tags as usize % self.habits.keys,
             false => self.pick_key(),
@@ -33,7 +33,7 @@ impl Client {
         self.expect(now, Ask::Set { key, write }, circumstances);
     }
 
-    /// The length of its next value: most are large, so that a store is filled soon.
+    /// Returns the length of its next value. Most values are large, so that a store is filled soon.
     pub(super) fn hoarded_len(&mut self) -> usize {
         let longest = self.habits.value_len as u64;
         match self.random.below(20) {

@@ -1,4 +1,4 @@
-//! Clients that ask for much and do not read it, or stop in the middle of what they send.
+//! Clients that ask for much and do not read it, or stop in the middle of a request.
 
 use super::{Client, Phase};
 use crate::ledger::Ledger;
@@ -7,11 +7,12 @@ use crate::server::key_name;
 use crate::value;
 use crate::wire::write_request;
 
-/// Elements of a list or a stream.
+/// Number of elements of a list or a stream.
 const PARTS: usize = 12;
-/// Calls of `SCAN` in the place of one for a value: the keys are a few hundred bytes.
+/// Number of `SCAN` requests that replace one request for a value. The keys take a few hundred
+/// bytes.
 const SCANS: usize = 20;
-/// Keys of other clients that a tracked one reads.
+/// Number of other clients' keys that a tracked client reads.
 const READ_OF_OTHERS: usize = 40;
 
 /// The replies that such a client asks for and does not read.
@@ -21,54 +22,54 @@ pub enum Wanted {
     Values,
     /// The messages of a channel, or of all channels of a pattern.
     Messages {
-        /// It subscribes by a pattern.
+        /// Whether it subscribes by a pattern.
         by_pattern: bool,
     },
     /// The requests of all clients of its pool.
     Requests,
-    /// Changes of keys: of those that it has read, or of all that begin with `k`.
+    /// Changes of keys: of the keys that it has read, or of all that begin with `k`.
     Changes {
-        /// It is told of all, read or not.
+        /// Whether it is told of all changes, also of keys that it has not read.
         is_broadcast: bool,
     },
     /// All keys.
     Keys,
     /// A list that it has pushed.
     List,
-    /// A stream that it has added to.
+    /// A stream to which it has added entries.
     Stream,
 }
 
-/// What such a client does, once it has stored a value.
+/// What such a client does after it has stored a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Mute {
     /// What it asks for.
     pub wanted: Wanted,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub value_len: usize,
     /// How often it asks for it.
     pub asks: usize,
-    /// How many times at once, by one request.
+    /// How many times one request asks for it.
     pub at_once: usize,
-    /// It goes on to send half of another such value.
+    /// Whether it then sends half of another such value.
     pub stops_midway: bool,
-    /// Bytes that it reads before it reads no more.
+    /// Number of bytes that it reads before it stops reading.
     pub reads: usize,
     /// When it leaves.
     pub until: Nanos,
-    /// It speaks to servers of memcached.
+    /// Whether it uses servers of memcached.
     pub is_memcached: bool,
 }
 
 impl Client {
-    /// Does what is due, of a client that does not read.
+    /// Does what is due, for a client that does not read.
     pub(super) fn step_mute(&mut self, mute: Mute, network: &mut Network, ledger: &mut Ledger) {
         let Some(conn) = self.conn else { return self.begin_mute(mute, network, ledger) };
         if network.now >= mute.until {
             let reset = self.random.percent(50);
             return self.disconnect(network, reset);
         }
-        // That nothing moves is its own fault.
+        // It is the client's own fault that nothing moves.
         self.last_progress = network.now;
         if !self.output.is_empty() {
             let len = self.output.len().min(self.habits.write_len);
@@ -112,7 +113,7 @@ impl Client {
 }
 
 impl Client {
-    /// Writes what it asks for.
+    /// Writes the request for what it wants.
     fn write_wish(&mut self, mute: Mute, name: &[u8], ledger: &mut Ledger) {
         let roll = |kind| key_name(kind, 0, &format!("mute{}", self.index), 0, false);
         let part = vec![b'r'; mute.value_len.div_ceil(PARTS)];
@@ -170,7 +171,7 @@ impl Client {
             }
         }
         if mute.wanted == (Wanted::Changes { is_broadcast: false }) {
-            // Of others, which these change.
+            // The other clients change these keys.
             for number in 0..READ_OF_OTHERS {
                 let other = key_name('k', 0, &format!("c{}g1", number % 4), number / 4, false);
                 write_request(out, &[b"GET", &other]);
@@ -179,7 +180,7 @@ impl Client {
     }
 }
 
-/// The channel on which the clients of a pool publish large messages.
+/// Returns the channel on which the clients of a pool publish large messages.
 pub(super) fn loud_channel(pool: usize) -> Vec<u8> {
     key_name('m', 0, &format!("loud{pool}"), 0, false)
 }

@@ -1,4 +1,4 @@
-//! Reads, and what replicas may answer.
+//! Reads, and the reads that replicas may answer.
 
 use super::stateful::{Begun, What};
 use super::*;
@@ -18,7 +18,7 @@ impl Client {
         self.expect(now, Ask::Get { key }, circumstances);
     }
 
-    /// Whether a replica may answer what is asked now; notes a write.
+    /// Returns whether a replica may answer what is asked now. Also notes a write.
     pub(super) fn may_be_stale(&mut self, ask: &Ask) -> bool {
         let is_write = is_asked_to_write(ask);
         self.has_written |= is_write;
@@ -31,8 +31,9 @@ impl Client {
 }
 
 impl Client {
-    /// Notes what came of a write. One that was refused and not sent keeps no read on the primary:
-    /// a replica may have answered what was asked behind it, before or after it was written there.
+    /// Notes the outcome of a write. A write that was refused and not sent does not pin reads to
+    /// the primary: a replica may have answered what was asked after it, before or after the write
+    /// reached the replica.
     pub(super) fn note_write_over(&mut self, expected: &Expected, value: &Value) {
         if self.has_write_done || !is_asked_to_write(&expected.ask) {
             return;

@@ -1,12 +1,11 @@
-//! Transactions, watched counters that several clients raise, and lists that
-//! they wait for.
+//! Transactions, watched counters that several clients raise, and lists on which clients wait.
 
 use super::entries::Wait;
 use super::verdict::{excusing_since, fate_of};
 use super::*;
 use crate::network::MILLI;
 
-/// A request of these kinds, and the keys it is about.
+/// A request of these kinds, and its keys.
 pub(super) struct Begun {
     pub(super) what: What,
     pub(super) names: Vec<Vec<u8>>,
@@ -14,11 +13,11 @@ pub(super) struct Begun {
 
 pub(super) enum What {
     Watch,
-    /// `GET` of a shared counter under watch.
+    /// `GET` of a watched shared counter.
     ReadShared,
     Multi,
-    /// A command inside `MULTI`; whether its key is on another server than that of the
-    /// first, or than one of those before it, and whether the transaction is too long.
+    /// A command inside `MULTI`. The fields say whether its key is on another server than the first
+    /// key, or than one of the keys before it, and whether the transaction is too long.
     Queued {
         crosses: bool,
         crosses_any: bool,
@@ -32,24 +31,24 @@ pub(super) enum What {
     Discard {
         parts: Vec<Expected>,
     },
-    /// A shared counter is raised to `value`, inside a transaction.
+    /// Raises a shared counter to `value`, inside a transaction.
     WriteShared {
         value: i64,
     },
-    /// A write to a key that nobody reads, inside a transaction.
+    /// A write to a key that no client reads, inside a transaction.
     Note {
         write: u64,
     },
     Push {
         element: Vec<u8>,
     },
-    /// `None`: it waits for ever, until the client leaves after `patience`.
+    /// `None`: the client waits until it leaves after `patience`.
     Pop {
         timeout: Option<Nanos>,
         patience: Nanos,
         crosses: bool,
     },
-    /// An entry is added to a stream.
+    /// Adds an entry to a stream.
     Add,
     MakeGroup,
     Entries(Wait),
@@ -60,7 +59,7 @@ pub(super) enum What {
     },
 }
 
-/// An attempt to raise a shared counter: from `WATCH` to `EXEC`.
+/// An attempt to raise a shared counter, from `WATCH` to `EXEC`.
 pub(super) struct Attempt {
     counter: usize,
     has_watch: bool,
@@ -68,7 +67,7 @@ pub(super) struct Attempt {
     is_over: bool,
 }
 
-/// A transaction as it is asked for.
+/// A transaction while it is being asked.
 struct Draft {
     group: usize,
     parts: Vec<Expected>,
@@ -79,7 +78,7 @@ struct Draft {
 }
 
 impl Ask {
-    /// What RESP2 has where RESP3 says that there is nothing.
+    /// Returns the value with which RESP2 says what is null in RESP3.
     pub(super) fn null(&self) -> Value {
         match self {
             Ask::Begun(Begun {
@@ -107,9 +106,9 @@ impl Client {
         self.begin(now, What::Id, Vec::new());
     }
 
-    /// One of the requests of this file.
+    /// Asks one of the requests of this file.
     pub(super) fn ask_stateful(&mut self, now: Nanos, ledger: &mut Ledger) {
-        // Of a store, so that what seeds say of servers stays.
+        // Only on stores, so that seeds draw the same for servers as before.
         if self.habits.is_store && self.habits.lists && self.random.percent(25) {
             return self.ask_entries(now);
         }
@@ -138,7 +137,7 @@ impl Client {
         self.attempt = Some(Attempt { counter, has_watch: false, value: None, is_over: false });
     }
 
-    /// Goes on with an attempt whose value was read.
+    /// Continues an attempt whose value was read.
     pub(super) fn go_on_with_attempt(&mut self, now: Nanos, ledger: &mut Ledger) {
         if !self.attempt.as_ref().is_some_and(|attempt| attempt.is_over) {
             return;
@@ -174,7 +173,7 @@ impl Client {
         Draft { group: ledger.new_group(), parts: Vec::new(), home, len: 0, had_written }
     }
 
-    /// A write to a key of its own beside the shared counter.
+    /// Adds a write to a key of its own beside the shared counter.
     fn draft_note(&mut self, now: Nanos, ledger: &mut Ledger, draft: &mut Draft, number: u64) {
         let owner = format!("c{}g{}n{number}", self.index, self.generation);
         let pool = self.habits.pool;
@@ -189,8 +188,7 @@ impl Client {
         self.draft_last(now, draft, start, &[name], ledger);
     }
 
-    /// Makes what was asked last, from `start` of the output, a part of the
-    /// transaction.
+    /// Makes the last request, from `start` of the output, a part of the transaction.
     fn draft_last(
         &mut self,
         now: Nanos,
@@ -207,7 +205,7 @@ impl Client {
         let home = names.first().and_then(|name| ledger.home(self.habits.pool, name));
         let crosses =
             *draft.home.get_or_insert(home.unwrap_or_default()) != home.unwrap_or_default();
-        // An inline command takes more room as an array.
+        // An inline command is longer as an array.
         draft.len += self.output.len() - start + 64;
         let is_long = draft.len > self.habits.transaction_len_max;
         draft.parts.push(part);
@@ -217,7 +215,7 @@ impl Client {
 
     fn end_draft(&mut self, now: Nanos, ledger: &mut Ledger, draft: Draft, watches: bool) {
         let names = draft.parts.iter().flat_map(|part| self.names_of(part)).collect();
-        // What is queued is no write yet.
+        // A queued command is no write yet.
         self.has_written = draft.had_written;
         if self.random.percent(10) {
             write_request(&mut self.output, &[b"DISCARD"]);
@@ -228,13 +226,13 @@ impl Client {
         let is_refused =
             draft.len > self.habits.transaction_len_max || self.crosses(&draft.parts, ledger);
         self.begin(now, What::Exec { parts: draft.parts, watches }, names);
-        // A transaction that watches keys may write nothing: its reply tells.
+        // A transaction that watches keys may write nothing. Its reply says so.
         if is_refused || watches {
             self.has_written = draft.had_written;
         }
     }
 
-    /// `MULTI`, some commands on keys of its own, and `EXEC`.
+    /// Asks `MULTI`, some commands on keys of its own, and `EXEC`.
     fn ask_transaction(&mut self, now: Nanos, ledger: &mut Ledger) {
         let mut draft = self.begin_draft(now, ledger, b"");
         let count = self.random.below(7);
@@ -294,7 +292,7 @@ impl Client {
         self.begin(now, What::Unblock { id }, Vec::new());
     }
 
-    /// The wait it is in: timeout, patience.
+    /// Returns the current wait as timeout and patience.
     fn wait(&self) -> Option<(Option<Nanos>, Nanos)> {
         match &self.expected.front()?.ask {
             Ask::Begun(Begun { what: What::Pop { timeout, patience, .. }, .. }) => {
@@ -307,12 +305,12 @@ impl Client {
         }
     }
 
-    /// How long it may wait for elements beyond what everybody may.
+    /// Returns how long the client may wait for elements beyond the usual time.
     pub(super) fn waits_for(&self) -> Option<Nanos> {
         self.wait().map(|(timeout, patience)| timeout.unwrap_or(patience))
     }
 
-    /// When it leaves, because it has waited for long enough.
+    /// Returns the time at which the client leaves because it has waited for long enough.
     pub(super) fn leaves_at(&self) -> Option<Nanos> {
         match self.wait()? {
             (None, patience) => Some(self.front_since + patience),
@@ -320,13 +318,13 @@ impl Client {
         }
     }
 
-    /// Whether it waits although it was to be unblocked.
+    /// Returns whether the client still waits although it should have been unblocked.
     pub fn is_unblock_overdue(&self, ledger: &Ledger, now: Nanos) -> bool {
         let id = self.id.filter(|_| self.conn.is_some() && self.wait().is_some());
         id.is_some_and(|id| ledger.is_unblock_overdue(id, self.front_since, now))
     }
 
-    /// Whether it has asked for elements and not been answered.
+    /// Returns whether the client has asked for elements and has no reply yet.
     pub(super) fn waits_for_elements(&self) -> bool {
         let is_pop = |expected: &Expected| {
             let Ask::Begun(Begun { what, .. }) = &expected.ask else { return false };
@@ -335,7 +333,7 @@ impl Client {
         self.expected.iter().any(is_pop)
     }
 
-    /// It goes away: what it has begun is over.
+    /// Notes that the client leaves. What it has begun is over.
     pub(super) fn note_departure(&mut self, now: Nanos, ledger: &mut Ledger) {
         for expected in &self.expected {
             match &expected.ask {
@@ -349,7 +347,7 @@ impl Client {
             }
         }
         self.attempt = None;
-        // What came before the last reply was told before it.
+        // Messages from before the last reply were sent before it.
         if !self.draining
             && let Err(fault) = self.check_told_all(ledger, self.answered_asked_at)
         {
@@ -388,7 +386,7 @@ impl Client {
                 Ok(())
             }
             (What::Queued { crosses, .. }, Value::Simple(text)) if text == b"QUEUED" => {
-                // Two slots may be on one server, which refuses them.
+                // Two slots may be on one server. It refuses them together.
                 let is_static = self.is_static(ledger) && !ledger.is_cluster();
                 let fine = !(*crosses && is_static);
                 fine.then_some(()).ok_or_else(|| "but its key is on another server".into())
@@ -534,10 +532,11 @@ impl Client {
             {
                 true
             }
-            // The group could not be made for want of room.
+            // The group could not be created because there was no room.
             What::Entries(_) if text.starts_with("NOGROUP") => ledger.is_bounded(pool),
-            // Where a command was refused, as nobody had its key, the first that was not decides
-            // where the others are to be. Redis compares all at EXEC, which fails here anyway.
+            // If a command was refused because no server had its key, the first accepted command
+            // decides where the other keys must be. Redis compares all keys at EXEC. Here EXEC
+            // fails anyway.
             What::Queued { crosses_any: true, .. } if is_crossing && self.is_refused => true,
             What::Queued { crosses, .. } | What::Pop { crosses, .. } if is_crossing => {
                 *crosses || !is_static
@@ -548,7 +547,7 @@ impl Client {
             }
             What::MakeGroup if text.starts_with("BUSYGROUP") => true,
             What::Pop { .. } | What::Entries(_) if text.starts_with("UNBLOCKED") => {
-                // Nothing is begun for who has said that it sends no more.
+                // Nothing is begun for a client that has announced that it sends no more.
                 self.draining
                     || matches!(self.phase, Phase::Leaving { .. })
                     || self.id.is_none_or(|id| ledger.may_be_unblocked(id, expected.asked_at))

@@ -1,51 +1,51 @@
-//! How long a client has taken next to nothing.
+//! Measures for how long a client has taken almost nothing.
 
 use crate::network::{MILLI, Nanos};
 
-/// A client that takes nothing for so long may be ended where memory is wanted for others: half a
-/// second as the worker sees it, which hears of it later.
+/// A client that takes nothing for this long may be ended to free memory for others. For the worker
+/// the limit is half a second, but it learns of it later.
 const STALLED_MIN: Nanos = 490 * MILLI;
 
-/// How slowly a client has read its present connection.
+/// How slowly a client has read its current connection.
 ///
-/// The system tells a worker of room when a third of a full buffer is free. Until then a client
-/// takes nothing as far as the worker can know.
+/// The system reports room to a worker when a third of a full buffer is free. Until then, as far as
+/// the worker knows, the client takes nothing.
 #[derive(Default)]
 pub(super) struct Unread {
-    /// Begin of the present span. A span ends when a third of the buffer was read in it.
+    /// The start of the current span. A span ends when a third of the buffer was read in it.
     since: Nanos,
-    /// Bytes read in it.
+    /// Number of bytes read in it.
     len: usize,
     /// Length of the span before it.
     before: Nanos,
     /// The longest two spans in a row. Any time in which the client read less than a third of the
-    /// buffer lies within two.
+    /// buffer lies within two spans.
     longest: Nanos,
 }
 
 impl Unread {
-    /// The client reads a new connection from now on.
+    /// Starts the measurement of a new connection.
     pub(super) fn begin(&mut self, now: Nanos) {
         *self = Unread { since: now, ..Unread::default() };
     }
 
-    /// The client looks for something to read.
+    /// Notes that the client looks for something to read.
     pub(super) fn look(&mut self, now: Nanos) {
         self.longest = self.longest.max(self.before + (now - self.since));
     }
 
-    /// The client has found so many bytes, of a buffer of so many.
+    /// Notes that the client has read `len` bytes, of a buffer of `capacity` bytes.
     pub(super) fn take(&mut self, len: usize, capacity: usize, now: Nanos) {
         self.len += len;
         if len == 0 {
-            // Nothing is left to be taken.
+            // No unread bytes are left.
             (self.since, self.len, self.before) = (now, 0, 0);
         } else if self.len * 3 >= capacity {
             (self.since, self.len, self.before) = (now, 0, now - self.since);
         }
     }
 
-    /// Whether a worker may have ended the client for want of memory.
+    /// Returns whether a worker may have ended the client to free memory.
     pub(super) fn is_stalled(&self) -> bool {
         self.longest >= STALLED_MIN
     }

@@ -1,4 +1,4 @@
-//! What a client makes of the replies it gets.
+//! How a client judges its replies.
 
 use super::stateful::Begun;
 use super::*;
@@ -71,7 +71,7 @@ impl Client {
             ledger.fail(|| format!("client {} got bytes too many: {bytes}", self.index));
         }
         if self.phase == Phase::Running {
-            // There may be room in the pipeline again.
+            // The pipeline may have room again.
             network.wake_client(self.index, network.now.max(self.write_from));
         }
     }
@@ -179,14 +179,14 @@ impl Client {
             }
             (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
                 let (mut low, mut high) = (0, 0);
-                // One pool answers reads, and another may answer the delete. After a fault the two
-                // need not hold the same.
+                // One pool answers reads, and another may answer the delete. After a fault their
+                // contents may differ.
                 let is_delete = matches!(expected.ask, Ask::Delete { .. });
                 let may_differ = is_delete
                     && ledger.is_told_by_one_of_many(pool)
                     && keys.iter().any(|&key| ledger.had_troubles(pool, &strings[key].name));
                 for &key in keys {
-                    // An item that was moved while the old pool failed may have been taken back.
+                    // An item that was moved while the old pool failed may have been removed again.
                     let may_miss = is_delete && ledger.may_miss(pool, &strings[key].name, 0);
                     let (mut least, most) = match expected.may_be_stale || may_differ {
                         true => (0, 1),
@@ -243,7 +243,7 @@ impl Client {
             ledger.refused_for_room += 1;
             self.settle(expected, Fate::NotDone, ledger);
             if let (Ask::Set { key, .. }, Mix::Memcached) = (&expected.ask, self.habits.mix) {
-                // As in memcached, what it was to replace is deleted.
+                // As in memcached, the item that should be replaced is deleted.
                 let asked = expected.circumstances[0];
                 self.databases[expected.database].strings[*key].on_fate(None, Fate::Done, asked);
             }
@@ -265,7 +265,7 @@ impl Client {
         Ok(())
     }
 
-    /// `None` when the error is not about where the keys live.
+    /// Judges an error about where the keys are. Returns `None` if the error is not about that.
     fn check_crossing(
         &self,
         expected: &Expected,
@@ -303,7 +303,7 @@ impl Client {
         }
     }
 
-    /// A request ended in an error: what that means for its keys.
+    /// Notes for its keys that a request ended in an error.
     pub(super) fn settle(&mut self, expected: &Expected, fate: Fate, ledger: &mut Ledger) {
         self.is_unsure |= fate == Fate::Maybe;
         if let Ask::Begun(begun) = &expected.ask {
@@ -319,7 +319,7 @@ impl Client {
                 }
                 strings[*key].on_fate(Some(*write), fate, asked[0]);
                 if is_warmed_up {
-                    // The old pool may have been told to forget it by then.
+                    // By then the old pool may have got the delete.
                     strings[*key].on_fate(None, Fate::Maybe, asked[0]);
                 }
             }
@@ -344,7 +344,7 @@ impl Client {
 }
 
 impl Ask {
-    /// What it is called in a report.
+    /// Returns its name in reports.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Ask::Exactly(_) => "an echo",
@@ -366,17 +366,17 @@ impl Ask {
     }
 }
 
-/// From when on a fault excuses an error: a circuit that it has opened is open until
-/// requests have shown otherwise, however long there are none.
+/// Returns the time from which a fault excuses an error. A circuit that the fault has opened stays
+/// open until requests have succeeded, for as long as there are none.
 pub(super) fn excusing_since(text: &str, asked_at: Nanos) -> Nanos {
     if text.contains("(its circuit is open)") { 0 } else { asked_at }
 }
 
-/// What an error reply says about the fate of its request.
+/// Returns what an error reply says about the fate of its request.
 ///
 /// # Errors
-/// When it is none of the errors a fault may lead to, or tells of another
-/// request's key.
+/// Returns an error if the text is none of the errors that a fault may cause, or names a key of
+/// another request.
 pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
     if text.contains(" failed on ") && text.contains(" of the keys)") {
         return Ok(Fate::Maybe);
@@ -386,12 +386,12 @@ pub(super) fn fate_of(text: &str, names: &[Vec<u8>]) -> Result<Fate, String> {
         let own = names.iter().any(|name| name == key);
         return own.then_some(Fate::NotDone).ok_or_else(|| "another request's error".into());
     }
-    // What servers of a cluster say before they have done anything.
+    // Servers of a cluster send these before they have done anything.
     let refusals = ["MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "UNBLOCKED force "];
     if refusals.iter().any(|code| text.starts_with(code)) {
         return Ok(Fate::NotDone);
     }
-    // Nothing was popped, as other servers of the pool are in use now.
+    // Nothing was popped, because the pool uses other servers now.
     if text.starts_with("UNBLOCKED a server left") {
         return Ok(Fate::NotDone);
     }

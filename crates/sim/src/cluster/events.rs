@@ -21,7 +21,7 @@ impl ClusterSim {
         scene.network.tell(|| format!("cluster: {kind:?} {happens}"));
     }
 
-    /// One of the servers for which this holds and to which nothing happens.
+    /// Picks one of the servers that fit and that take part in no event now.
     fn pick(&mut self, fits: impl Fn(&Self, u16) -> bool) -> Option<u16> {
         let is_free = |node: &u16| {
             self.view.members[usize::from(*node)].is_member
@@ -41,7 +41,7 @@ impl ClusterSim {
         self.view.owners.contains(&node)
     }
 
-    /// A copy that can take over.
+    /// Returns a copy that can take over.
     fn heir_of(&self, node: u16) -> Option<u16> {
         let fits = |&copy: &u16| self.is_alive[usize::from(copy)] && !self.busy.contains(&copy);
         self.view.replicas_of(node).find(fits)
@@ -52,7 +52,7 @@ impl ClusterSim {
         self.view.members[usize::from(node)].epoch = last + 1;
     }
 
-    /// Slots of a server in which it has keys, rather than any.
+    /// Picks slots of a server, preferably ones with keys.
     fn slots_of(&mut self, node: u16, count: u64, scene: &Scene) -> Vec<u16> {
         let owners = &self.view.owners;
         let used: BTreeSet<u16> = scene.servers[usize::from(node)]
@@ -82,8 +82,8 @@ impl ClusterSim {
 
     fn begin_move(&mut self, slot: u16, (from, to): (u16, u16), scene: &mut Scene) {
         scene.ledger.on_slot_changed(slot);
-        // A server that believes that it has a slot refuses to import it, and one that does not
-        // refuses to give it away, so both have heard whose it is.
+        // A server that believes that it owns a slot refuses to import it, and one that does not
+        // refuses to give it away. So both are told who owns it.
         let view = Rc::new(self.view.clone());
         for node in [from, to] {
             scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network, scene.ledger);
@@ -101,8 +101,8 @@ impl ClusterSim {
         let keys = scene.servers[usize::from(moving.from)].keys_of(slot);
         let is_over = scene.network.now >= self.plan.ends_at;
         if keys.is_empty() || is_over {
-            // A request that was sent on by ASK before the slot turned may still be on its way to
-            // the server that gives the slot back. If the slot had arrived by then, the next
+            // A request that was redirected by ASK before the slot turned may still be on its way
+            // to the server that gives the slot back. If the slot arrived before it, the next
             // request of the client would overtake it. No client of Redis can prevent that.
             return match self.turned.get(&slot).map(|&at| at + TURNS_AGAIN) {
                 Some(at) if at > scene.network.now && !is_over => {
@@ -123,8 +123,8 @@ impl ClusterSim {
         self.replicate(usize::from(to), scene);
     }
 
-    /// A slot is its new owner's. The old one hears of it a little later, unless it
-    /// is to know `at_once`.
+    /// Makes the new server the owner of a slot. The old one is told a little later, or now with
+    /// `at_once`.
     fn end_move(&mut self, slot: u16, at_once: bool, scene: &mut Scene) {
         let Some(Moving { from, to, .. }) = self.moving.remove(&slot) else { return };
         self.give_slot(slot, (from, to), scene);
@@ -133,12 +133,12 @@ impl ClusterSim {
             true => self.publish(&[to, from], scene),
             false => self.publish(&[to], scene),
         }
-        // Back again, before everybody has heard of it.
+        // The slot moves back before every server knows of the first move.
         let is_quiet = !self.busy.contains(&to) && !self.busy.contains(&from);
         let goes_on = !at_once && is_quiet && scene.network.now + TURNS_AGAIN < self.plan.ends_at;
-        // Not back and forth while somebody may still be on his way who was sent on by ASK: a
-        // server to which the slot comes for the second time takes his write although the other
-        // has the key again. Redis does so, whoever the client is.
+        // A slot does not move back and forth while a client that was redirected by ASK may still
+        // be on its way. A server that gets the slot for the second time accepts the client's write
+        // although the other has the key again. Redis does that with every client.
         let now = scene.network.now;
         let is_settled = self.turned.get(&slot).is_none_or(|&at| at + TURNS_AGAIN <= now);
         if goes_on && is_settled && self.random.percent(40) {
@@ -159,8 +159,8 @@ impl ClusterSim {
         self.set_owner(slot, to, scene);
     }
 
-    /// A slot that comes back at once may meet requests that were sent on while it was away, and
-    /// others overtake them.
+    /// Sets the owner of a slot. If a slot comes back at once, it may meet requests that were
+    /// redirected while it was away, and other requests overtake them.
     fn set_owner(&mut self, slot: u16, to: u16, scene: &mut Scene) {
         let (now, index) = (scene.network.now, usize::from(slot));
         let from = std::mem::replace(&mut self.view.owners[index], to);
@@ -172,14 +172,14 @@ impl ClusterSim {
         scene.ledger.on_slot_changed(slot);
     }
 
-    /// What moves to a server or from it has moved.
+    /// Completes all moves to and from a server.
     fn end_moves_of(&mut self, node: u16, scene: &mut Scene) {
         let concerns = |(_, moving): &(&u16, &Moving)| moving.from == node || moving.to == node;
         let slots: Vec<u16> = self.moving.iter().filter(concerns).map(|(slot, _)| *slot).collect();
         for slot in slots {
             self.end_move(slot, true, scene);
         }
-        // Nobody who was told late may believe that a slot is still on its way.
+        // No server that is told late may believe that a slot is still moving.
         let view = Rc::new(self.view.clone());
         scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
     }
@@ -232,7 +232,7 @@ impl ClusterSim {
         Some(())
     }
 
-    /// A copy takes the place of its primary, which becomes a copy of it.
+    /// Makes a copy the primary, and the old primary a copy of it.
     fn succeed(&mut self, old: u16, heir: u16, scene: &mut Scene) {
         for copy in self.view.replicas_of(old).collect::<Vec<_>>() {
             self.view.members[usize::from(copy)].replica_of = Some(heir);
@@ -257,7 +257,7 @@ impl ClusterSim {
     fn join(&mut self, scene: &mut Scene) -> Option<()> {
         let count = self.view.members.len() as u16;
         let spare = |&node: &u16| {
-            // The last is never there.
+            // The last server never exists.
             node + 1 < count
                 && !self.view.members[usize::from(node)].is_member
                 && !self.gone.contains(&node)
@@ -272,17 +272,17 @@ impl ClusterSim {
         self.move_range((giver, node), scene);
         let count = self.view.members.iter().filter(|member| member.is_member).count();
         self.joined.push(node);
-        // A place is not another's for some time.
+        // An index is not reused for some time.
         let is_beyond = count > usize::from(self.plan.nodes_max);
         if is_beyond || count + self.gone.len() > self.plan.places {
             self.was_crowded = true;
-            // Requests for its slots have no server until it has left. It may have taken the place
-            // of one that joined shortly before.
+            // Requests for its slots have no server until it has left. It may have got the index of
+            // a server that joined shortly before.
             self.busy.insert(node);
             self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));
             let until = self.plan.ends_at + self.plan.aftermath;
-            // A server that joined shortly before stays. It may have no place until that of a server
-            // that has left is free.
+            // A server that joined shortly before stays. It may have no index until that of a
+            // server that has left is free.
             scene.ledger.on_crowded(until + PLACE_KEPT + PLACE_EMPTY);
             for &joined in &self.joined {
                 scene.ledger.on_trouble(usize::from(joined), scene.network.now, until);
@@ -299,7 +299,7 @@ impl ClusterSim {
         let stays = |this: &Self, node| this.is_primary(node) && node != leaver;
         let heir = self.pick(stays)?;
         if self.is_primary(leaver) {
-            // Those who copy it stay.
+            // Servers with copies stay.
             if who.is_none() {
                 self.pick(|this, node| stays(this, node) && node != heir)?;
             }
@@ -327,7 +327,7 @@ impl ClusterSim {
         Some(())
     }
 
-    /// The others forget it, and it is reset.
+    /// Makes the other servers forget this one, and resets it.
     pub(super) fn forget(&mut self, node: u16, scene: &mut Scene) {
         self.view.members[usize::from(node)].is_member = false;
         self.publish(&[], scene);
@@ -372,7 +372,7 @@ impl ClusterSim {
         Some(())
     }
 
-    /// Says which keys are not what they were once `heir` takes over.
+    /// Notes which keys change when `heir` takes over.
     fn note_losses(&self, old: u16, heir: u16, scene: &mut Scene) {
         let (a, b) = (&scene.servers[usize::from(old)], &scene.servers[usize::from(heir)]);
         for key in a.keys().union(&b.keys()) {
@@ -383,9 +383,9 @@ impl ClusterSim {
         }
     }
 
-    /// A copy that takes over may lack the news that keys have gone to another server with their
-    /// slot. If the slot came to it later, it would have them again, and whatever was deleted in
-    /// between would be back. Redis loses such news too; nothing could be checked then.
+    /// Removes keys that moved away with their slot from the copy that takes over, in case it was
+    /// not told of that. If the slot came to it later, it would have these keys again, and deleted
+    /// values would be back. Redis also loses such changes, but then nothing could be checked.
     fn forget_strays(&self, old: u16, heir: u16, scene: &mut Scene) {
         let server = &mut scene.servers[usize::from(heir)];
         for key in server.keys() {
@@ -429,7 +429,7 @@ impl ClusterSim {
             let copied = scene.network.now + self.random.scaled(MILLI, 200 * MILLI);
             b.mood.loading_until = copied;
         }
-        // Until it has heard from the others it says what it knew, and serves nobody.
+        // Until it has heard from the other servers, it reports what it knew and serves no client.
         scene.servers[index].node().is_unsure = self.plan.groups == 0;
         match self.plan.groups {
             0 => self.publish(&[], scene),
@@ -438,8 +438,8 @@ impl ClusterSim {
         self.busy.remove(&node);
     }
 
-    /// One in whose place is another by now takes itself for what it was, until a sentinel
-    /// makes it a replica.
+    /// Restarts an old primary that was replaced meanwhile. It believes to be a primary until a
+    /// sentinel makes it a replica.
     fn come_back_as_primary(&mut self, old: u16, heir: u16, scene: &mut Scene) {
         self.dispute((old, heir), self.slots_owned_by(heir), scene);
         self.publish(&[heir], scene);
@@ -458,15 +458,16 @@ impl ClusterSim {
         self.busy.extend([old, heir]);
     }
 
-    /// A primary that nobody copies any more, and that has heard of no other.
+    /// Makes a primary that no server copies any more believe that it is alone. It has heard of no
+    /// other primary.
     fn believe_alone(&self, node: u16, scene: &mut Scene) {
         let mut alone = self.view.clone();
         alone.members[usize::from(node)].replica_of = None;
-        // It hears of nothing but of what comes next.
+        // It hears only of later changes.
         scene.servers[usize::from(node)].node().view = Rc::new(alone);
     }
 
-    /// A sentinel says what was so at first, with the epochs of then.
+    /// Makes a sentinel report what was true at first, with the epochs of that time.
     fn relapse(&mut self, scene: &mut Scene) -> Option<()> {
         let free = self.sentinels().filter(|sentinel| !self.busy.contains(sentinel));
         let free: Vec<u16> = free.collect();
@@ -516,7 +517,7 @@ impl ClusterSim {
         Some(())
     }
 
-    /// Who was usurped hears of it, and all others.
+    /// Tells the primary that was usurped, and all others.
     pub(super) fn step_down(&mut self, old: u16, heir: u16, scene: &mut Scene) {
         let (a, b) = two(scene.servers, heir, old);
         b.copy_all(a);
@@ -549,7 +550,7 @@ impl ClusterSim {
     }
 }
 
-/// Two servers at once.
+/// Borrows two servers at once.
 fn two(servers: &mut [Server], one: u16, other: u16) -> (&Server, &mut Server) {
     let (one, other) = (usize::from(one), usize::from(other));
     match one < other {

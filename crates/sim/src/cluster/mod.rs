@@ -1,5 +1,5 @@
-//! A simulated cluster as it is, and what happens to it: slots move, primaries fail
-//! and are replaced, servers come and go, and each server hears of it in its time.
+//! A simulated cluster, and the events that change it: slots move, primaries fail and are replaced,
+//! servers join and leave. Each server hears of an event at its own time.
 //!
 //! ```text
 //!   events ─► the cluster as it is ─► views, late ─► servers ─► MOVED, ASK, ...
@@ -17,78 +17,78 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 pub use view::{Member, Moves, NOBODY, SLOTS, View, slot_of};
 
-/// What may happen to a cluster.
+/// An event of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// Some slots move key by key.
     Move,
     /// Many slots move at once.
     Storm,
-    /// A replica takes over from its primary, with all it has.
+    /// A replica takes over from its primary, with all data.
     Switch,
     /// A new server takes slots.
     Join,
     /// A server gives its slots away and is forgotten.
     Leave,
-    /// A server dies; if it has a replica, that is elected.
+    /// A server dies. If it has a replica, the replica is elected.
     Die,
-    /// A replica takes over although its primary works, which is told later.
+    /// A replica takes over although its primary works. The primary is told later.
     Usurp,
-    /// A server sends requests to one that is not there.
+    /// A server redirects requests to a server that does not exist.
     Mislead,
-    /// A sentinel is started again with what it knew at first.
+    /// A sentinel restarts with its first state.
     Relapse,
-    /// All sentinels are started again.
+    /// All sentinels restart.
     RestartAll,
 }
 
 /// What a seed decides about a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
-    /// Its servers; those that are no members yet come later or never.
+    /// Its servers. Those that are no members yet join later or never.
     pub members: Vec<Member>,
-    /// What happens, and when.
+    /// The events and their times.
     pub events: Vec<(Nanos, EventKind)>,
-    /// By then everything is over, and everybody has heard of it.
+    /// By this time all events are over, and every server knows of them.
     pub ends_at: Nanos,
-    /// How long a server takes to hear of something: shortest and longest.
+    /// How long a server takes to hear of a change: shortest and longest time.
     pub gossip: (Nanos, Nanos),
-    /// One that takes up to this long.
+    /// A server that takes longer, and its longest time.
     pub laggard: Option<(u16, Nanos)>,
-    /// How long a replica takes to copy.
+    /// How long a replica takes to copy a change: shortest and longest time.
     pub lag: (Nanos, Nanos),
-    /// No slot is served while one has no owner who works.
+    /// Whether the cluster serves no slot while one slot has no working owner.
     pub is_strict: bool,
-    /// How long what goes wrong may still be felt.
+    /// How long the effects of a failure may last.
     pub aftermath: Nanos,
-    /// Servers that clients of the cluster may know at once.
+    /// How many servers the clients of the cluster can know at once.
     pub places: usize,
-    /// How many servers may have one.
+    /// How many servers may have an index.
     pub nodes_max: u16,
-    /// How long after it has given its slots away a server leaves.
+    /// How long a server takes to leave after it has given its slots away.
     pub leaves_after: Nanos,
-    /// Of primaries with replicas that are no cluster, how many there are: each slot
-    /// is of the one of its remainder. 0 in a cluster.
+    /// Number of primaries with replicas, if this is no cluster. A slot belongs to the primary
+    /// whose number is its remainder. 0 in a cluster.
     pub groups: usize,
-    /// How many sentinels, as servers behind the members.
+    /// Number of sentinels. They are servers after the members.
     pub sentinels: usize,
-    /// Whether who makes a primary a replica ends the connections of its clients.
+    /// Whether a sentinel that makes a primary a replica ends the connections of its clients.
     pub kills_clients: bool,
 }
 
-/// For so long a slot that has moved back does not turn again, and a slot on its way back does not
-/// arrive: longer than any request that was sent on takes to arrive.
+/// For this long a slot that has moved back does not turn again, and a slot that moves back does
+/// not arrive. This is longer than any redirected request takes to arrive.
 const TURNS_AGAIN: Nanos = 250 * MILLI;
 
-/// How long a server that has left may keep its place: what is said of it, and then
-/// its absence.
+/// How long a server that has left may keep its index: while servers still report it, and then
+/// while it is absent.
 pub(crate) const PLACE_KEPT: Nanos = 31 * SECOND;
 
-/// How long nobody else has a place behind that. A server for which there was none, as there were
-/// more servers than places, waits for it.
+/// How long after that no other server gets the index. A server that has none, because there were
+/// more servers than indices, waits for it.
 pub(crate) const PLACE_EMPTY: Nanos = 61 * SECOND;
 
-/// What is to be done at a moment.
+/// What is done at a scheduled time.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Begin(EventKind),
@@ -104,7 +104,7 @@ pub(crate) enum Step {
     Reopen(u16),
 }
 
-/// A slot on its way.
+/// A moving slot.
 #[derive(Clone, Copy, Debug)]
 struct Moving {
     from: u16,
@@ -112,41 +112,42 @@ struct Moving {
     pause: Nanos,
 }
 
-/// A cluster under way.
+/// A running cluster.
 pub struct ClusterSim {
     plan: ClusterPlan,
-    /// How it is.
+    /// The actual state.
     view: View,
     is_alive: Vec<bool>,
-    /// By server: the version of the cluster when the server last came back from the dead. Nobody
-    /// tells it of an earlier one: what was on its way to it is lost.
+    /// By server: the version of the cluster when the server last came back from the dead. It is
+    /// told of no earlier version: messages to it were lost.
     back_since: Vec<u64>,
-    /// Something is happening to these.
+    /// The servers that take part in an event now.
     busy: BTreeSet<u16>,
     moving: BTreeMap<u16, Moving>,
     /// When a slot that had just moved began to move back.
     turned: BTreeMap<u16, Nanos>,
-    /// By slot: which server had it before its owner, and until when.
+    /// By slot: which server owned it before its owner, and until when.
     had: Vec<(u16, Nanos)>,
-    /// Servers that have left, and those that never come.
+    /// Servers that have left, and servers that never join.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
-    /// Who was the primary one after the other, of each that is no cluster's.
+    /// The primaries one after the other, for each primary outside a cluster.
     reigns: Vec<Vec<u16>>,
-    /// How it was at first.
+    /// The first state.
     first: Rc<View>,
-    /// Of each that is no cluster's, whether a sentinel has gone back in time while so few had
-    /// heard of the latest primary that most told of an earlier one. They are rightly believed.
+    /// For each primary outside a cluster, whether a sentinel has restarted with an old state while
+    /// so few had heard of the latest primary that most reported an earlier one. It is right to
+    /// believe them.
     forgotten: Vec<bool>,
     /// Servers that have joined, in their order.
     joined: Vec<u16>,
-    /// There were more servers, with those that have left, than there are places.
+    /// Whether there were more servers than indices, including those that have left.
     was_crowded: bool,
     steps: Vec<Step>,
     random: Random,
 }
 
-/// All but the cluster itself.
+/// Everything except the cluster itself.
 pub(crate) struct Scene<'a> {
     pub(crate) network: &'a mut Network,
     pub(crate) servers: &'a mut Vec<Server>,
@@ -154,14 +155,14 @@ pub(crate) struct Scene<'a> {
 }
 
 impl ClusterPlan {
-    /// How long it takes until everybody has heard of something.
+    /// Returns how long it takes until every server has heard of a change.
     pub fn longest_gossip(&self) -> Nanos {
         self.gossip.1.max(self.laggard.map_or(0, |(_, longest)| longest))
     }
 }
 
 impl ClusterSim {
-    /// The cluster of a scenario, before anything has happened to it.
+    /// Creates the cluster of a scenario, before any event.
     pub fn new(
         plan: ClusterPlan,
         servers: &mut [Server],
@@ -182,7 +183,7 @@ impl ClusterSim {
         if plan.groups > 0 {
             owners = (0..SLOTS).map(|slot| primaries[slot % plan.groups]).collect();
         }
-        // Here and there a slot is another's, as after many moves.
+        // Here and there a slot has another owner, as after many moves.
         let strays = if plan.groups > 0 { 0 } else { random.below(40) };
         for _ in 0..strays {
             let slot = random.index(SLOTS);
@@ -231,14 +232,14 @@ impl ClusterSim {
         self.steps.push(step);
     }
 
-    /// The same within some time, and before all is to be over.
+    /// Schedules a step at a random time within the bounds, and before the end of all events.
     fn within(&mut self, network: &mut Network, (low, high): (Nanos, Nanos), step: Step) {
         let at = network.now + self.random.scaled(low.max(1), high.max(2));
         let at = at.min(self.plan.ends_at).max(network.now);
         self.at(network, at, step);
     }
 
-    /// A step is due.
+    /// Performs a step that is due.
     pub(crate) fn on_step(&mut self, step: usize, scene: &mut Scene) {
         let step = self.steps[step].clone();
         let now = scene.network.now;
@@ -275,7 +276,7 @@ impl ClusterSim {
             Step::Forget(node) => self.forget(node, scene),
             Step::Reopen(node) => scene.network.modes[usize::from(node)] = ConnectMode::Accept,
             Step::Retire(node) => {
-                // While all others are dead or busy nobody can have its slots.
+                // While all others are dead or busy, none can take its slots.
                 if self.leave(Some(node), scene).is_none() {
                     self.at(scene.network, now + 20 * MILLI, Step::Retire(node));
                 }
@@ -284,8 +285,8 @@ impl ClusterSim {
         self.note_forgotten(scene);
     }
 
-    /// Notes which primary most sentinels have forgotten, or not heard of, while one goes
-    /// back in time. Those that are only late go on, and are not believed.
+    /// Notes which primaries most sentinels have forgotten, or not heard of, while one restarts
+    /// with an old state. Sentinels that are only late go on, and are not believed.
     fn note_forgotten(&mut self, scene: &mut Scene) {
         if !self.sentinels().any(|sentinel| self.busy.contains(&sentinel)) {
             return;
@@ -300,7 +301,7 @@ impl ClusterSim {
         }
     }
 
-    /// Tells everybody how it is now: some at once, the others when they hear of it.
+    /// Tells every server the actual state: some at once, the others when they hear of it.
     fn publish(&mut self, first: &[u16], scene: &mut Scene) {
         self.view.version += 1;
         let view = Rc::new(self.view.clone());
@@ -315,14 +316,14 @@ impl ClusterSim {
         self.tell_sentinels(&view, scene);
     }
 
-    /// Tells the sentinels how it is now.
+    /// Tells the sentinels the actual state.
     fn tell_sentinels(&mut self, view: &Rc<View>, scene: &mut Scene) {
         for sentinel in self.sentinels() {
             self.hears(sentinel, view, scene);
         }
     }
 
-    /// A server hears of something in its time.
+    /// Schedules that a server hears of a change.
     fn hears(&mut self, node: u16, view: &Rc<View>, scene: &mut Scene) {
         let (low, mut high) = self.plan.gossip;
         if let Some((laggard, longest)) = self.plan.laggard
@@ -338,7 +339,7 @@ impl ClusterSim {
         first..first + self.plan.sentinels as u16
     }
 
-    /// Copies what a primary has changed to those who copy it.
+    /// Copies the changes of a primary to its replicas.
     pub(crate) fn replicate(&mut self, node: usize, scene: &mut Scene) {
         let copied = scene.servers[node].take_changes();
         if copied.is_empty() {
@@ -357,23 +358,23 @@ impl ClusterSim {
         }
     }
 
-    /// Whether there were ever more servers, with those that have left, than there are places.
+    /// Returns whether there were ever more servers than indices, including those that have left.
     pub fn was_crowded(&self) -> bool {
         self.was_crowded
     }
 
-    /// Whether a server is there.
+    /// Returns whether a server is alive.
     pub fn is_alive(&self, server: usize) -> bool {
         self.is_alive[server]
     }
 
-    /// Who owns which slot.
+    /// Returns the owner of each slot.
     pub fn owners(&self) -> &[u16] {
         &self.view.owners
     }
 
-    /// Where its servers are: of those that are of it, or of those of these that have
-    /// slots or copy one that has.
+    /// Returns the addresses of its members. With `only_serving`, only those with slots, and copies
+    /// of those.
     pub fn addresses(&self, only_serving: bool) -> BTreeSet<String> {
         let serves = |node: u16| {
             let member = &self.view.members[usize::from(node)];
@@ -384,23 +385,24 @@ impl ClusterSim {
         members.map(|node| self.view.address(node)).collect()
     }
 
-    /// Who was the primary one after the other, of each that is no cluster's.
+    /// Returns the primaries one after the other, for each primary outside a cluster.
     pub fn reigns(&self) -> &[Vec<u16>] {
         &self.reigns
     }
 
-    /// Whether a sentinel that goes back in time is outvoted by the others. One alone, or one of
-    /// two, is believed once it has said so for a while, and so are most of them.
+    /// Returns whether the other sentinels outvote one that restarts with an old state. A single
+    /// sentinel, or one of two, is believed once it has repeated its report for a while, and so is
+    /// a majority.
     pub fn outvotes_relapses(&self, group: usize) -> bool {
         self.plan.sentinels >= 3 && !self.forgotten[group]
     }
 
-    /// Where a server is.
+    /// Returns the address of a server.
     pub fn address(&self, node: u16) -> String {
         self.view.address(node)
     }
 
-    /// Servers that have left.
+    /// Returns the servers that have left.
     pub fn gone(&self) -> impl Iterator<Item = usize> {
         self.gone.iter().map(|&node| usize::from(node))
     }

@@ -1,16 +1,16 @@
-//! What one server of a simulated cluster knows of it, and what it answers when it
-//! is asked: plain code of its own, so that no mistake of the parsers hides itself.
+//! What one server of a simulated cluster knows of it, and how it answers questions. This is
+//! separate simple code, so that it does not share the mistakes of the parsers.
 
 use crate::wire::write_bulk;
 use std::collections::BTreeMap;
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub const SLOTS: usize = 16_384;
 
-/// The owner of a slot that nobody has.
+/// The owner of a slot that no server has.
 pub const NOBODY: u16 = u16::MAX;
 
-/// The slot of a key: of its tag, if it has one.
+/// Returns the slot of a key. If the key has a hash tag, the slot is that of the tag.
 pub fn slot_of(key: &[u8]) -> u16 {
     let open = key.iter().position(|&byte| byte == b'{');
     let tag = open.and_then(|open| {
@@ -35,13 +35,13 @@ pub struct Member {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// What the cluster calls it.
+    /// Its id in the cluster.
     pub id: String,
-    /// Whether it is of the cluster.
+    /// Whether it is a member of the cluster.
     pub is_member: bool,
-    /// Whose copy it has; of a primary nobody's.
+    /// The server whose copy it has, or `None` for a primary.
     pub replica_of: Option<u16>,
-    /// The others cannot reach it.
+    /// Whether the others cannot reach it.
     pub has_failed: bool,
     /// Its epoch.
     pub epoch: u64,
@@ -50,29 +50,29 @@ pub struct Member {
 /// A cluster, as it is or as a server believes it to be.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// A later one has a higher number.
+    /// The version. A later view has a higher number.
     pub version: u64,
-    /// How many primaries it has where it is no cluster; 0 in one.
+    /// Number of primaries, if this is no cluster. 0 in a cluster.
     pub groups: usize,
-    /// By slot.
+    /// The owner of each slot.
     pub owners: Vec<u16>,
-    /// Every server that there may ever be.
+    /// Every server that ever exists.
     pub members: Vec<Member>,
-    /// Slots without an owner who works keep the whole cluster from serving.
+    /// Whether the whole cluster serves nothing, because slots have no working owner.
     pub is_down: bool,
 }
 
-/// Which slots are on their way, from a server or to it, and where.
+/// The slots that move from a server or to it, and the other server.
 pub type Moves = BTreeMap<u16, u16>;
 
 impl View {
-    /// Where a server is.
+    /// Returns the address of a server.
     pub fn address(&self, node: u16) -> String {
         let member = &self.members[usize::from(node)];
         format!("{}:{}", member.host, member.port)
     }
 
-    /// The copies of a server.
+    /// Returns the copies of a server.
     pub fn replicas_of(&self, node: u16) -> impl Iterator<Item = u16> {
         let numbered = self.members.iter().enumerate();
         let copies =
@@ -80,7 +80,7 @@ impl View {
         copies.map(|(index, _)| index as u16)
     }
 
-    /// Ranges of slots with their owners.
+    /// Returns the ranges of slots with their owners.
     fn ranges(&self) -> Vec<(usize, usize, u16)> {
         let mut ranges: Vec<(usize, usize, u16)> = Vec::new();
         for (slot, &owner) in self.owners.iter().enumerate() {
@@ -93,7 +93,7 @@ impl View {
         ranges
     }
 
-    /// `CLUSTER SLOTS`.
+    /// Writes the reply to `CLUSTER SLOTS`.
     pub fn write_slots(&self, out: &mut Vec<u8>) {
         let ranges = self.ranges();
         line(out, '*', ranges.len());
@@ -114,7 +114,7 @@ impl View {
         }
     }
 
-    /// `CLUSTER SHARDS`.
+    /// Writes the reply to `CLUSTER SHARDS`.
     pub fn write_shards(&self, out: &mut Vec<u8>) {
         let is_primary = |node: &u16| {
             let member = &self.members[usize::from(*node)];
@@ -159,7 +159,8 @@ impl View {
         }
     }
 
-    /// `CLUSTER NODES`, of the server `me` with what moves from it and to it.
+    /// Writes the reply of the server `me` to `CLUSTER NODES`, with the slots that move from it and
+    /// to it.
     pub fn write_nodes(&self, me: u16, (away, here): (&Moves, &Moves), out: &mut Vec<u8>) {
         let mut text = String::new();
         let ranges = self.ranges();

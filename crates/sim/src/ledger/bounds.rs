@@ -1,21 +1,21 @@
-//! The answers of a store whose memory is bounded.
+//! The replies of a store with a memory bound.
 
 use super::*;
 use crate::scenario::Bound;
 
-/// A store may refuse a write only when it has counted this part of its bound, of a hundred.
+/// A store may refuse a write only when it has counted at least this percentage of its bound.
 const FULL_PERCENT: u64 = 60;
 
-/// A store whose memory is bounded.
+/// A store with a memory bound.
 #[derive(Clone, Copy)]
 pub(super) struct BoundedStore {
     bound: Bound,
-    /// The most that it has counted.
+    /// The largest amount that it has counted.
     most: u64,
 }
 
 impl Ledger {
-    /// A store has a bound.
+    /// Sets the bound of a store.
     pub fn know_bound(&mut self, bound: Option<Bound>) {
         self.bounded = bound.map(|bound| BoundedStore { bound, most: 0 });
     }
@@ -29,7 +29,7 @@ impl Ledger {
         self.bounded(pool).is_some()
     }
 
-    /// The store counts so many bytes.
+    /// Notes that the store counts `counted` bytes.
     pub fn on_memory(&mut self, counted: u64) {
         let Some(BoundedStore { bound, most }) = &mut self.bounded else { return };
         *most = counted.max(*most);
@@ -41,24 +41,25 @@ impl Ledger {
         }
     }
 
-    /// The most that the store has counted, in percent of its bound.
+    /// Returns the largest amount that the store has counted, in percent of its bound.
     pub fn filled_percent(&self) -> u64 {
         self.bounded.as_ref().map_or(0, |it| it.most * 100 / it.bound.memory_max)
     }
 
-    /// Returns whether a key may have gone to make room for others.
+    /// Returns whether a key may have been evicted to make room for others.
     pub fn may_be_gone(&self, pool: usize, key: &[u8]) -> bool {
         self.bounded(pool).is_some_and(|BoundedStore { bound, .. }| {
             bound.may_all_go() || (bound.may_expiring_go() && key.starts_with(b"y"))
         })
     }
 
-    /// Returns whether every key may go.
+    /// Returns whether every key may be evicted.
     pub fn may_all_go(&self, pool: usize) -> bool {
         self.bounded(pool).is_some_and(|bounded| bounded.bound.may_all_go())
     }
 
-    /// Returns whether a store says that it has no room, and may say so. It has done nothing then.
+    /// Returns whether a store reports that it has no room, and is allowed to. Then it has done
+    /// nothing.
     pub fn is_for_room(&self, pool: usize, text: &str) -> bool {
         let is_said = text.starts_with("OOM command not allowed when used memory > 'maxmemory'")
             || text.starts_with("ERR out of memory storing object");

@@ -1,17 +1,17 @@
-//! Messages: who published them, which server heard of them, and who must
-//! have been told.
+//! Messages: which client published them, which server got them, and which clients must have
+//! received them.
 
 use super::*;
 use crate::network::SECOND;
 use keyway_base::glob;
 use std::collections::BTreeSet;
 
-/// How long a message may be on its way while nothing is wrong.
+/// How long a message may be in flight while nothing is wrong.
 const UNDER_WAY_MAX: Nanos = SECOND / 5;
-/// How long names may be on the move after a change of the ring.
+/// How long names may move after a change of the ring.
 const MOVING_MAX: Nanos = SECOND / 2;
 
-/// How a name is subscribed to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChannelKind {
     /// `SUBSCRIBE`
@@ -26,14 +26,14 @@ impl ChannelKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 
-    /// What a command about subscriptions begins or ends.
+    /// Returns the kind of subscription that a command begins or ends, and whether it begins it.
     pub fn of(command: &[u8]) -> Option<(Self, bool)> {
         let command = String::from_utf8_lossy(command).to_ascii_lowercase();
         let both = Self::ALL.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
         both.into_iter().find(|(kind, subscribes)| kind.word(*subscribes) == command)
     }
 
-    /// The command, which is also the first word of its confirmation.
+    /// Returns the command, which is also the first word of its confirmation.
     pub fn word(self, subscribes: bool) -> &'static str {
         match (self, subscribes) {
             (Self::Channel, true) => "subscribe",
@@ -45,7 +45,7 @@ impl ChannelKind {
         }
     }
 
-    /// The first word of a message.
+    /// Returns the first word of a message.
     pub fn message_word(self) -> &'static str {
         match self {
             Self::Channel => "message",
@@ -54,8 +54,8 @@ impl ChannelKind {
         }
     }
 
-    /// Whether a message of `kind` on `channel` is told to who subscribed to
-    /// `name` in this way.
+    /// Returns whether a client with this kind of subscription to `name` receives a message of
+    /// `kind` on `channel`.
     fn fits(self, name: &[u8], kind: ChannelKind, channel: &[u8]) -> bool {
         match self {
             Self::Pattern => kind == Self::Channel && glob::matches(name, channel),
@@ -64,7 +64,7 @@ impl ChannelKind {
     }
 }
 
-/// A connection that publishes: whose, and which of its connections.
+/// A publishing connection: the client, and which of its connections.
 pub type Publisher = (usize, u32);
 
 pub(super) struct Message {
@@ -73,9 +73,9 @@ pub(super) struct Message {
     channel: Vec<u8>,
     publisher: Publisher,
     asked_at: Nanos,
-    /// Which server heard of it, when, and before which others.
+    /// The server that got it, when, and how many others it got before.
     executed: Option<(usize, Nanos, u64)>,
-    /// When its publisher was told so.
+    /// When its publisher got the reply.
     acknowledged_at: Option<Nanos>,
     is_denied: bool,
 }
@@ -83,46 +83,46 @@ pub(super) struct Message {
 /// What a client knows of one of its subscriptions.
 #[derive(Debug)]
 pub struct Subscription {
-    /// When the client read that it is confirmed.
+    /// When the client read the confirmation.
     confirmed_at: Nanos,
     seen: BTreeSet<u64>,
-    /// By server, or by publisher on the store: the last message told.
+    /// The last message received, by server, or by publisher on the store.
     last: BTreeMap<(usize, u32, Vec<u8>), u64>,
 }
 
 impl Subscription {
-    /// A subscription whose confirmation is read now.
+    /// Creates a subscription whose confirmation is read now.
     pub fn new(confirmed_at: Nanos) -> Self {
         Self { confirmed_at, seen: BTreeSet::new(), last: BTreeMap::new() }
     }
 }
 
-/// Messages, and what else the laws about them need.
+/// Messages, and everything else that the laws about them need.
 #[derive(Default)]
 pub(super) struct Messages {
     all: Vec<Message>,
     executed: u64,
     told: u64,
-    /// By server, publisher and channel: the last message heard of.
+    /// The last message that was received, by server, publisher and channel.
     last: BTreeMap<(usize, Publisher, ChannelKind, Vec<u8>), u64>,
-    /// Publishers one of whose messages may still be under way.
+    /// Publishers of which a message may still be in flight.
     unsure: BTreeSet<Publisher>,
-    /// By pool: when its ring changed, and the number of the last change.
+    /// By pool: the number of the ring's last change, and when it changed.
     ring_changes: Vec<(u64, Vec<Nanos>)>,
 }
 
 impl Ledger {
-    /// Messages told to clients so far.
+    /// Returns the number of messages that clients have received so far.
     pub fn messages_told(&self) -> u64 {
         self.messages.told
     }
 
-    /// Messages, and changes of values that may be cached, so far.
+    /// Returns the number of messages, and of changes of values that may be cached, so far.
     pub fn tellable(&self) -> (usize, usize) {
         (self.messages.all.len(), self.copies.values().map(Vec::len).sum())
     }
 
-    /// A number for a message about to be published.
+    /// Returns a number for a message that is about to be published.
     pub fn new_message(
         &mut self,
         pool: usize,
@@ -143,7 +143,7 @@ impl Ledger {
         self.messages.all.len() as u64 - 1
     }
 
-    /// A server was told to publish.
+    /// Notes that a server got a request to publish.
     pub fn on_published(
         &mut self,
         (kind, channel): (ChannelKind, &[u8]),
@@ -184,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// A publisher was told that its message was published.
+    /// Notes that a publisher was told that its message was published.
     pub fn on_publish_acknowledged(&mut self, number: u64, now: Nanos) {
         let message = &mut self.messages.all[number as usize];
         message.acknowledged_at = Some(now);
@@ -194,8 +194,7 @@ impl Ledger {
         }
     }
 
-    /// A publisher was told that its message was not, or perhaps not,
-    /// published.
+    /// Notes that a publisher was told that its message was not, or perhaps not, published.
     pub fn on_publish_failed(&mut self, number: u64, fate: crate::model::Fate) {
         let message = &mut self.messages.all[number as usize];
         if fate != crate::model::Fate::NotDone {
@@ -208,10 +207,10 @@ impl Ledger {
         }
     }
 
-    /// A client was told a message by its subscription to `name`.
+    /// Notes that a client received a message through its subscription to `name`.
     ///
     /// # Errors
-    /// What is wrong about that.
+    /// Returns what is wrong about that.
     pub fn on_told(
         &mut self,
         (kind, name): (ChannelKind, &[u8]),
@@ -242,11 +241,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks that a subscription that ended with a request asked at `until`
-    /// has missed nothing it must have been told.
+    /// Checks that a subscription that ended with a request asked at `until` has missed no message
+    /// that it must have received.
     ///
     /// # Errors
-    /// Which message was missed.
+    /// Returns which message was missed.
     pub fn check_subscription(
         &self,
         pool: usize,

@@ -1,17 +1,17 @@
-//! What may be told of keys of a cluster: what fail-overs lose, who may claim a slot
-//! with whom, and which errors servers have really given.
+//! What may happen to keys of a cluster: what fail-overs lose, which servers may claim the same
+//! slot, and which errors servers have really sent.
 
 use super::*;
 use crate::cluster::{SLOTS, slot_of};
 
-/// How long after a server has sent a request elsewhere others may still come to it.
+/// How long requests may still reach a server after it has redirected one.
 const LEARNT: Nanos = 250 * crate::network::MILLI;
 
-/// How often a request is sent on at most while nothing changes: by one that has not
-/// heard whose the slot is, by one that it was, and by one from which it moves.
+/// How often a request is redirected at most while nothing changes: by a server that has not heard
+/// who owns the slot, by the earlier owner, and by a server from which the slot moves.
 const HOPS: usize = 3;
 
-/// Why a server has not taken a request.
+/// Why a server has refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// `MOVED` or `ASK`.
@@ -22,38 +22,39 @@ pub enum Refused {
     Down,
     /// `CROSSSLOT`.
     Crossing,
-    /// `READONLY`, or the end of what waited at a primary.
+    /// `READONLY`, or the end of a command that waited at a primary.
     Demoted,
 }
 
 /// What is known of a cluster.
 pub(super) struct ClusterBook {
-    /// Primaries where it is no cluster, else 0.
+    /// Number of primaries if this is no cluster, else 0.
     groups: usize,
     redirections_max: usize,
-    /// Where each of these primaries is as the workers have it.
+    /// The address that the workers use for each of these primaries.
     followed: Vec<Option<String>>,
-    /// By slot: how many claim it besides its owner, and how often that was so.
+    /// By slot: the number of servers that claim it besides its owner, and how often that has
+    /// changed.
     disputes: Vec<(u32, u64)>,
     /// Keys that a fail-over has changed, and how often.
     lost: BTreeMap<Vec<u8>, u64>,
-    /// What servers have not taken.
+    /// The refusals of servers.
     refused: Vec<(Nanos, u16, Refused)>,
-    /// When slots came to other servers, or were on their way.
+    /// When slots came to other servers, or were moving.
     changes: Vec<(Nanos, u16)>,
-    /// By then everybody has heard of a change.
+    /// The time by which every server has heard of a change.
     settles: Nanos,
-    /// When a server sent a request for a slot elsewhere for the first time since
-    /// everybody has known whose it is.
+    /// The time of the first redirection of a slot's request by a server since every server has
+    /// known the slot's owner.
     sent_on: BTreeMap<(usize, u16), Nanos>,
     /// The last write to each key.
     last: BTreeMap<Vec<u8>, u64>,
-    /// Until then a server with slots may have no place.
+    /// Until this time, a server with slots may have no index.
     crowded_until: Nanos,
 }
 
 impl Ledger {
-    /// The pool is a cluster.
+    /// Notes that the pool is a cluster.
     pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos, groups: usize) {
         self.cluster = Some(ClusterBook {
             groups,
@@ -70,20 +71,20 @@ impl Ledger {
         });
     }
 
-    /// Whether there is a cluster.
+    /// Returns whether there is a cluster.
     pub fn is_cluster(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// What keys of a cluster have in common that a server takes together: their slot,
-    /// or which of the primaries they belong to.
+    /// Returns what the keys have in common that a server takes together: their slot, or the number
+    /// of their primary.
     pub(super) fn cluster_home(&self, key: &[u8]) -> Option<usize> {
         let slot = usize::from(slot_of(key));
         let book = self.cluster.as_ref()?;
         Some(if book.groups > 0 { slot % book.groups } else { slot })
     }
 
-    /// Two servers claim a slot from now on, or no more.
+    /// Notes that two servers claim a slot from now on, or no longer do.
     pub fn on_dispute(&mut self, slot: u16, begins: bool) {
         let Some(book) = &mut self.cluster else { return };
         let (open, count) = &mut book.disputes[usize::from(slot)];
@@ -91,7 +92,7 @@ impl Ledger {
         *count += 1;
     }
 
-    /// Whether two servers claim the slot of a key, or did.
+    /// Returns whether two servers claim the slot of a key, or have claimed it.
     pub fn was_disputed(&self, key: &[u8]) -> bool {
         let book = self.cluster.as_ref();
         book.is_some_and(|book| {
@@ -99,22 +100,22 @@ impl Ledger {
         })
     }
 
-    /// A fail-over has changed a key, as its copy was behind.
+    /// Notes that a fail-over has changed a key, because its copy was behind.
     pub fn on_lost_key(&mut self, key: &[u8]) {
         if let Some(book) = &mut self.cluster {
             *book.lost.entry(key.to_vec()).or_default() += 1;
         }
     }
 
-    /// Where the workers go for each primary of no cluster.
+    /// Sets the address that the workers use for each primary outside a cluster.
     pub fn note_followed(&mut self, followed: Vec<Option<String>>) {
         if let Some(book) = &mut self.cluster {
             book.followed = followed;
         }
     }
 
-    /// A primary has changed a key. One that the workers do not go by any more, or not yet,
-    /// has what is asked of the other only once that has copied it.
+    /// Notes that a primary has changed a key. If the workers no longer use it, or do not use it
+    /// yet, the other primary has the change only once it has copied it.
     pub fn check_followed(&mut self, key: &[u8], primary: &str) {
         let Some(home) = self.cluster_home(key) else { return };
         let Some(book) = &self.cluster else { return };
@@ -124,17 +125,17 @@ impl Ledger {
         }
     }
 
-    /// There are more servers, with those that have left, than places. Workers that learn of two
-    /// newcomers together give the last place to either. The other has none until the place of a
-    /// server that has left is free, long after all faults, and the requests for its slots are
-    /// refused. Nothing else is excused by that.
+    /// Notes that there are more servers than indices, including those that have left. Workers that
+    /// learn of two newcomers together give the last index to either. The other has none until the
+    /// index of a server that has left is free, which takes longer than all faults. Until then the
+    /// requests for its slots are refused. This excuses nothing else.
     pub fn on_crowded(&mut self, until: Nanos) {
         if let Some(book) = &mut self.cluster {
             book.crowded_until = book.crowded_until.max(until);
         }
     }
 
-    /// A slot has come to another server, or is on its way to one.
+    /// Notes that a slot has come to another server, or is moving to one.
     pub fn on_slot_changed(&mut self, slot: u16) {
         let now = self.now;
         if let Some(book) = &mut self.cluster {
@@ -143,7 +144,7 @@ impl Ledger {
         }
     }
 
-    /// A server has not taken a request.
+    /// Notes that a server has refused a request.
     pub fn on_refused(&mut self, server: usize, (slot, kind): (u16, Refused), now: Nanos) {
         let is_excused = self.is_excused(&self.servers_of(0), now.saturating_sub(LEARNT), now);
         let Some(book) = &mut self.cluster else { return };
@@ -158,7 +159,8 @@ impl Ledger {
         }
     }
 
-    /// A server sends on a command that waited there for a slot which is another's now.
+    /// Notes that a server redirects a command that waited there for a slot which another server
+    /// owns now.
     pub fn on_sent_elsewhere(&mut self, slot: u16) {
         let now = self.now;
         if let Some(book) = &mut self.cluster {
@@ -166,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// How many requests servers have sent elsewhere, and how many nobody could take.
+    /// Returns how many requests servers have redirected, and how many no server could take.
     pub fn refused(&self) -> (u64, u64) {
         let all = self.cluster.iter().flat_map(|book| &book.refused);
         all.fold((0, 0), |(elsewhere, others), (_, _, kind)| match kind {
@@ -175,7 +177,7 @@ impl Ledger {
         })
     }
 
-    /// What could excuse a difference.
+    /// Returns everything that could excuse a difference.
     pub(super) fn cluster_circumstances(&self, key: &[u8]) -> Option<Circumstances> {
         let book = self.cluster.as_ref()?;
         let (open, count) = book.disputes[usize::from(slot_of(key))];
@@ -191,7 +193,7 @@ impl Ledger {
         Some(all)
     }
 
-    /// Whether an error tells of what a server has really said of these keys since
+    /// Returns whether an error repeats what a server has really answered for these keys since
     /// `from`.
     pub fn is_forced(&self, text: &str, keys: &[Vec<u8>], from: Nanos) -> bool {
         let Some(book) = &self.cluster else { return false };
@@ -213,12 +215,12 @@ impl Ledger {
         if kind != Refused::Elsewhere {
             return count > 0;
         }
-        // A request that is to be tried again is sent on again each time, and both count.
+        // A request that is retried is redirected again each time. Both count.
         let since = book.refused.iter().rev().take_while(|(at, ..)| *at >= from);
         let is_again = |kind: Refused| matches!(kind, Refused::TryAgain | Refused::Down);
         let again = since.filter(|(_, slot, why)| is_again(*why) && slots.contains(slot)).count();
-        // Whoever knows less sends on to who knows more, and that ends unless slots go on
-        // to others meanwhile.
+        // A server that knows less redirects to one that knows more. That ends unless slots move
+        // again meanwhile.
         let from = from.saturating_sub(book.settles);
         let changes = book.changes.iter().rev().take_while(|(at, _)| *at >= from);
         let changes = changes.filter(|(_, slot)| slots.contains(slot)).count();
@@ -226,8 +228,8 @@ impl Ledger {
             && changes + HOPS + 2 * again >= book.redirections_max
     }
 
-    /// Writes to a key come in the order in which they were asked for, as only one
-    /// client writes it and waits for none of them.
+    /// Checks that writes to a key arrive in the order in which they were asked. Only one client
+    /// writes the key, and it does not wait for replies.
     pub(super) fn check_order(&mut self, pool: usize, write: u64, key: &[u8], is_late: bool) {
         let asked_at = self.asked_at[write as usize];
         let is_excused = is_late

@@ -1,16 +1,15 @@
-//! Values that clients cache: who changed them when, and who should know.
+//! Values that clients cache: which client changed them and when, and which clients must be told.
 
 use super::*;
 use crate::network::SECOND;
 
-/// How long a change may stay unknown to who has cached the value, while
-/// nothing is wrong.
+/// How long a client that has cached the value may not know of a change, while nothing is wrong.
 const UNTOLD_MAX: Nanos = SECOND * 3 / 10;
 
-/// A value as a client has it.
+/// A client's copy of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// The write it came from; `None`: there was none.
+    /// The write that it came from. `None`: the key did not exist.
     pub write: Option<u64>,
     /// When it was read.
     pub read_at: Nanos,
@@ -21,12 +20,12 @@ pub(super) struct CopyChange {
     write: u64,
     client: usize,
     asked_at: Nanos,
-    /// Which server did it, when, and after how many others.
+    /// The server that made it, when, and how many others were made before.
     executed: Option<(usize, Nanos, u64)>,
     acknowledged_at: Option<Nanos>,
 }
 
-/// By pool and key.
+/// Changes by pool and key.
 pub(super) type Copies = BTreeMap<(usize, Vec<u8>), Vec<CopyChange>>;
 
 impl Ledger {
@@ -35,7 +34,7 @@ impl Ledger {
         changes.iter_mut().find(|change| change.write == write)
     }
 
-    /// A client asks for a change.
+    /// Notes that a client asks for a change.
     pub fn on_copy_asked(
         &mut self,
         pool: usize,
@@ -48,7 +47,7 @@ impl Ledger {
         self.copies.entry((pool, key.to_vec())).or_default().push(change);
     }
 
-    /// A server made the change.
+    /// Notes that a server made the change.
     pub fn on_copy_executed(&mut self, (pool, server): (usize, usize), key: &[u8], write: u64) {
         self.copies_executed += 1;
         let executed = Some((server, self.now, self.copies_executed));
@@ -57,24 +56,24 @@ impl Ledger {
         }
     }
 
-    /// A client was told that its change was made.
+    /// Notes that a client was told that its change was made.
     pub fn on_copy_acknowledged(&mut self, pool: usize, key: &[u8], write: u64, now: Nanos) {
         if let Some(change) = self.copy_change(pool, key, write) {
             change.acknowledged_at = Some(now);
         }
     }
 
-    /// Whether a value is one that was written to this key.
+    /// Returns whether a value is one that was written to this key.
     pub fn is_copy(&self, pool: usize, key: &[u8], write: u64) -> bool {
         let changes = self.copies.get(&(pool, key.to_vec()));
         changes.is_some_and(|changes| changes.iter().any(|change| change.write == write))
     }
 
-    /// Checks that a value that a client still has at `until`, but for what it
-    /// may not know yet, was not changed by others than `own`.
+    /// Checks that only `own` has changed a value that a client still holds at `until`, apart from
+    /// changes of which it may not know yet.
     ///
     /// # Errors
-    /// Which change it should know of.
+    /// Returns the change of which it should know.
     pub fn check_copy(
         &self,
         pool: usize,
@@ -97,8 +96,8 @@ impl Ledger {
         {
             let at = change.executed.map(|(_, at, _)| at).or(change.acknowledged_at);
             let is_due = at.is_some_and(|at| at < since);
-            // Only who made the change can be late to tell of it: where keys
-            // live elsewhere than when they were read, it is told at once.
+            // Only the server that made the change can report it late. If the keys have moved since
+            // they were read, this is reported at once.
             let server: Vec<_> = change.executed.iter().map(|&(server, ..)| server).collect();
             if is_due && !self.is_excused(&server, since, until) {
                 let write = change.write;

@@ -1,40 +1,40 @@
-//! Entries of streams of the embedded store: which were added, who has read them,
-//! and which a group gave to whom.
+//! Entries of streams of the embedded store: which were added, which clients have read them, and to
+//! which consumer a group gave each.
 
 use super::*;
 
 /// The two numbers of an entry's id.
 pub type EntryId = (u64, u64);
 
-/// What a client read of a stream at once.
+/// What one request of a client read of a stream.
 pub struct StreamRead {
-    /// Of which pool.
+    /// The pool.
     pub pool: usize,
-    /// Of which stream.
+    /// The name of the stream.
     pub stream: Vec<u8>,
-    /// Behind which entry it was to begin, `None` behind the last there was.
+    /// The entry after which it had to begin. `None`: the last entry at that time.
     pub after: Option<EntryId>,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: Vec<EntryId>,
-    /// When it was asked for.
+    /// When it was asked.
     pub asked_at: Nanos,
 }
 
 /// What a stream holds at rest.
 pub struct StreamAtRest {
-    /// Its entries.
+    /// The ids of its entries.
     pub ids: Vec<EntryId>,
-    /// The last entry that its group has given to anybody.
+    /// The last entry that its group has given to a consumer.
     pub given: Option<EntryId>,
 }
 
 #[derive(Default)]
 struct Stream {
-    /// When each entry that a client was told of was asked for, and told.
+    /// When each entry that was confirmed to a client was asked, and when it was confirmed.
     told: BTreeMap<EntryId, (Nanos, Nanos)>,
-    /// Those that clients were given by the group.
+    /// The entries that the group has given to clients.
     given: BTreeSet<EntryId>,
-    /// The latest time up to which somebody waited in vain as a consumer.
+    /// The latest time up to which a consumer waited without result.
     idle_until: Nanos,
 }
 
@@ -50,11 +50,11 @@ impl Ledger {
         self.streams.all.entry((pool, name.to_vec())).or_default()
     }
 
-    /// A client was told that its entry is in a stream: when it had asked, and when
-    /// it was told.
+    /// Notes that a client was told that its entry is in a stream: when it had asked, and when it
+    /// was told.
     ///
     /// # Errors
-    /// When another has that id.
+    /// Returns an error if another entry has that id.
     pub fn on_entry_told(
         &mut self,
         pool: usize,
@@ -68,23 +68,23 @@ impl Ledger {
         }
     }
 
-    /// Whether an entry behind `after` was there at some time for sure.
+    /// Returns whether an entry after `after` certainly existed at some time.
     pub fn has_entry(&self, pool: usize, stream: &[u8], after: EntryId, by: Nanos) -> bool {
         let stream = self.streams.all.get(&(pool, stream.to_vec()));
         let is_it = |(id, (_, told)): (&EntryId, &(Nanos, Nanos))| *id > after && *told < by;
         stream.is_some_and(|stream| stream.told.iter().any(is_it))
     }
 
-    /// A client has read entries.
+    /// Notes that a client has read entries.
     pub fn on_entries_read(&mut self, read: StreamRead) {
         self.entries += read.ids.len() as u64;
         self.streams.reads.push(read);
     }
 
-    /// A client was given entries as a consumer.
+    /// Notes that a client was given entries as a consumer.
     ///
     /// # Errors
-    /// When one of them was given to somebody before.
+    /// Returns an error if one of them was given before.
     pub fn on_entries_given(
         &mut self,
         pool: usize,
@@ -99,15 +99,15 @@ impl Ledger {
         }
     }
 
-    /// A consumer has waited in vain, at least until `end`.
+    /// Notes that a consumer has waited without result, at least until `end`.
     pub fn on_group_idle(&mut self, pool: usize, stream: &[u8], end: Nanos) {
         let stream = self.stream(pool, stream);
         stream.idle_until = stream.idle_until.max(end);
     }
 
-    /// What was read of streams is what they hold, without a gap; each entry that a
-    /// group has given reached one client, or one that had gone; and none is left
-    /// that somebody waited for.
+    /// Checks that clients have read what the streams hold, without a gap, that each entry that a
+    /// group has given reached one client or one that had left, and that no entry is left for which
+    /// a client waited.
     pub fn check_streams(&mut self, pool: usize, at_rest: impl Fn(&[u8]) -> StreamAtRest) {
         let streams = std::mem::take(&mut self.streams);
         let of_pool = streams.all.iter().filter(|((of, _), _)| *of == pool);
@@ -158,7 +158,7 @@ impl Ledger {
     }
 }
 
-/// What is wrong with what a client read.
+/// Returns what is wrong with what a client read.
 fn wrong_with(read: &StreamRead, stream: &Stream, held: &[EntryId]) -> Option<String> {
     let first = read.ids[0];
     let from = match read.after {
@@ -183,17 +183,17 @@ mod tests {
 
     const NAME: &[u8] = b"t";
 
-    /// What the check is to say, and what goes wrong.
+    /// The expected message of the check, and the change that causes it.
     type Wrong = (&'static str, fn(&mut Ledger));
 
-    /// Of a pool that is a store.
+    /// Creates the ledger of a pool that is a store.
     fn ledger() -> Ledger {
         let topology = Topology::new(Epoch::default(), Vec::new());
         let pool = Pool { name: String::new(), kind: PoolKind::Store };
         Ledger::new(&[pool], 0, Arc::new(HealthBoard::new(&topology)))
     }
 
-    /// What the check says of a stream with three entries, the first two given.
+    /// Returns the verdict on a stream with three entries, of which the first two were given.
     fn verdict(prepare: impl FnOnce(&mut Ledger)) -> Option<String> {
         let mut ledger = ledger();
         for number in 1..=3 {

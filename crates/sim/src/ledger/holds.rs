@@ -3,7 +3,7 @@
 use super::*;
 use crate::network::SECOND;
 
-/// How long requests may be on their way to a server that was ejected.
+/// How long requests may still be in flight to a server that was ejected.
 const UNDER_WAY_MAX: Nanos = SECOND / 4;
 
 /// The servers that are ejected by hand, as far as is known.
@@ -11,20 +11,21 @@ const UNDER_WAY_MAX: Nanos = SECOND / 4;
 pub(super) struct Held {
     /// By server: since when it is out of use.
     since: BTreeMap<usize, Nanos>,
-    /// By pool: how often keys have moved by that.
+    /// By pool: how often keys have moved because of that.
     pub(super) moves: BTreeMap<usize, u64>,
     count: u64,
 }
 
 impl Ledger {
-    /// Servers of a pool may be ejected by hand: keys move.
+    /// Notes that servers of a pool may be ejected by hand, which moves keys.
     pub fn know_moving(&mut self, pool: usize) {
         if let Some(known) = &mut self.pools[pool] {
             known.is_static = false;
         }
     }
 
-    /// A server of a pool is ejected by hand, or restored. Requests may go wrong for a while.
+    /// Notes that a server of a pool is ejected by hand, or restored. Requests may fail for a
+    /// while.
     pub fn on_hold(
         &mut self,
         (pool, at): (usize, usize),
@@ -41,13 +42,13 @@ impl Ledger {
         }
     }
 
-    /// How often servers of clients' pools were ejected by hand.
+    /// Returns how often servers of clients' pools were ejected by hand.
     pub fn holds(&self) -> u64 {
         self.held.count
     }
 
-    /// A server is asked for data. One that is ejected by hand may not be, but for what was on its
-    /// way or late for a fault.
+    /// Checks that a server that is asked for data may be asked. One that is ejected by hand must
+    /// not be, except for requests in flight and those that a fault has delayed.
     pub fn check_asked(&mut self, server: usize, now: Nanos) {
         let Some(&since) = self.held.since.get(&server) else { return };
         let of_hold = since + UNDER_WAY_MAX;

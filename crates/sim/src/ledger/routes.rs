@@ -1,4 +1,4 @@
-//! What may be told of keys that are asked for through a pool that leads to others.
+//! What may happen to keys that are asked through a pool that leads to others.
 
 use super::{Circumstances, Ledger};
 use crate::network::Nanos;
@@ -8,12 +8,12 @@ use keyway_topology::{Pool, PoolKind, RoutedPool};
 #[derive(Clone, Debug)]
 pub struct Reach {
     pool: RoutedPool,
-    /// Of all pools, to follow those that lead further.
+    /// All pools, to follow those that lead further.
     pools: Vec<Pool>,
 }
 
 impl Reach {
-    /// That of a pool, if it leads to others.
+    /// Returns the reach of a pool, if it leads to others.
     pub fn of(pool: &Pool, pools: &[Pool]) -> Option<Reach> {
         match &pool.kind {
             PoolKind::Routed(routed) => Some(Reach { pool: routed.clone(), pools: pools.to_vec() }),
@@ -21,7 +21,7 @@ impl Reach {
         }
     }
 
-    /// The pools with servers that may answer for a key.
+    /// Returns the pools with servers that may answer for a key.
     fn leaves(&self, key: &[u8]) -> Vec<usize> {
         let mut leaves = Vec::new();
         self.follow(&self.pool, key, &mut leaves);
@@ -52,14 +52,14 @@ impl Reach {
         matches!(self.pool, RoutedPool::Failover(_)) || self.pool.children().iter().any(of_pool)
     }
 
-    /// Whether a request may be done by some children, and others tell that they did not.
+    /// Returns whether some children may execute a request while others report that they did not.
     fn asks_all(&self) -> bool {
         matches!(self.pool, RoutedPool::Mirror(_) | RoutedPool::MissThen(_))
     }
 }
 
 impl Ledger {
-    /// Which pools lead where.
+    /// Sets which pools each pool leads to.
     pub fn know_reaches(&mut self, reaches: Vec<Option<Reach>>) {
         self.reaches = reaches;
     }
@@ -68,7 +68,7 @@ impl Ledger {
         self.reaches.get(pool)?.as_ref()
     }
 
-    /// A bit for each pool whose replies nobody is told.
+    /// Returns a bit for each pool whose replies no client gets.
     pub(super) fn shadows(&self) -> u8 {
         let shadow = |reach: &Reach| match &reach.pool {
             RoutedPool::Shadow(shadow) => Some(1 << shadow.shadow),
@@ -82,26 +82,26 @@ impl Ledger {
         self.reach(pool).is_some_and(Reach::goes_on)
     }
 
-    /// Whether an error of this pool tells nothing of what some of its children did.
+    /// Returns whether an error of this pool says nothing of what some of its children did.
     pub fn is_told_by_one_of_many(&self, pool: usize) -> bool {
         self.reach(pool).is_some_and(Reach::asks_all)
     }
 
-    /// Returns whether a server has been in trouble so far, of any pool that may hold the key. A
-    /// request to one server of such a pool waits behind the client's request to another server.
-    /// It outlives the connection that sent it.
+    /// Returns whether a server of any pool that may hold the key has failed so far. A request to
+    /// one server of such a pool waits behind the client's request to another server. It outlives
+    /// the connection that sent it.
     pub fn had_troubles(&self, pool: usize, key: &[u8]) -> bool {
         let leaves = self.reach(pool).map_or_else(|| vec![pool], |reach| reach.leaves(key));
         leaves.into_iter().any(|leaf| self.is_excused(&self.servers_of(leaf), 0, self.now))
     }
 
-    /// Whether requests to this pool are led to others.
+    /// Returns whether requests to this pool are led to others.
     pub fn is_routed(&self, pool: usize) -> bool {
         self.reach(pool).is_some()
     }
 
-    /// What could excuse a difference: while any server that may have the key is in
-    /// trouble, everything.
+    /// Returns everything that could excuse a difference. While any server that may have the key
+    /// fails, that is everything.
     pub(super) fn routed_circumstances(&self, pool: usize, key: &[u8]) -> Option<Circumstances> {
         let leaves = self.reach(pool)?.leaves(key);
         let mut all = Circumstances { epoch: 0, losses: 0, stragglers: 0 };
@@ -109,7 +109,7 @@ impl Ledger {
         for leaf in leaves {
             all.losses += self.pools[leaf].as_ref().map_or(0, |known| known.losses);
             // A request may use up its time behind the client's request to another server of the
-            // pool, and goes to the next child then.
+            // pool. It then goes to the next child.
             let homes = match self.goes_on(pool) {
                 true => self.servers_of(leaf),
                 false => self.own_homes(leaf, key),
@@ -127,8 +127,8 @@ impl Ledger {
         Some(all)
     }
 
-    /// Whether a request for these keys may have failed between two moments: every pool
-    /// that was to answer has a server in trouble.
+    /// Returns whether a request for these keys may have failed between two times: every pool that
+    /// had to answer has a failed server.
     pub fn is_excused_for(&self, pool: usize, keys: &[Vec<u8>], from: Nanos, until: Nanos) -> bool {
         let may_fail =
             |leaf: usize, key: &[u8]| self.is_excused(&self.possible_homes(leaf, key), from, until);
@@ -138,7 +138,7 @@ impl Ledger {
         let fails_everywhere =
             |key: &Vec<u8>| reach.leaves(key).into_iter().all(|leaf| may_fail(leaf, key));
         match &reach.pool {
-            // The keys of the server that failed go on by themselves, or each its own way.
+            // The keys of the failed server continue by themselves, or each on its own path.
             RoutedPool::Failover(_) | RoutedPool::Prefix(_) => keys.iter().any(fails_everywhere),
             _ => {
                 let Some(first) = keys.first() else { return false };
@@ -148,7 +148,7 @@ impl Ledger {
         }
     }
 
-    /// The pools that hold the same of this one, once all is at rest.
+    /// Returns the pools that hold the same data for this one, once everything is at rest.
     pub fn mirrored(&self, pool: usize) -> Option<Vec<usize>> {
         let reach = self.reach(pool)?;
         match &reach.pool {

@@ -3,30 +3,30 @@
 use super::*;
 use crate::network::{MILLI, SECOND};
 
-/// How long after a client has gone a server may still serve it, and how long
-/// before its reply is read a request to unblock may have had its effect.
+/// How long a server may still serve a client that has left, and how long before its reply is read
+/// a request to unblock may have taken effect.
 const SLACK: Nanos = SECOND;
 
 impl Ledger {
-    /// A client begins a transaction.
+    /// Returns a number for a transaction that a client begins.
     pub fn new_group(&mut self) -> usize {
         self.groups.push(Group::default());
         self.groups.len() - 1
     }
 
-    /// A write is asked for inside a transaction.
+    /// Notes that a write is asked inside a transaction.
     pub fn join_group(&mut self, write: u64, group: usize) {
         self.group_of.insert(write, group);
         self.groups[group].writes.push(write);
     }
 
-    /// A client asks for the execution of its transaction.
+    /// Notes that a client asks for the execution of its transaction.
     pub fn close_group(&mut self, group: usize) {
         self.groups[group].is_closed = true;
     }
 
-    /// A server has executed a request: the writes of a transaction all come
-    /// with it, in their order, or none.
+    /// Notes that a server has executed a request. It contains all writes of a transaction in their
+    /// order, or none.
     pub fn end_request(&mut self) {
         let recent = std::mem::take(&mut self.recent);
         let mut groups = recent.iter().filter_map(|write| self.group_of.get(write));
@@ -42,7 +42,7 @@ impl Ledger {
         }
     }
 
-    /// An element for a list: its bytes.
+    /// Returns the bytes of a new element for a list.
     pub fn new_element(&mut self, list: &[u8]) -> Vec<u8> {
         let (list, number) = (list.to_vec(), self.elements.len());
         let bytes = [&list[..], format!("#{number}").as_bytes()].concat();
@@ -63,7 +63,7 @@ impl Ledger {
         (element.list == list.as_bytes()).then_some(element)
     }
 
-    /// A server put an element into a list.
+    /// Notes that a server put an element into a list.
     pub fn on_pushed(&mut self, bytes: &[u8]) {
         let is_first = match self.element(bytes) {
             Some(element) => !std::mem::replace(&mut element.is_pushed, true),
@@ -74,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// A server took an element out of a list, for a connection.
+    /// Notes that a server took an element out of a list, for a connection.
     pub fn on_popped(&mut self, bytes: &[u8], server: usize, now: Nanos, is_straggler: bool) {
         if let Some(element) = self.element(bytes) {
             element.popped = Some((server, now));
@@ -82,10 +82,11 @@ impl Ledger {
         }
     }
 
-    /// A client was given an element.
+    /// Notes that a client was given an element.
     ///
     /// # Errors
-    /// When it was not taken out of one of these lists, or given before.
+    /// Returns an error if the element was not taken out of one of these lists, or was given
+    /// before.
     pub fn on_delivered(
         &mut self,
         pool: usize,
@@ -93,7 +94,7 @@ impl Ledger {
         (list, bytes): (&[u8], &[u8]),
     ) -> Result<(), String> {
         self.deliveries += 1;
-        // Nobody sees the embedded store take an element out.
+        // It is not visible when the embedded store takes an element out.
         let is_seen = self.pools[pool].is_some();
         let Some(element) = self.element(bytes) else { return Err("no element".into()) };
         let is_asked = element.list == list && lists.iter().any(|asked| asked == list);
@@ -106,8 +107,8 @@ impl Ledger {
         }
     }
 
-    /// A client was told that its element, of which it had asked at some time,
-    /// is in a list.
+    /// Notes that a client was told that its element is in a list. The client had asked at
+    /// `asked_at`.
     pub fn on_push_told(&mut self, pool: usize, bytes: &[u8], asked_at: Nanos) {
         let is_store = self.pools[pool].is_none();
         if let Some(element) = self.element(bytes).filter(|_| is_store) {
@@ -115,13 +116,13 @@ impl Ledger {
         }
     }
 
-    /// A client was told that a shared counter, which it had watched, is raised
-    /// to a value.
+    /// Notes that a client was told that a shared counter, which it had watched, is raised to a
+    /// value.
     ///
     /// # Errors
-    /// When somebody else has raised it to that.
+    /// Returns an error if another client has raised it to that value.
     pub fn on_raised(&mut self, pool: usize, name: &[u8], value: i64) -> Result<(), String> {
-        // A counter that has gone to make room begins anew.
+        // A counter that was evicted starts again.
         let is_store = self.pools[pool].is_none() && !self.may_all_go(pool);
         match is_store && !self.raised.insert((name.to_vec(), value)) {
             true => Err(format!("lost update: {} was raised to {value} before", clip(name))),
@@ -129,8 +130,8 @@ impl Ledger {
         }
     }
 
-    /// Each element that is said to be in a list of an embedded store is there,
-    /// or has reached one client, or one that had gone.
+    /// Checks that each element that should be in a list of an embedded store is there, or has
+    /// reached one client, or one that had left.
     pub fn check_store_lists(&mut self, pool: usize, lists: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
         let mut found = BTreeMap::new();
         let wrong = self.elements.iter().enumerate().find_map(|(number, element)| {
@@ -154,13 +155,13 @@ impl Ledger {
         }
     }
 
-    /// A client that has waited for elements since `from` goes away.
+    /// Notes that a client leaves that has waited for elements since `from`.
     pub fn on_departure(&mut self, lists: &[Vec<u8>], from: Nanos, now: Nanos) {
         self.departures.push((lists.to_vec(), from, now + SLACK));
     }
 
-    /// Every element that was popped has reached its client, unless that had
-    /// gone or the connection broke.
+    /// Checks that every element that was popped has reached its client, unless the client had left
+    /// or the connection broke.
     pub fn check_elements(&mut self) {
         let lost = self.elements.iter().find_map(|element| {
             let (server, at) = element.popped.filter(|_| !element.is_settled)?;
@@ -179,14 +180,13 @@ impl Ledger {
         }
     }
 
-    /// Somebody asks to unblock a client.
+    /// Notes that a client asks to unblock another.
     pub fn on_unblock_asked(&mut self, id: i64) {
         self.unblocks.entry(id).or_default().0 += 1;
     }
 
-    /// Such a request is over: it was answered, or whoever asked has gone.
-    /// `was_blocked_since`: it was asked for at that time and has been told
-    /// that the client was blocked.
+    /// Notes that such a request is over: it was answered, or the client that asked has left.
+    /// `was_blocked_since`: the client that asked at that time was told that the other was blocked.
     pub fn on_unblock_over(&mut self, id: i64, now: Nanos, was_blocked_since: Option<Nanos>) {
         let (under_way, last) = self.unblocks.entry(id).or_default();
         *under_way = under_way.saturating_sub(1);
@@ -196,16 +196,15 @@ impl Ledger {
         }
     }
 
-    /// Whether a request to unblock a client explains that its wait, begun at
-    /// `since`, was ended.
+    /// Returns whether a request to unblock a client explains that its wait, begun at `since`, was
+    /// ended.
     pub fn may_be_unblocked(&self, id: i64, since: Nanos) -> bool {
         self.unblocks
             .get(&id)
             .is_some_and(|&(under_way, last)| under_way > 0 || last + SLACK >= since)
     }
 
-    /// Whether a client that has waited since `since` should have been
-    /// unblocked by now.
+    /// Returns whether a client that has waited since `since` should have been unblocked by now.
     pub fn is_unblock_overdue(&self, id: i64, since: Nanos, now: Nanos) -> bool {
         self.must_end.get(&id).is_some_and(|&(asked_at, known_at)| {
             asked_at > since + 50 * MILLI && now > known_at + 3 * SECOND

@@ -5,9 +5,9 @@
 //!     │                 └────► held          withdrawn: copied out of the buffers
 //!     └──────────────────────► worker        Idle: it reads for itself until nothing is left
 //! ```
-//! The states are those of `keyway_net::UringIo`; when an order ends, how much one
-//! reception brings and when no buffer is left is up to chance. What is asked of the
-//! system is done in a poll, or when somebody asks for bytes without having been told of any.
+//! The states are those of `keyway_net::UringIo`. Chance decides when an order ends, how much one
+//! reception brings and when no buffer is left. What is asked of the system is done in a poll, or
+//! when a worker asks for bytes without an event.
 
 use super::station::Read;
 use super::{Conn, ConnId, Network, Party, Received, has_room};
@@ -18,28 +18,29 @@ use std::collections::{BTreeSet, VecDeque};
 /// What chance decides about a driver by io_uring.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
-    /// Buffers of a worker, one for each reception.
+    /// Number of buffers of a worker, one for each reception.
     pub buffers: usize,
-    /// Most bytes of a reception.
+    /// Largest number of bytes of a reception.
     pub piece_max: usize,
-    /// Receptions from this length on come in a block of which parts may be held.
+    /// Receptions of at least this length arrive in a block of which parts may be held.
     pub block_min: usize,
-    /// Bytes that wait for who does not read them, above which no more are received.
+    /// Number of bytes that wait for a worker that does not read them, above which no more are
+    /// received.
     pub waiting_max: usize,
-    /// How often, in percent, a reception goes on where the last one ended.
+    /// How often a reception continues where the last one ended, in percent.
     pub joins: u64,
-    /// How often, in percent, the order of who does not read is withdrawn in a poll.
+    /// How often a poll withdraws the order of a worker that does not read, in percent.
     pub withdrawals: u64,
-    /// How often, in percent, a withdrawn order has received once more.
+    /// How often a withdrawn order has received once more, in percent.
     pub late: u64,
-    /// How often, in percent, a reception finds no buffer.
+    /// How often a reception finds no buffer, in percent.
     pub shortages: u64,
-    /// For what is decided on the way.
+    /// The seed of what is decided later.
     pub seed: u64,
 }
 
 impl RingOptions {
-    /// What is drawn from `random`.
+    /// Draws the options from `random`.
     pub fn draw(random: &mut Random) -> Self {
         let piece_max = random.scaled(16, 64 << 10) as usize;
         Self {
@@ -55,28 +56,29 @@ impl RingOptions {
         }
     }
 
-    /// Most bytes that a worker is given at once, with pipes of that capacity: what may wait, and
-    /// what comes until that is seen and until the order has ended.
+    /// Returns the largest number of bytes that a worker gets at once, with pipes of that capacity:
+    /// those that may wait, and those that arrive until that is noticed and until the order has
+    /// ended.
     pub fn given_max(&self, capacity: usize) -> usize {
         self.waiting_max + 2 * capacity
     }
 }
 
-/// How often what is special about a driver by io_uring has happened.
+/// How often the special cases of a driver by io_uring have happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingFigures {
-    /// Orders that were withdrawn.
+    /// Number of orders that were withdrawn.
     pub withdrawn: u64,
-    /// Receptions that found no buffer.
+    /// Number of receptions that found no buffer.
     pub short: u64,
-    /// Times that what had come was copied out of the buffers.
+    /// How often received bytes were copied out of the buffers.
     pub held: u64,
-    /// Sockets that took what had come to another worker.
+    /// Number of sockets that took received bytes to another worker.
     pub carried: u64,
 }
 
 impl RingFigures {
-    /// Adds those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Self) {
         self.withdrawn += other.withdrawn;
         self.short += other.short;
@@ -106,15 +108,15 @@ enum Outcome {
 pub(super) struct Line {
     reading: Reading,
     pieces: VecDeque<Vec<u8>>,
-    /// Taken out of the buffers; comes first.
+    /// Bytes taken out of the buffers. They come first.
     held: Vec<u8>,
     outcome: Option<Outcome>,
-    /// The worker has read all there was while the order was being withdrawn.
+    /// Whether the worker has read everything while the order was being withdrawn.
     is_awaited: bool,
     polls_room: bool,
     polls_hangup: bool,
     is_listed: bool,
-    /// When it was told of last.
+    /// When it was last reported.
     told_at: u64,
 }
 
@@ -123,7 +125,7 @@ pub(super) struct Rings {
     options: RingOptions,
     random: Random,
     workers: Vec<Ring>,
-    /// Who has each number, or had it last.
+    /// The socket that has each number, or had it last.
     numbers: Vec<(ConnId, usize)>,
     free: BTreeSet<i32>,
     figures: RingFigures,
@@ -131,13 +133,13 @@ pub(super) struct Rings {
 
 /// What the driver of a worker knows.
 struct Ring {
-    /// Buffers.
+    /// Number of buffers left.
     left: usize,
-    /// The worker looks into one.
+    /// Whether the worker looks into one.
     is_lent: bool,
-    /// Known before the next poll.
+    /// Events that are known before the next poll.
     early: Vec<Event>,
-    /// Sockets with something to read.
+    /// Sockets with unread bytes.
     unread: Vec<(ConnId, usize)>,
     polls: u64,
 }
@@ -161,7 +163,7 @@ impl Rings {
         }
     }
 
-    /// A number for a socket: the lowest that nobody has.
+    /// Returns a number for a socket: the lowest free one.
     fn number(&mut self, end: (ConnId, usize)) -> i32 {
         if let Some(number) = self.free.pop_first() {
             self.numbers[number as usize] = end;
@@ -171,7 +173,7 @@ impl Rings {
         self.numbers.len() as i32 - 1
     }
 
-    /// Who has a number, or had it last.
+    /// Returns the socket that has a number, or had it last.
     fn holder(&self, number: i32) -> (ConnId, usize) {
         self.numbers[number as usize]
     }
@@ -223,7 +225,7 @@ impl Network {
         }
     }
 
-    /// Moves what has come for a socket out of the buffers.
+    /// Moves received bytes of a socket out of the buffers.
     fn hold(&mut self, worker: usize, conn: ConnId, side: usize) {
         let Some(rings) = &mut self.rings else { return };
         let line = &mut self.conns[conn].sides[side].line;
@@ -234,7 +236,7 @@ impl Network {
         }
     }
 
-    /// What a poll does about who does not read, and what was known before it.
+    /// Handles sockets that are not read, and events from before the poll.
     pub(super) fn begin_poll(&mut self, worker: usize, events: Told) {
         let Some(rings) = &mut self.rings else { return };
         rings.take_back(worker);
@@ -275,7 +277,7 @@ impl Network {
         }
     }
 
-    /// The system does what it was asked to for a socket at which something has changed.
+    /// Does the system's work for a socket at which something has changed.
     pub(super) fn work(&mut self, worker: usize, (conn, side): (ConnId, usize), events: Told) {
         let entry = &mut self.conns[conn].sides[side];
         if !std::mem::take(&mut entry.is_queued) {
@@ -308,7 +310,7 @@ impl Network {
         let Conn { pipes, sides } = &mut self.conns[conn];
         let entry = &mut sides[side];
         let (Some(token), true) = (entry.token, entry.line.polls_room) else { return };
-        // The other side's end alone says nothing of room.
+        // The other side's end alone does not mean room.
         let ended = entry.reset;
         if !ended && !has_room(&pipes[side], capacity) {
             pipes[side].wants_room = true;
@@ -328,7 +330,7 @@ impl Network {
         }
     }
 
-    /// Receives what there is, as long as there are buffers.
+    /// Receives what there is, for as long as there are buffers.
     fn receive(&mut self, worker: usize, (conn, side): (ConnId, usize), events: Told) {
         while !self.conns[conn].pipes[1 - side].ready.is_empty() {
             let Some(rings) = &mut self.rings else { return };
@@ -372,7 +374,7 @@ impl Network {
         }
     }
 
-    /// The order of a socket is over.
+    /// Ends the order of a socket.
     fn end_order(&mut self, worker: usize, (conn, side): (ConnId, usize), events: Told) {
         let line = &mut self.conns[conn].sides[side].line;
         let was = std::mem::take(&mut line.reading);
@@ -384,7 +386,7 @@ impl Network {
         }
     }
 
-    /// Tells of a socket with something to read, once a poll, and of its end.
+    /// Reports a socket with unread bytes, once for each poll, and its end.
     fn on_news(&mut self, worker: usize, (conn, side): (ConnId, usize), events: Told) {
         let Some(rings) = &mut self.rings else { return };
         let polls = rings.workers[worker].polls;
@@ -400,7 +402,7 @@ impl Network {
         events.push(Event::Ready { token, readable: true, writable: false, hangup });
     }
 
-    /// The same outside a poll: it is told of in the next one.
+    /// Does the same outside a poll. The next poll reports it.
     fn catch_up(&mut self, worker: usize) {
         let Some(rings) = &mut self.rings else { return };
         rings.workers[worker].polls += 1;
@@ -413,7 +415,7 @@ impl Network {
         }
     }
 
-    /// Reads for a worker, appending to `into`.
+    /// Reads for a worker and appends to `into`.
     pub(super) fn read_by_ring(
         &mut self,
         worker: usize,
@@ -447,7 +449,7 @@ impl Network {
         }
     }
 
-    /// Somebody asks without having been told of anything.
+    /// Reads for a worker that asks without an event.
     fn read_late(&mut self, worker: usize, end: (ConnId, usize), into: &mut Vec<u8>) -> Read {
         self.catch_up(worker);
         let line = &mut self.conns[end.0].sides[end.1].line;
@@ -465,8 +467,7 @@ impl Network {
         }
     }
 
-    /// The worker reads for itself; where that shows that nothing is left, the system
-    /// receives again.
+    /// Reads for the worker itself. If that shows that nothing is left, the system receives again.
     fn read_directly(&mut self, (conn, side): (ConnId, usize), into: &mut Vec<u8>) -> Read {
         let len_max = self.options.read_len;
         let outcome = self.recv(conn, side, len_max, into);
@@ -481,7 +482,7 @@ impl Network {
         Read { outcome, drained, is_block: true }
     }
 
-    /// There was no room for all that was written: room is to be told of.
+    /// Requests a report of room, because there was none for everything written.
     pub(super) fn await_room(&mut self, conn: ConnId, side: usize) {
         if self.rings.is_some() {
             self.conns[conn].sides[side].line.polls_room = true;
@@ -489,7 +490,7 @@ impl Network {
         }
     }
 
-    /// A socket leaves its worker, with what has come for it unless it is `closed`.
+    /// Takes a socket from its worker, with its received bytes unless it is `closed`.
     pub(super) fn disown(&mut self, worker: usize, (conn, side): (ConnId, usize), closed: bool) {
         if self.rings.is_none() {
             return;
@@ -514,12 +515,12 @@ impl Network {
         ring.unread.retain(|end| *end != (conn, side));
     }
 
-    /// What has happened that is special about drivers by io_uring.
+    /// Returns how often the special cases of drivers by io_uring have happened.
     pub fn ring_figures(&self) -> RingFigures {
         self.rings.as_ref().map(|rings| rings.figures).unwrap_or_default()
     }
 
-    /// The side of a connection that a worker's handle stands for.
+    /// Returns the side of a connection to which a worker's handle belongs.
     pub fn end_of(&self, socket: Socket) -> (ConnId, usize) {
         match &self.rings {
             Some(rings) => rings.holder(socket.0),
@@ -527,14 +528,14 @@ impl Network {
         }
     }
 
-    /// Nobody has that handle any more.
+    /// Frees a handle that is no longer in use.
     pub(super) fn give_back(&mut self, socket: Socket) {
         if let Some(rings) = &mut self.rings {
             rings.free.insert(socket.0);
         }
     }
 
-    /// A handle for one side of a connection.
+    /// Returns a handle for one side of a connection.
     pub(super) fn socket(&mut self, conn: ConnId, side: usize) -> Socket {
         match &mut self.rings {
             Some(rings) => Socket(rings.number((conn, side))),

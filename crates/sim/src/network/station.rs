@@ -13,35 +13,35 @@ pub struct Station {
     pub(super) accept_paused: bool,
     /// Whether it still accepts clients.
     pub listening: bool,
-    /// Until then it has no descriptor left for a client.
+    /// Until this time it has no descriptor left for a client.
     pub exhausted_until: Nanos,
-    /// Mail was posted.
+    /// Whether mail was posted.
     pub mail: bool,
-    /// What it did in the turn under way, for the busy-loop oracle.
+    /// How much it did in the current turn, for the busy-loop oracle.
     pub moved: u64,
     /// How often it read bytes in that turn.
     pub fed: u64,
 }
 
-/// What a read by a worker has brought.
+/// The result of a read by a worker.
 pub struct Read {
-    /// How much, or why nothing.
+    /// The number of bytes, or why there are none.
     pub outcome: Received,
-    /// Whether that was all there was.
+    /// Whether these were all bytes there were.
     pub drained: bool,
     /// Whether parts of it may be held.
     pub is_block: bool,
 }
 
 impl Read {
-    /// Not known to be all, and not to be held.
+    /// Returns a result that is not known to be complete, and that cannot be held.
     pub(super) fn of(outcome: Received) -> Self {
         Self { outcome, drained: false, is_block: false }
     }
 }
 
 impl Network {
-    /// Closes a worker's socket, whose number may be another's from here on.
+    /// Closes a worker's socket. Another socket may get its number from here on.
     pub fn close_socket(&mut self, worker: usize, socket: Socket) {
         let (conn, side) = self.end_of(socket);
         self.tell(|| format!("worker {worker} closes socket {conn}"));
@@ -55,7 +55,7 @@ impl Network {
         }
     }
 
-    /// Ends what a worker says on a socket, which it goes on to read.
+    /// Ends a worker's direction of a socket. The worker still reads it.
     pub fn finish_socket(&mut self, worker: usize, socket: Socket) {
         let (conn, side) = self.end_of(socket);
         self.tell(|| format!("worker {worker} says no more on socket {conn}"));
@@ -63,7 +63,7 @@ impl Network {
         self.finish(conn, side);
     }
 
-    /// Reads for a worker, appending to `into`.
+    /// Reads for a worker and appends to `into`.
     pub fn read(&mut self, worker: usize, socket: Socket, into: &mut Vec<u8>) -> Read {
         let (conn, side) = self.end_of(socket);
         let read = match self.rings {
@@ -90,7 +90,7 @@ impl Network {
         outcome
     }
 
-    /// Names a worker's socket; its events start here.
+    /// Sets the token of a worker's socket. Its events start here.
     pub fn watch(&mut self, worker: usize, socket: Socket, token: Token) {
         let (conn, side) = self.end_of(socket);
         let entry = &mut self.conns[conn].sides[side];
@@ -101,7 +101,7 @@ impl Network {
         self.trigger(conn, side);
     }
 
-    /// Forgets a worker's socket without closing it.
+    /// Gives up a worker's socket without closing it.
     pub fn release(&mut self, worker: usize, socket: Socket) {
         let (conn, side) = self.end_of(socket);
         self.disown(worker, (conn, side), false);
@@ -109,7 +109,7 @@ impl Network {
         self.conns[conn].sides[side].is_queued = false;
     }
 
-    /// The next client of a listener: its socket, and who it is.
+    /// Accepts the next client of a listener. Returns its socket and its index.
     pub fn accept(&mut self, worker: usize, listener: ListenerIndex) -> Option<(Socket, usize)> {
         let conn = self.stations[worker].accepts[usize::from(listener.0)].pop_front()?;
         let Party::Client(client) = self.conns[conn].sides[INITIATOR].party else { return None };
@@ -117,17 +117,17 @@ impl Network {
         Some((self.socket(conn, ACCEPTOR), client))
     }
 
-    /// Whether a client waits at a listener of this worker.
+    /// Returns whether a client waits at a listener of this worker.
     pub fn has_waiting(&self, worker: usize) -> bool {
         self.stations[worker].accepts.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Stops or starts telling of waiting clients.
+    /// Stops or starts reports of waiting clients.
     pub fn pause_accepting(&mut self, worker: usize, paused: bool) {
         self.stations[worker].accept_paused = paused;
     }
 
-    /// Refuses clients from here on, those who wait included.
+    /// Refuses clients from here on, including those that wait.
     pub fn stop_listening(&mut self, worker: usize) {
         self.stations[worker].listening = false;
         for listener in 0..self.stations[worker].accepts.len() {
@@ -137,7 +137,7 @@ impl Network {
         }
     }
 
-    /// Whether a poll of this worker would bring something.
+    /// Returns whether a poll of this worker would return something.
     pub fn has_events(&self, worker: usize) -> bool {
         let station = &self.stations[worker];
         let incoming = !station.accept_paused && station.accepts.iter().any(|q| !q.is_empty());
@@ -149,7 +149,7 @@ impl Network {
             || !station.ready.is_empty()
     }
 
-    /// What a poll of this worker brings.
+    /// Polls for a worker.
     pub fn poll(&mut self, worker: usize, events: &mut Vec<Event>) {
         self.begin_poll(worker, events);
         let station = &mut self.stations[worker];
@@ -179,8 +179,8 @@ impl Network {
         }
     }
 
-    /// The state of a socket that had an edge; `None` when it is gone or there
-    /// is nothing to say.
+    /// Returns the state of a socket that had an edge, or `None` if it is gone or there is nothing
+    /// to report.
     fn readiness(&mut self, worker: usize, conn: ConnId, side: usize) -> Option<Event> {
         let capacity = self.options.capacity;
         let Conn { pipes, sides } = &mut self.conns[conn];
@@ -193,7 +193,7 @@ impl Network {
         let hangup = input.ended || entry.reset;
         let readable = !input.ready.is_empty() || hangup;
         let writable = has_room(&pipes[side], capacity) || entry.reset;
-        // As in the kernel, asking while there is no room orders an edge.
+        // As in the kernel, a look while there is no room orders an edge.
         pipes[side].wants_room |= !writable;
         self.edges += u64::from(readable && !hangup);
         if readable && self.options.dropped_edge == Some(self.edges) {

@@ -1,4 +1,4 @@
-//! The cluster of a scenario, and what is known of it in the end.
+//! The cluster of a scenario, and what is known of it at the end.
 
 use super::*;
 use crate::cluster::{ClusterSim, NOBODY, PLACE_EMPTY, PLACE_KEPT, SLOTS};
@@ -40,20 +40,20 @@ pub(super) fn build(
     Some(Box::new(ClusterSim::new(events, servers, network, random.fork())))
 }
 
-/// Which primary of each the workers go by, as its number in the row of them.
+/// The primary that the workers use for each number, as an index into the list of its primaries.
 #[derive(Default)]
 pub(super) struct Followed {
     version: u64,
     reigns: Vec<usize>,
-    /// When they were looked at, this was how many there had been.
+    /// Number of primaries that there had been when the workers were checked.
     seen: usize,
-    /// Workers have come, by old news, to one that is a replica again.
+    /// Whether old news has led workers to a primary that is a replica again.
     is_astray: Vec<bool>,
 }
 
 impl Sim {
-    /// Nobody goes back to a primary that was replaced, whatever a sentinel says that has
-    /// not heard of it.
+    /// Checks that no worker returns to a primary that was replaced, whatever a sentinel reports
+    /// that has not heard of it.
     pub(super) fn check_reigns(&mut self) -> Result<(), String> {
         let Some(shared) = self.plan.pools[self.cluster_position()].kind.cluster() else {
             return Ok(());
@@ -82,7 +82,8 @@ impl Sim {
         {
             let Some(known) = endpoint(number) else { continue };
             let is_it = |&primary: &u16| cluster.address(primary) == known;
-            // Without sentinels nobody tells who came first, and few may be wrong together.
+            // Without sentinels no server knows which primary came first, and a few may be wrong
+            // together.
             let first = if cluster.outvotes_relapses(number) { *at } else { 0 };
             let Some(later) = reigns[first..].iter().position(is_it) else {
                 return Err(format!("{known} is gone back to as primary {number}: {reigns:?}"));
@@ -101,7 +102,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Where the pool of the cluster is in the settings of today.
+    /// Returns the index of the cluster's pool in the current settings.
     fn cluster_position(&self) -> usize {
         self.reloads.as_ref().map_or(0, |reloads| reloads.position_of(0))
     }
@@ -110,7 +111,7 @@ impl Sim {
         self.plan.pools[self.cluster_position()].kind.cluster().map(|cluster| cluster.map())
     }
 
-    /// The longest age of a view of the cluster.
+    /// Returns the largest age of a view of the cluster.
     fn refresh(&self) -> Nanos {
         let cluster = self.plan.pools[self.cluster_position()].kind.cluster();
         cluster.map_or(0, |cluster| cluster.settings().refresh.as_nanos() as Nanos)
@@ -137,7 +138,8 @@ impl Sim {
         Ok(())
     }
 
-    /// The map is that of the cluster, and nothing is left of servers that have gone.
+    /// Checks that the map is that of the cluster, and that nothing is left of servers that have
+    /// left.
     pub(super) fn check_cluster(&mut self) -> Result<(), String> {
         if self.cluster_map().is_none() {
             return Ok(());
@@ -145,9 +147,9 @@ impl Sim {
         let is_crowded = self.world.borrow().cluster.as_ref().is_some_and(|it| it.was_crowded());
         let kept = if is_crowded { PLACE_KEPT + PLACE_EMPTY } else { PLACE_KEPT };
         if self.reloads.is_some() || is_crowded {
-            // A pool that has just been replaced goes on with the map of the one before, and nobody
-            // may ask it for anything: its view is as old as a refresh allows. One that was left
-            // out may have slots.
+            // A pool that has just been replaced continues with the map of the one before, and no
+            // client may ask it for anything. Its view is as old as a refresh allows. A server that
+            // was left out may have slots.
             let waits = if is_crowded { kept } else { SECOND };
             let until = self.now() + 2 * self.refresh() + waits;
             self.run_until(|sim, now| now >= until || sim.check_map().is_ok())?;
@@ -160,7 +162,7 @@ impl Sim {
         let Some(cluster) = &world.cluster else { return Ok(()) };
         let known: BTreeSet<String> =
             map.nodes().map(|(_, node)| node.endpoint.to_string()).collect();
-        // Not everybody tells of primaries without slots.
+        // Not every server reports primaries without slots.
         let (real, serving) = (cluster.addresses(false), cluster.addresses(true));
         if !known.is_subset(&real) || !known.is_superset(&serving) {
             return Err(format!("places for {known:?}, and the cluster has {real:?}"));
@@ -174,8 +176,8 @@ impl Sim {
         Ok(())
     }
 
-    /// Questions about the cluster that may be on their way at any time: of each worker. Their
-    /// answers come in many small pieces.
+    /// Returns the number of questions about the cluster that may be in flight at any time: those
+    /// of each worker. Their answers arrive in many small pieces.
     pub(super) fn cluster_questions(&self) -> usize {
         let asks = self.world.borrow().cluster.is_some();
         let plan = self.scenario.cluster.as_ref();

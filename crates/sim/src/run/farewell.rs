@@ -1,18 +1,17 @@
-//! When nothing is to be told any more: who has missed something, and what is
-//! left when everybody has gone.
+//! The end of a run: which clients have missed a message, and what is left when all have left.
 
 use super::*;
 
 impl Sim {
-    /// Everybody was told what they had to be.
+    /// Checks that all clients received what they had to.
     pub(super) fn check_told(&self) -> Result<(), String> {
         let world = self.world.borrow();
         let mut clients = world.clients.iter();
         clients.try_for_each(|client| client.check_told_all(&world.ledger, world.network.now))
     }
 
-    /// With every client gone, nobody subscribes to anything, here or there,
-    /// and nothing is remembered of what anybody has read.
+    /// Checks that nothing subscribes to anything, at workers or servers, when every client has
+    /// left, and that nothing is remembered of what they have read.
     pub(super) fn check_farewell(&mut self) -> Result<(), String> {
         {
             let mut world = self.world.borrow_mut();
@@ -20,7 +19,7 @@ impl Sim {
             clients.iter_mut().for_each(|client| client.leave_for_good(network, ledger));
             visitors.iter_mut().for_each(|visitor| visitor.leave_for_good(network));
         }
-        // Who left is swept out of the tables a step per tick.
+        // Clients that have left are removed from the tables a step per tick.
         let until = self.now() + REST;
         self.run_until(|_, now| now >= until)?;
         for index in 0..self.seats.len() {

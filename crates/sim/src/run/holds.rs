@@ -1,30 +1,30 @@
 //! An operator ejects servers by hand between reloads, and restores them.
 //!
-//! A server that was ejected by hand stays so over reloads by its address, as long as its pool has
-//! it, until it is restored. Meanwhile it is asked nothing.
+//! A server that was ejected by hand stays ejected over reloads, by its address, for as long as its
+//! pool has it, until it is restored. It gets no requests meanwhile.
 
 use super::*;
 use crate::network::MILLI;
 use keyway_topology::{BackendId, Pool, PoolKind as TopologyKind};
 use std::collections::BTreeSet;
 
-/// The number of seeds with an operator among a hundred with reloads.
+/// Of a hundred seeds with reloads, the number that have an operator.
 const SHARE: u64 = 50;
-/// How long requests may go wrong because keys have moved.
+/// How long requests may fail because keys have moved.
 const UNREST: Nanos = SECOND;
 
 /// The acts of an operator.
 pub(super) struct Holds {
     random: Random,
     next_at: Nanos,
-    /// Positions in the scenario of the pools whose servers are ejected.
+    /// Indices in the scenario of the pools whose servers are ejected.
     pools: Vec<usize>,
     /// The names of the pools and the addresses of the servers that are ejected.
     held: BTreeSet<(String, String)>,
 }
 
 impl Holds {
-    /// What `seed` decides, with reloads.
+    /// Draws what `seed` decides, for a seed with reloads.
     pub(super) fn draw(seed: u64, options: &Options, scenario: &Scenario) -> Option<Self> {
         let mut random = Random::new(seed ^ 0x686f_6c64);
         let is_drawn = random.percent(SHARE);
@@ -38,12 +38,12 @@ impl Holds {
         Some(Self { random, next_at, pools, held: BTreeSet::new() })
     }
 
-    /// The scenario's pools whose servers may be ejected.
+    /// Returns the scenario's pools whose servers may be ejected.
     pub(super) fn pools(&self) -> &[usize] {
         &self.pools
     }
 
-    /// The servers that stay ejected in the next version of the settings.
+    /// Keeps the servers that stay ejected in the next version of the settings.
     pub(super) fn follow(&mut self, plan: &Plan) {
         let pools = plan.topology.pools();
         let lists = |(name, address): &(String, String)| {
@@ -54,8 +54,8 @@ impl Holds {
     }
 }
 
-/// Returns whether servers of a pool may be ejected: others have their keys meanwhile, and a server that
-/// comes back may have what it had.
+/// Returns whether servers of a pool may be ejected. Others have their keys meanwhile, and a server
+/// that returns may have its old data.
 fn may_hold(pool: &Pool) -> bool {
     let is_listed = matches!(pool.kind, TopologyKind::Sharded(_) | TopologyKind::Memcached(_));
     let is_flushed = pool.ejection().is_some_and(|it| it.rejoin == Rejoin::Flush);
@@ -67,11 +67,11 @@ fn addresses(pool: &Pool) -> Vec<String> {
 }
 
 impl Sim {
-    /// The operator does something, where it is time to. With `is_over` all servers are restored.
+    /// Lets the operator act, if it is time. With `is_over`, all servers are restored.
     pub(super) fn hold_servers(&mut self, (holds, own): (&mut Holds, &[usize]), is_over: bool) {
         let now = self.now();
         let followers = self.plan.followers.load(Ordering::Acquire);
-        // The operator's word is for the settings of today alone.
+        // The operator's commands apply only to the current settings.
         let is_followed = self.plan.generation == 1 || followers == self.seats.len();
         if now < holds.next_at || !is_followed {
             return;
@@ -119,7 +119,7 @@ impl Sim {
         self.note_hold(own, (position, address), false);
     }
 
-    /// The ledger is to know.
+    /// Notes a hold in the ledger.
     fn note_hold(&mut self, own: &[usize], (position, address): (usize, &str), is_held: bool) {
         let World { network, ledger, .. } = &mut *self.world.borrow_mut();
         let now = network.now;
@@ -130,7 +130,7 @@ impl Sim {
         ledger.on_hold((pool, at), is_held, (now, now + UNREST));
     }
 
-    /// Servers that an operator has ejected are out of use, and no others are by hand.
+    /// Checks that the servers that an operator has ejected are out of use, and no others by hand.
     pub(super) fn check_holds(&self) -> Result<(), String> {
         let Some(holds) = self.reloads.as_deref().and_then(|reloads| reloads.holds.as_ref()) else {
             return Ok(());
@@ -146,7 +146,7 @@ impl Sim {
     }
 }
 
-/// A server of the settings of today by its pool's name and its address.
+/// Returns a server of the current settings by its pool's name and its address.
 fn id_of(plan: &Plan, name: &str, address: &str) -> Option<BackendId> {
     let pools = plan.topology.pools();
     let position = pools.iter().position(|pool| pool.name == name)?;

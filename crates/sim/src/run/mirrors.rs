@@ -4,11 +4,11 @@ use super::*;
 use std::collections::BTreeMap;
 
 impl Sim {
-    /// What nothing has hindered is the same in all children of a mirror.
+    /// Checks that what no failure has hindered is the same in all children of a mirror.
     pub(super) fn check_mirrors(&mut self) {
         let World { ledger, servers, .. } = &mut *self.world.borrow_mut();
         let is_hindered = !self.scenario.faults.is_empty() || self.seats.len() > 1;
-        // What a client that has left still had on its way may come after what it sent anew.
+        // What a client that has left still had in flight may arrive after what it sent again.
         if is_hindered || !self.scenario.clients.iter().all(|habits| habits.stays()) {
             return;
         }

@@ -1,13 +1,13 @@
 //! The settings change while the workers serve.
 //!
-//! Beside the pools whose replies are checked there are others, the *neighbours*. They come, go,
-//! change and move with every reload, and their servers flap all the time. So a number of a pool
-//! or a server is another's again and again. State that is kept by such a number for too long
-//! shows as a panic, or as an error of a pool to which nothing has happened. In the end the
-//! neighbours go, and nothing of them may be left.
+//! Beside the pools whose replies are checked there are others, the *neighbours*. They are added,
+//! removed, changed and moved with every reload, and their servers flap all the time. So the index
+//! of a pool or a server belongs to another one again and again. State that is kept by such an
+//! index for too long shows as a panic, or as an error of a pool to which nothing has happened. At
+//! the end the neighbours are removed, and nothing of them may be left.
 //!
 //! Pools whose replies are checked change as well, in settings that no client notices. Their
-//! clients go to the next pool then, and may get no error and no reply out of order.
+//! clients then move to the next pool, and must get no error and no reply out of order.
 
 use super::holds::Holds;
 use super::setup::{CLASSES, pool_plan};
@@ -22,31 +22,31 @@ use keyway_topology::{
 use keyway_worker::{Follow, ListenerAccess, ListenerPlan, PoolPlan, Retired};
 use std::sync::atomic::AtomicUsize;
 
-/// Of a hundred seeds so many have reloads.
+/// Of a hundred seeds, the number that have reloads.
 const SHARE: u64 = 30;
-/// Names of neighbours, of which any may be there.
+/// Names of neighbours. Any of them may exist.
 const NAMES: [&str; 4] = ["near0", "near1", "near2", "near3"];
 /// The neighbour that leads to other pools.
 const LEADING: &str = "leading";
-/// Servers that neighbours may have.
+/// Number of servers that neighbours may have.
 const SERVERS: usize = 7;
-/// What their servers are asked first, so that their connections have worked.
+/// The password that the workers send to them first, so that their connections have worked.
 const PASSWORD: &str = "near";
-/// Versions of which pools may be ending, as of the process.
+/// Number of versions of which pools may be ending, as in the process.
 const GENERATIONS_MAX: usize = 4;
 
 /// The reloads of a seed.
 pub(super) struct Reloads {
     random: Random,
-    /// When they come, the last first. The last one leaves no neighbour.
+    /// The times of the reloads, the last first. The last one leaves no neighbour.
     steps: Vec<Nanos>,
-    /// When a neighbour's server does something wrong next.
+    /// When a neighbour's server fails next.
     next_fault: Nanos,
-    /// Positions of the scenario's pools.
+    /// Indices of the scenario's pools.
     own: Vec<usize>,
     /// Those of them that may change.
     changeable: Vec<usize>,
-    /// The neighbours' first server.
+    /// The first server of the neighbours.
     first_server: usize,
     /// Mail that found no room, by worker.
     unsent: Vec<(usize, Mail)>,
@@ -54,26 +54,26 @@ pub(super) struct Reloads {
     pub(super) holds: Option<Holds>,
 }
 
-/// Pools with their positions.
+/// Pools with their indices.
 struct Merged {
     pools: Vec<Pool>,
-    /// Where those are that were wanted.
+    /// The indices of the pools that were wanted.
     positions: Vec<usize>,
-    /// Of each, whether it is the one that was there.
+    /// For each pool, whether it is the same as before.
     is_same: Vec<bool>,
-    /// Of each, the position of the one that it replaces.
+    /// For each pool, the index of the pool that it replaces.
     heir_of: Vec<Option<usize>>,
     retired: Vec<Retired>,
 }
 
 impl Reloads {
-    /// Where a pool of the scenario is in the settings of today.
+    /// Returns the index of a scenario's pool in the current settings.
     pub(super) fn position_of(&self, pool: usize) -> usize {
         self.own[pool]
     }
 
-    /// What `seed` decides; of most seeds nothing. A sequence of its own: without reloads all else
-    /// that a seed decides is what it was.
+    /// Draws what `seed` decides, which is nothing for most seeds. The draws are from a sequence of
+    /// their own: without reloads, everything else that a seed decides is unchanged.
     pub(super) fn draw(seed: u64, options: &Options, scenario: &Scenario) -> Option<Reloads> {
         let mut random = Random::new(seed ^ 0x7265_6c6f_6164);
         let is_drawn = random.percent(SHARE);
@@ -84,7 +84,8 @@ impl Reloads {
         let within = random.scaled(200 * MILLI, 4 * SECOND);
         let count = random.between(1, 14);
         let mut steps: Vec<Nanos> = (0..count).map(|_| start + random.below(within)).collect();
-        // The first neighbours are there before the first client, the last go behind all else.
+        // The first neighbours are there before the first client, and the last ones end after
+        // everything else.
         steps.extend([start - SECOND / 2, start + within + SECOND / 10]);
         steps.sort_unstable_by(|a, b| b.cmp(a));
         Some(Reloads {
@@ -99,7 +100,7 @@ impl Reloads {
         })
     }
 
-    /// The pools of the next version: the scenario's first.
+    /// Returns the pools of the next version, with those of the scenario first.
     fn wanted(&mut self, topology: &Topology) -> Vec<Pool> {
         let mut pools: Vec<Pool> =
             self.own.iter().map(|&position| topology.pools()[position].clone()).collect();
@@ -114,7 +115,7 @@ impl Reloads {
             if let Some(set) = kind.servers_mut() {
                 set.options.connect_timeout += Duration::from_millis(1);
             } else if let TopologyKind::Routed(RoutedPool::Shadow(shadow)) = kind {
-                // It is another where a child is; most have nothing else that may change.
+                // A mirror is new if a child is new. Most have nothing else that may change.
                 shadow.in_flight_max += 1;
             }
         }
@@ -123,7 +124,7 @@ impl Reloads {
         pools
     }
 
-    /// At times a neighbour that leads to pools of the scenario.
+    /// Returns, at times, a neighbour that leads to pools of the scenario.
     fn leading_neighbour(&mut self) -> Option<Pool> {
         if self.own.len() < 2 || !self.random.percent(50) {
             return None;
@@ -136,7 +137,7 @@ impl Reloads {
         Some(Pool { name: LEADING.to_owned(), kind: TopologyKind::Routed(kind) })
     }
 
-    /// The neighbours of the next version, some of which are the ones that are there.
+    /// Returns the neighbours of the next version. Some of them are unchanged.
     fn neighbours(&mut self, topology: &Topology) -> Vec<Pool> {
         let random = &mut self.random;
         let mut pools = Vec::new();
@@ -177,16 +178,16 @@ impl Reloads {
     }
 }
 
-/// Pools that may be others at any time without a client that notices: no key of theirs is ever
-/// elsewhere, and no client has begun what ends with its pool. A pool that leads to one of them, or
-/// is warmed up from it, is another as well.
+/// Returns the pools that may be replaced at any time without notice to a client: none of their
+/// keys ever moves, and no client has begun something that ends with its pool. A pool that leads to
+/// one of them, or is warmed up from it, is replaced with it.
 fn changeable(scenario: &Scenario) -> Vec<usize> {
     let pools = scenario.topology.pools().iter().enumerate();
     let is_bound = |pool: usize| {
         let mut habits = scenario.clients.iter().chain(&scenario.last_clients);
         habits.any(|it| it.pool == pool && (it.stateful || it.channels || it.tracks))
     };
-    // Which servers are out of use is known of the first board only.
+    // Which servers are out of use is known only of the first board.
     let ejecting = scenario.topology.pools().iter().filter(|pool| pool.ejection().is_some());
     let follows_old = |pool: &Pool| match &pool.kind {
         TopologyKind::Memcached(it) => it.warm_up.as_ref().map(|it| it.from.clone()),
@@ -211,7 +212,7 @@ fn address(host: usize) -> String {
 }
 
 impl Sim {
-    /// Gets neighbours' servers ready, if the seed has reloads.
+    /// Prepares the servers of neighbours, if the seed has reloads.
     pub(super) fn begin_reloads(&mut self, seed: u64, options: &Options) {
         let Some(mut reloads) = Reloads::draw(seed, options, &self.scenario) else { return };
         let World { network, servers, ledger, .. } = &mut *self.world.borrow_mut();
@@ -225,7 +226,7 @@ impl Sim {
             let (service, random) = (20 * MICRO, reloads.random.fork());
             servers.push(Server::new(place, 0, Some(PASSWORD), service, wishes, random));
         }
-        // Any server of a cluster may have any place in its pool.
+        // Any server of a cluster may have any index in its pool.
         let of_pool = |&pool: &usize| self.scenario.topology.backend_ids(pool);
         let changed: Vec<usize> = match self.scenario.cluster {
             Some(_) if !reloads.changeable.is_empty() => (0..reloads.first_server).collect(),
@@ -233,7 +234,7 @@ impl Sim {
             None => reloads.changeable.iter().flat_map(of_pool).map(|id| id.index()).collect(),
         };
         for server in changed {
-            // So many versions of the pool connect at once.
+            // This many versions of the pool connect at the same time.
             network.attempts_max[server] *= GENERATIONS_MAX + 1;
         }
         let last = reloads.steps.first().copied().unwrap_or(0);
@@ -241,7 +242,7 @@ impl Sim {
         self.reloads = Some(Box::new(reloads));
     }
 
-    /// No reload comes any more: the workers stop.
+    /// Ends the reloads, because the workers stop.
     pub(super) fn end_reloads(&mut self) {
         if let Some(reloads) = &mut self.reloads {
             (reloads.steps, reloads.next_fault) = (Vec::new(), Nanos::MAX);
@@ -249,7 +250,7 @@ impl Sim {
         }
     }
 
-    /// Reloads and has neighbours flap, where it is time to.
+    /// Reloads and makes neighbours flap, if it is time.
     pub(super) fn interfere_by_reloads(&mut self, now: Nanos) {
         let Some(mut reloads) = self.reloads.take() else { return };
         self.post_unsent(&mut reloads);
@@ -280,7 +281,7 @@ impl Sim {
         }
     }
 
-    /// Something happens to a neighbour's server; in the end nothing does.
+    /// Makes a neighbour's server fail, or end all failures at the end.
     fn trouble_neighbours(&mut self, reloads: &mut Reloads, now: Nanos) {
         let World { network, servers, .. } = &mut *self.world.borrow_mut();
         let random = &mut reloads.random;
@@ -305,7 +306,7 @@ impl Sim {
         servers[server].drop_connections(network);
     }
 
-    /// The next version of the settings goes to all workers.
+    /// Sends the next version of the settings to all workers.
     fn reload(&mut self, reloads: &mut Reloads, now: Nanos) {
         let wanted = reloads.wanted(&self.plan.topology);
         let workers = self.seats.len();
@@ -332,18 +333,18 @@ impl Sim {
         (self.plan, self.registry) = (plan, registry);
     }
 
-    /// How many reloads there were.
+    /// Returns the number of reloads so far.
     pub(super) fn reloads_done(&self) -> u64 {
         self.plan.generation - 1
     }
 
-    /// Where the scenario's pools are now.
+    /// Returns the current indices of the scenario's pools.
     pub(super) fn own_positions(&self) -> Vec<usize> {
         let as_ever = || (0..self.scenario.topology.pools().len()).collect();
         self.reloads.as_ref().map_or_else(as_ever, |reloads| reloads.own.clone())
     }
 
-    /// Every worker goes by the last version, and nothing is left of the pools that were there.
+    /// Checks that every worker uses the last version, and that nothing is left of the old pools.
     pub(super) fn check_reloads(&self) -> Result<(), String> {
         let Some(reloads) = &self.reloads else { return Ok(()) };
         let (followers, workers) = (self.plan.followers.load(Ordering::Acquire), self.seats.len());
@@ -366,7 +367,7 @@ impl Sim {
     }
 }
 
-/// Gives every pool its position, as the process does: one that says what it said keeps its own.
+/// Gives every pool its index, as the process does. A pool with unchanged settings keeps its index.
 fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Merged {
     let generation = before.generation + 1;
     let mut pools = before.topology.pools().to_vec();
@@ -404,7 +405,7 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
             continue;
         }
         if let TopologyKind::Routed(routed) = &mut pool.kind {
-            // Those it leads to are before it.
+            // The pools to which it leads come before it.
             let here = |child: u16| {
                 let at = were.iter().position(|was| *was == Some(usize::from(child)));
                 at.and_then(|at| positions.get(at)).map_or(child, |&position| position as u16)
@@ -425,7 +426,8 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
     Merged { pools, positions, is_same, heir_of, retired }
 }
 
-/// Returns whether a wanted pool says what it said, as do all that it leads to or is warmed up from.
+/// Returns whether a wanted pool has unchanged settings, as have all to which it leads or from
+/// which it is warmed up.
 fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>]) -> bool {
     let is_same = found[at].is_some_and(|position| wanted[at] == before[position]);
     let led_to: Vec<usize> = match &wanted[at].kind {
@@ -447,7 +449,7 @@ fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>
     is_same && led_to.into_iter().all(|at| stays(at, (wanted, before), found))
 }
 
-/// The version that follows, as the process makes it.
+/// Creates the next version, as the process does.
 fn next_version(
     before: &Plan,
     registry: &Registry,
@@ -518,7 +520,7 @@ fn next_version(
     (Arc::new(plan), registry)
 }
 
-/// A listener, whose pool is at this position now.
+/// Returns a listener whose pool has the given index now.
 fn listener_of((old, &position): (&ListenerPlan, &usize)) -> ListenerPlan {
     ListenerPlan {
         is_ended: old.is_ended,

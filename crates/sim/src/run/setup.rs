@@ -1,4 +1,4 @@
-//! What a run begins with: the worker's plan, and the world around it.
+//! The start of a run: the worker's plan, and the world around it.
 
 use super::{DRAIN_TIMEOUT, clusters, visits};
 use crate::client::{Client, Habits};
@@ -35,7 +35,7 @@ pub(super) fn links_of(pool: &keyway_topology::Pool) -> usize {
     pool.kind.servers().map_or(0, links)
 }
 
-/// What requests are counted by.
+/// The labels by which requests are counted.
 pub(super) const CLASSES: [&str; Class::ALL.len()] = {
     let mut labels = [""; Class::ALL.len()];
     let mut index = 0;
@@ -62,7 +62,7 @@ pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
     })
 }
 
-/// What serves a pool, which is one of `pools`. A store has the bound of `bound`.
+/// Returns the plan of a pool, which is one of `pools`. A store gets the bound of `bound`.
 pub(super) fn pool_plan(
     pool: &Pool,
     pools: &[Pool],
@@ -112,7 +112,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             is_ended: false,
             memcached: is_memcached.then_some(item_max),
             pool,
-            name: format!("sim:{pool}"),
+            name: format!("sim:{pool}").into(),
             users: Arc::new(Users::plain(password.as_deref())),
             cluster: None,
             read_from: None,
@@ -145,7 +145,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
     })
 }
 
-/// Where a pool gets what it misses from.
+/// Returns the pool from which a pool gets its missing items.
 fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
     match &pool.kind {
         TopologyKind::Memcached(pool) => topology.pool_index(&pool.warm_up.as_ref()?.from),
@@ -174,7 +174,7 @@ pub(super) fn build_world(
     let pools = scenario.topology.pools();
     let servers_count = scenario.server_count();
     let habits = scenario.clients.iter().chain(&scenario.last_clients);
-    // Of their own, so that the others' stay what they were.
+    // They have a sequence of their own, so that other clients draw the same as before.
     let mut hoarders = Random::new(seed ^ 0x0068_6f61_7264);
     let mut of = |habits: &Habits| match habits.hoard {
         Some(_) => hoarders.fork(),
@@ -221,7 +221,7 @@ pub(super) fn build_world(
     let parts = (&mut network, &mut servers, &mut ledger);
     let cluster = clusters::build(scenario, plan, parts, random);
     if scenario.has_mutes {
-        // That requests time out beside them is no fault, as long as they are told in time.
+        // It is no fault if requests time out beside them, as long as the error comes in time.
         let until = LEAVE_AT + SECOND;
         (0..servers_count).for_each(|server| ledger.on_trouble(server, 0, until));
     }

@@ -1,4 +1,4 @@
-//! What the embedded stores hold at rest, looked at past all workers.
+//! What the embedded stores hold at rest. They are read without the workers.
 
 use super::*;
 use crate::client::id_of;
@@ -10,7 +10,7 @@ use keyway_command::{Args, Request};
 use keyway_resp::{ParseLimits, Parsed, Protocol, parse_request};
 use keyway_store::Context;
 
-/// Lists and streams hold what was told to be there.
+/// Checks that lists and streams hold what clients were told.
 pub(super) fn check(plan: &Plan, ledger: &mut Ledger) {
     for (pool, plan) in plan.pools.iter().enumerate() {
         if let PoolKind::Store(store) = &plan.kind {
@@ -24,7 +24,7 @@ pub(super) fn check(plan: &Plan, ledger: &mut Ledger) {
     }
 }
 
-/// Has the ledger look at what a store counts whose memory is bounded.
+/// Makes the ledger check what a store with a memory bound counts.
 pub(super) fn check_memory(plan: &Plan, (bound, position): (&Bound, usize), ledger: &mut Ledger) {
     let PoolKind::Store(store) = &plan.pools[position].kind else { return };
     debug_assert_eq!(store.config().memory_max, bound.memory_max);
@@ -32,14 +32,14 @@ pub(super) fn check_memory(plan: &Plan, (bound, position): (&Bound, usize), ledg
     ledger.on_memory(stats.memory_used + stats.memory_idle);
 }
 
-/// The elements of a list, in whichever database it is.
+/// Returns the elements of a list, in whichever database it is.
 fn elements(store: &Store, databases: u32, list: &[u8]) -> Vec<Vec<u8>> {
     let replies = ask(store, databases, &[b"LRANGE", list, b"0", b"-1"]);
     let items = replies.into_iter().filter_map(items_of).flatten();
     items.filter_map(bytes_of).collect()
 }
 
-/// The entries of a stream, and the last that its group has given.
+/// Returns the entries of a stream, and the last that its group has given.
 fn entries(store: &Store, databases: u32, stream: &[u8]) -> StreamAtRest {
     let replies = ask(store, databases, &[b"XRANGE", stream, b"-", b"+"]);
     let entries = replies.into_iter().filter_map(items_of).flatten();
@@ -68,7 +68,7 @@ fn bytes_of(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// What a store answers in each of its databases.
+/// Returns the answers of a store, one for each of its databases.
 fn ask(store: &Store, databases: u32, words: &[&[u8]]) -> Vec<Value> {
     let mut frame = Vec::new();
     write_request(&mut frame, words);

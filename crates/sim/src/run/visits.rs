@@ -1,4 +1,4 @@
-//! Clients that leave in the middle of what they ask for, and what nobody may leave behind.
+//! Clients that leave in the middle of a request, and what they must not leave behind.
 
 use super::*;
 use crate::scenario::START;
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 /// Visitors start within this span.
 const VISITS_WITHIN: Nanos = 4 * SECOND;
 
-/// What visitors of a pool find there.
+/// Returns what visitors of a pool find there.
 fn place(scenario: &Scenario, index: usize, pool: &Pool) -> Place {
     let tongue = match &pool.kind {
         TopologyKind::Store => Tongue::Redis { is_store: true, hears: true, tracks: true },
-        // No scenario leads to anything but servers that are told in text.
+        // No scenario leads to anything but servers that use the text protocol.
         TopologyKind::Routed(_) => Tongue::Memcached { all: true },
         TopologyKind::Memcached(pool) => Tongue::Memcached { all: pool.dialect == Dialect::Text },
         TopologyKind::Sharded(_)
@@ -29,11 +29,12 @@ fn place(scenario: &Scenario, index: usize, pool: &Pool) -> Place {
     Place { listener: index as u16, tongue, password, value_len: scenario.value_len_max }
 }
 
-/// The visitors of a run. They have a sequence of their own: all else is drawn as without them.
+/// Creates the visitors of a run. They have a sequence of their own: everything else is drawn as
+/// without them.
 pub(super) fn visitors(scenario: &Scenario, seed: u64, first: usize) -> Vec<Visitor> {
     let mut random = Random::new(seed ^ 0x7669_7369_746f_7273);
     let pools = scenario.topology.pools();
-    // Of some pools nobody is a client: of those of sentinels.
+    // Some pools have no clients: those of sentinels.
     let asked: BTreeSet<usize> = scenario.clients.iter().map(|habits| habits.pool).collect();
     let asked: Vec<usize> = asked.into_iter().collect();
     (0..scenario.visitors)
@@ -44,7 +45,7 @@ pub(super) fn visitors(scenario: &Scenario, seed: u64, first: usize) -> Vec<Visi
         .collect()
 }
 
-/// When each of them comes.
+/// Schedules when each of them comes.
 pub(super) fn wake(network: &mut Network, seed: u64, visitors: std::ops::Range<usize>) {
     let mut random = Random::new(seed ^ 0x7761_6b65_7570);
     for index in visitors {
@@ -53,7 +54,7 @@ pub(super) fn wake(network: &mut Network, seed: u64, visitors: std::ops::Range<u
 }
 
 impl Sim {
-    /// Visitors that wait for the end of their connection.
+    /// Checks that no visitor waits too long for the end of its connection.
     pub(super) fn check_visitors(&self) -> Result<(), String> {
         let world = self.world.borrow();
         let now = world.network.now;
@@ -74,7 +75,7 @@ impl Sim {
         Some(self.seats[index].worker.as_ref()?.leftovers())
     }
 
-    /// With every client gone nothing is left of them in any worker.
+    /// Checks that nothing is left of clients in any worker when every client has left.
     pub(super) fn check_leftovers(&self) -> Result<(), String> {
         for index in 0..self.seats.len() {
             let left = self.leftovers(index).filter(|left| !left.is_empty());
@@ -85,7 +86,7 @@ impl Sim {
         self.check_shared_leftovers()
     }
 
-    /// The same of what workers share.
+    /// Checks the same for what workers share.
     pub(super) fn check_shared_leftovers(&self) -> Result<(), String> {
         let plan = &self.plan;
         let stores = plan.pools.iter().filter_map(|pool| match &pool.kind {
@@ -93,7 +94,7 @@ impl Sim {
             _ => None,
         });
         let at_listeners = plan.listeners.iter().map(|it| it.entrance.tally.connected() as usize);
-        // Positions of the plan of today: reloads move pools. One that has ended has no client.
+        // Indices of the current plan: reloads move pools. One that has ended has no client.
         let pools = 0..plan.pools.len();
         let counted = pools.map(|pool| self.registry.pool_totals(pool).clients_connected as usize);
         let left = [

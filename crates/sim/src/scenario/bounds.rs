@@ -1,4 +1,4 @@
-//! Bounds on the memory of embedded stores, and clients that fill these.
+//! Memory bounds of embedded stores, and clients that fill these stores.
 
 use super::{START, Scenario};
 use crate::client::{Habits, Hoard, Mix, Mute, Wanted};
@@ -8,18 +8,18 @@ use crate::scenario::Options;
 use keyway_store::EvictionPolicy;
 use keyway_topology::PoolKind;
 
-/// The number of seeds that bound a store's memory, among a hundred with a store. Such a seed takes as long as thirty
-/// others.
+/// Of a hundred seeds with a store, the number that bound its memory. Such a seed takes as long as
+/// thirty others.
 const SHARE: u64 = 12;
 /// The smallest bound that Keyway promises to keep.
 pub const BOUND_KEPT: u64 = 32 << 20;
-/// Longest value of clients that fill a store.
+/// Length of the longest value of clients that fill a store.
 const VALUE_LEN_MAX: u64 = 1500 << 10;
-/// Longest item that a listener for memcached takes.
+/// Length of the longest item that a listener for memcached accepts.
 pub const MEMCACHED_ITEM_MAX: u32 = 4 << 20;
-/// Least room on connections: values of megabytes would take a whole run otherwise.
+/// Smallest capacity of connections. With less, values of megabytes would take a whole run.
 const CAPACITY_MIN: usize = 32 << 10;
-/// The likelier one more than once.
+/// Policies to pick from. The more likely one is listed more than once.
 const POLICIES: [EvictionPolicy; 12] = [
     EvictionPolicy::NoEviction,
     EvictionPolicy::NoEviction,
@@ -35,37 +35,37 @@ const POLICIES: [EvictionPolicy; 12] = [
     EvictionPolicy::VolatileTtl,
 ];
 
-/// The bound of an embedded store.
+/// The memory bound of an embedded store.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// The store's pool.
     pub pool: usize,
-    /// Bytes that it may take.
+    /// The bound in bytes.
     pub memory_max: u64,
-    /// The policy of what goes when it is full.
+    /// The eviction policy.
     pub policy: EvictionPolicy,
     /// Length of the longest item, with its name.
     pub item_len_max: u64,
-    /// The store has a listener for memcached as well.
+    /// Whether the store also has a listener for memcached.
     pub has_memcached: bool,
 }
 
 impl Bound {
-    /// The most bytes that the store may count, whatever is in flight.
+    /// Returns the largest number of bytes that the store may count, whatever is in flight.
     pub fn most(&self) -> u64 {
         match self.memory_max >= BOUND_KEPT {
             true => self.memory_max + self.memory_max / 50 + self.item_len_max,
-            // Twice the bound is what was seen of the smallest stores.
+            // The smallest stores have been seen to take twice the bound.
             false => 2 * self.memory_max + self.item_len_max,
         }
     }
 
-    /// Keys with an expiry may go.
+    /// Returns whether keys with an expiry may be evicted.
     pub fn may_expiring_go(&self) -> bool {
         self.policy != EvictionPolicy::NoEviction
     }
 
-    /// Every key may go.
+    /// Returns whether every key may be evicted.
     pub fn may_all_go(&self) -> bool {
         matches!(
             self.policy,
@@ -78,13 +78,13 @@ impl Bound {
 }
 
 impl Scenario {
-    /// The pool of the listener beside those of all pools, if there is one.
+    /// Returns the pool of the additional listener, if there is one.
     pub fn second_listener(&self) -> Option<usize> {
         self.bound.filter(|bound| bound.has_memcached).map(|bound| bound.pool)
     }
 
-    /// Bounds a store, in a part of the seeds, and adds clients that fill it. A sequence of its
-    /// own: all else that a seed decides is the same without it.
+    /// Bounds a store in a part of the seeds, and adds clients that fill it. The draws have a
+    /// sequence of their own: everything else that a seed decides is the same without them.
     pub(super) fn bound_a_store(&mut self, seed: u64, options: &Options) {
         let mut random = Random::new(seed ^ 0x6d65_6d6f_7279);
         let is_drawn = random.percent(SHARE);
@@ -117,13 +117,13 @@ impl Scenario {
         self.limits.read_len_per_turn = self.limits.read_len_per_turn.max(CAPACITY_MIN as u32);
         self.value_len_max = self.value_len_max.max(value_len as usize + 128);
         if bound.may_all_go() {
-            // The content of a list or a stream is known only as long as it stays.
+            // The content of a list or a stream is known only if it is never evicted.
             let all = self.clients.iter_mut().chain(&mut self.last_clients);
             all.filter(|habits| habits.pool == pool).for_each(|habits| habits.lists = false);
         }
         let may_be_killed = self.clients.iter().any(|habits| habits.may_be_killed);
         let count = random.scaled(2, 16);
-        // Some stores stay below their bound, some are filled several times.
+        // Some stores stay below their bound, and some are filled several times.
         let filled = random.scaled(memory_max * 8 / 10, memory_max * 2);
         let keys = (filled / count / (value_len * 9 / 16)).clamp(3, 400);
         for number in 0..count {
@@ -156,7 +156,7 @@ impl Scenario {
     }
 
     fn hoarder(&self, random: &mut Random, bound: &Bound, (value_len, keys): (u64, u64)) -> Habits {
-        // So many requests are asked at once, and their values wait to be sent.
+        // This many requests are asked at once, and their values wait to be sent.
         let batch = ((1 << 20) / value_len).clamp(1, 8) as usize;
         Habits {
             mix: Mix::Hoard,

@@ -1,4 +1,4 @@
-//! A pool that is a cluster, and what happens to it.
+//! A pool that is a cluster, and its events.
 
 use super::*;
 use crate::cluster::{EventKind, Member};
@@ -6,7 +6,7 @@ use keyway_topology::{
     ClusterPool, Discovery, Endpoint, HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy, SlotQuery,
 };
 
-/// What is done by those who care for a cluster, and harms nobody.
+/// Events that operators of a cluster cause, and that harm no client.
 const ORDERLY: [EventKind; 9] = [
     EventKind::Move,
     EventKind::Move,
@@ -19,14 +19,14 @@ const ORDERLY: [EventKind; 9] = [
     EventKind::Leave,
 ];
 
-/// What goes wrong in one.
+/// Failures in a cluster.
 const WILD: [EventKind; 5] =
     [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Mislead, EventKind::Storm];
 
-/// How long after the last event has begun all is over.
+/// How long after the start of the last event all events are over.
 pub(super) const EVENTS_LAST: Nanos = 5 * SECOND;
 
-/// The pool, and what happens.
+/// Draws the pool and its events.
 pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Pool, ClusterPlan) {
     let primaries = random.between(2, 5) as u16;
     let copies = random.between(0, 2) as u16;
@@ -35,7 +35,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     let nowhere = format!(".{}:7000", members.len() - 1);
     let seeds = seeds(random, &members, primaries + primaries * copies);
     let nodes_max = match random.percent(10) {
-        // One that joins has no place, and its slots none to serve them.
+        // A server that joins has no index, and its slots have none to serve them.
         true => primaries + primaries * copies,
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
@@ -51,7 +51,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         wait_for_primary: wait_for_primary(random),
         reads,
     };
-    // What a seed that is no member took is nobody's for a while.
+    // The index that a seed took which is no member belongs to no server for a while.
     let is_nowhere = |seed: &Endpoint| seed.to_string().ends_with(&nowhere);
     let lost = settings.seeds.iter().filter(|seed| is_nowhere(seed)).count();
     let refresh = nanos(settings.refresh);
@@ -94,12 +94,12 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     (Pool { name: "pool0".to_owned(), kind }, plan)
 }
 
-/// Longest wait of requests for a primary that is gone, if they wait.
+/// Draws the longest wait of requests for a missing primary, if they wait.
 pub(super) fn wait_for_primary(random: &mut Random) -> Option<Duration> {
     random.percent(40).then(|| Duration::from_millis(random.scaled(20, 3000)))
 }
 
-/// Primaries, their copies, and those that are no members.
+/// Creates the primaries, their copies, and the servers that are no members.
 pub(super) fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
     let count = primaries + primaries * copies;
     let member = |number: u16| Member {
@@ -115,7 +115,7 @@ pub(super) fn members(primaries: u16, copies: u16, spares: u16) -> Vec<Member> {
     (0..count + spares + 1).map(member).collect()
 }
 
-/// Some of the members, and sometimes one that is not there.
+/// Draws some of the members, and sometimes a server that does not exist.
 fn seeds(random: &mut Random, members: &[Member], count: u16) -> Vec<Endpoint> {
     let mut numbers: Vec<usize> =
         (0..random.between(1, 3)).map(|_| random.index(usize::from(count))).collect();
@@ -146,7 +146,7 @@ pub(super) fn reads(random: &mut Random, has_copies: bool) -> ReadPolicy {
     ReadPolicy { hedge: is_hedged.then(|| hedge(random)), ..reads }
 }
 
-/// When a second server is sent a read.
+/// Draws when a read is sent to a second server.
 fn hedge(random: &mut Random) -> HedgePolicy {
     let millis = |random: &mut Random, max| Duration::from_millis(random.scaled(1, max));
     let after = match random.percent(50) {
@@ -164,13 +164,13 @@ impl Scenario {
         self.topology.pools()[0].kind.discovery()
     }
 
-    /// How many servers there are.
+    /// Returns the number of servers.
     pub fn server_count(&self) -> usize {
         let of_cluster = self.cluster.as_ref().map(|plan| plan.members.len() + plan.sentinels);
         of_cluster.unwrap_or_else(|| self.topology.backend_count())
     }
 
-    /// The pool that a server is of.
+    /// Returns the pool of a server.
     pub(super) fn pool_of(&self, server: usize) -> Option<&Pool> {
         let pool = match &self.cluster {
             Some(plan) => &self.topology.pools()[usize::from(server >= plan.members.len())],
@@ -179,7 +179,7 @@ impl Scenario {
         pool.kind.servers().map(|_| pool)
     }
 
-    /// Clients of a cluster do what it has, and expect of copies what these have.
+    /// Restricts clients of a cluster to what it supports, and to what its copies can promise.
     pub(super) fn restrain_clients(&mut self) {
         let (Some(plan), Some(pool)) = (&self.cluster, self.discovery()) else { return };
         let staleness = match (&pool.reads.from, pool.reads.pin_after_write) {
@@ -197,13 +197,13 @@ impl Scenario {
         }
     }
 
-    /// How long after the last event and fault everything about the cluster is known.
+    /// Returns how long after the last event and fault everything about the cluster is known.
     pub(super) fn cluster_recovery(&self) -> Nanos {
         self.discovery().map_or(0, |pool| nanos(pool.refresh) + SECOND)
     }
 
-    /// Requests that servers of a cluster may send to one link, which takes them although
-    /// it is full: all that was in flight on the others.
+    /// Returns the number of requests that servers of a cluster may redirect to one link. The link
+    /// accepts them although it is full: all that was in flight on the others.
     pub fn redirected_max(&self) -> usize {
         match &self.cluster {
             Some(plan) => plan.members.len() * 2,

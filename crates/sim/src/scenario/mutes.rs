@@ -1,5 +1,5 @@
-//! Many clients that do not read, or stop in the middle of what they send, and a few beside them
-//! whose requests have their replies, or an error, in time all the same.
+//! Many clients that do not read or stop in the middle of a request, and a few others that must
+//! still get their replies, or an error, in time.
 
 use super::{Options, START, Scenario, aftermath, nanos};
 use crate::client::{Habits, Mute, Wanted};
@@ -8,14 +8,14 @@ use crate::random::Random;
 use crate::world::{Fault, FaultKind};
 use keyway_topology::{Pool, PoolKind, RoutedPool};
 
-/// How late an error may be beyond the timeout, and what the network adds.
+/// How long after the timeout an error may arrive, with the delay of the network.
 const LATE_MAX: Nanos = 110 * MILLI;
 
 /// When the mutes leave.
 pub const LEAVE_AT: Nanos = START + 4 * SECOND;
 
 impl Scenario {
-    /// Puts these clients in the place of those it has.
+    /// Replaces the clients of the scenario with these.
     pub(super) fn beside_mutes(&mut self, random: &mut Random) {
         self.faults.clear();
         self.handovers.clear();
@@ -53,7 +53,7 @@ impl Scenario {
             channels: false,
             greets: false,
             tracks: false,
-            // What more it waits for is its own servers' work.
+            // What else it waits for is its own servers' work.
             prompt: longest(self.topology.pools(), pool),
             pool,
             listener,
@@ -99,8 +99,9 @@ impl Scenario {
         }
     }
 
-    /// Has some of them ask for other things than values, in a part of the seeds, and others publish
-    /// large messages. A sequence of its own: all else that a seed decides is the same without it.
+    /// Makes some of them ask for other things than values, in a part of the seeds, and makes other
+    /// clients publish large messages. The draws have a sequence of their own: everything else that
+    /// a seed decides is the same without them.
     pub(super) fn widen_mutes(&mut self, seed: u64, options: &Options) {
         let mut random = Random::new(seed ^ 0x0077_6964_656e);
         let is_drawn = random.percent(60);
@@ -126,8 +127,8 @@ impl Scenario {
                 large_len: value_len,
                 requests: random.scaled(100, 600) as u32,
                 pause: random.scaled(2 * MILLI, 10 * MILLI),
-                // One at a time, or a request would wait to be sent behind the one before it. Each
-                // takes some time to be sent, beside what others wait.
+                // One at a time, or a request would wait to be sent after the one before it. Each
+                // takes some time to be sent, in addition to the wait for others.
                 depth: 1,
                 batch: 1,
                 prompt: like.prompt.map(|prompt| prompt + 100 * MILLI),
@@ -137,7 +138,8 @@ impl Scenario {
         }
     }
 
-    /// The requests that clients may send to a pool, as far as its servers and the books about them know it.
+    /// Returns the requests that clients may send to a pool, as far as its servers and their
+    /// ledgers support them.
     fn wanted_of(&self, pool: usize) -> Vec<Wanted> {
         let is_store = match &self.topology.pools()[pool].kind {
             PoolKind::Memcached(_) | PoolKind::Routed(_) => return vec![Wanted::Values],
@@ -158,7 +160,7 @@ impl Scenario {
         wanted
     }
 
-    /// Has a server be silent for a while: what is asked of it then has an error in time.
+    /// Makes a server silent for a while. Requests to it then get an error in time.
     fn have_one_silent(&mut self, random: &mut Random) {
         let count = self.server_count();
         let server = if count > 0 { random.index(count) } else { 0 };
@@ -170,15 +172,16 @@ impl Scenario {
     }
 }
 
-/// Returns whether the time of a request may begin when an earlier one of its client is answered. In
-/// pools that lead on, and in those that wait for a primary, that one may take longer than `timeout`.
+/// Returns whether the time of a request may begin when an earlier one of its client is answered.
+/// In pools that lead to others, and in those that wait for a primary, the earlier one may take
+/// longer than `timeout`.
 fn begins_anew(kind: &PoolKind) -> bool {
     let wait = kind.discovery().and_then(|discovery| discovery.wait_for_primary);
     matches!(kind, PoolKind::Routed(_)) || wait.is_some()
 }
 
-/// The longest time that a request may take in a pool that serves others as well: that of each child
-/// that is asked after another. A store answers at once.
+/// Returns the longest time that a request may take in a pool that leads to others: that of each
+/// child that is asked after another. A store answers at once, so it has none.
 fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
     let of = |child: &u16| longest(pools, usize::from(*child));
     match &pools[pool].kind {
@@ -186,13 +189,13 @@ fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
             let children = routed.children();
             let times = || children.iter().filter_map(of);
             match routed {
-                // The keys of a read that failed are asked for by themselves, of the first child again.
+                // The keys of a failed read are asked again separately, of the first child again.
                 RoutedPool::Failover(_) => {
                     Some(times().sum::<Nanos>() + times().next().unwrap_or(0))
                 }
                 RoutedPool::Mirror(_) => Some(times().sum()),
                 RoutedPool::MissThen(miss_then) => {
-                    // What time an item has left is asked of the child that has it.
+                    // The remaining time of an item is asked of the child that has it.
                     let asks = miss_then.fill_ttl_max.and_then(|_| times().max());
                     Some(times().sum::<Nanos>() + asks.unwrap_or(0))
                 }

@@ -1,35 +1,35 @@
-//! Primaries with replicas that are found through sentinels, or by asking all of them,
-//! and what happens to them.
+//! Primaries with replicas that are found through sentinels or by asking all of them, and their
+//! events.
 
 use super::clusters::{EVENTS_LAST, members, reads, wait_for_primary};
 use super::*;
 use crate::cluster::EventKind;
 use keyway_topology::{Discovery, Endpoint, PrimarySource, ReplicatedPool, ServerOptions};
 
-/// What a primary is called, by its number.
+/// The beginning of a primary's name. Its number follows.
 pub const NAME: &str = "alpha";
 
 /// The pool of the sentinels.
 const SENTINELS: &str = "pool0/sentinels";
 
-/// The hosts of sentinels begin with this.
+/// The beginning of the hosts of sentinels.
 const SENTINEL_HOST: &str = "10.8.1";
 
-/// What harms nobody.
+/// Events that harm no client.
 const ORDERLY: [EventKind; 4] =
     [EventKind::Switch, EventKind::Switch, EventKind::Relapse, EventKind::RestartAll];
 
-/// What goes wrong.
+/// Failures.
 const WILD: [EventKind; 4] = [EventKind::Die, EventKind::Die, EventKind::Usurp, EventKind::Relapse];
 
-/// The pool, that of its sentinels if it has some, and what happens.
+/// Draws the pool, that of its sentinels if it has some, and the events.
 pub(super) fn replicated(
     random: &mut Random,
     calm: bool,
     options: &Options,
 ) -> (Vec<Pool>, ClusterPlan) {
     let has_sentinels = random.percent(75);
-    // The slots of a cluster are cut into as many equal parts.
+    // The slots of a cluster are divided into as many equal parts.
     let groups = if has_sentinels { random.pick(&[1, 1, 2, 4]) } else { 1 };
     let copies = random.between(1, 3) as u16;
     let sentinels = if has_sentinels { random.between(1, 5) as usize } else { 0 };
@@ -94,7 +94,7 @@ fn plan(
     (members, groups, sentinels): (Vec<crate::cluster::Member>, u16, usize),
 ) -> ClusterPlan {
     let is_lossy = !calm && random.percent(70);
-    // One that flaps.
+    // One server flaps.
     let span = if random.percent(30) { 700 * MILLI } else { FAULTS_WITHIN };
     let begins = START + random.below(FAULTS_WITHIN - span + 1);
     let event = |random: &mut Random| {

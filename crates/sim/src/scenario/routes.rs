@@ -1,4 +1,4 @@
-//! Pools that lead to others, in front of two or three with servers.
+//! Pools that lead to others, in front of two or three pools with servers.
 
 use super::{Options, sharded, speak_memcached};
 use crate::random::Random;
@@ -9,7 +9,7 @@ use keyway_topology::{
 };
 use std::time::Duration;
 
-/// Pools with servers, and last the one that clients ask.
+/// Draws pools with servers, and last the pool that clients use.
 pub(super) fn routed(random: &mut Random, calm: bool, options: &Options) -> Vec<Pool> {
     let mut pools: Vec<Pool> = (0..3).map(|index| leaf(random, index, calm, options)).collect();
     let failover =
@@ -45,7 +45,7 @@ fn pool(name: &str, kind: RoutedPool) -> Pool {
     Pool { name: name.to_owned(), kind: PoolKind::Routed(kind) }
 }
 
-/// Some keys of each client.
+/// Returns prefixes of some keys of each client.
 fn prefixes() -> Vec<(Box<[u8]>, u16)> {
     let owners = (0..16).flat_map(|client| (1..4).map(move |nth| format!("c{client}g{nth}")));
     let names = owners.flat_map(|owner| [format!("k0:{owner}:1"), format!("k0:{{{owner}}}:1")]);
@@ -54,7 +54,7 @@ fn prefixes() -> Vec<(Box<[u8]>, u16)> {
 
 fn leaf(random: &mut Random, index: u64, calm: bool, options: &Options) -> Pool {
     let mut sharded = sharded(random, index, calm, options);
-    // Keys have one place each, and their requests one connection.
+    // Each key has one server, and its requests have one connection.
     let settings = &mut sharded.options;
     (settings.ejection, settings.circuit, settings.server_connections) = (None, None, 1);
     let mut pool = Pool { name: format!("pool{index}"), kind: PoolKind::Sharded(sharded) };

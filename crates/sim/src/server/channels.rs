@@ -1,12 +1,11 @@
-//! What a simulated server tells those who have subscribed; and the protocol
-//! it was greeted in.
+//! What a simulated server sends to subscribers, and the protocol of its connections.
 
 use super::*;
 use crate::ledger::ChannelKind;
 use crate::wire::Value;
 use std::collections::BTreeSet;
 
-/// What a connection has subscribed to, by the number of the kind.
+/// The subscriptions of a connection, by the number of the kind.
 pub(super) type Heard = [BTreeSet<Vec<u8>>; 3];
 
 impl Server {
@@ -32,7 +31,7 @@ impl Server {
         reply.extend_from_slice(text);
     }
 
-    /// Writes a reply again if the connection speaks RESP3.
+    /// Rewrites a reply if the connection uses RESP3.
     pub(super) fn translate(&self, position: usize, reply: &mut Vec<u8>) {
         if !self.conns[position].is_resp3 {
             return;
@@ -46,7 +45,7 @@ impl Server {
         *reply = written;
     }
 
-    /// Answers what is about channels; returns whether it did.
+    /// Answers a request about channels. Returns whether it did.
     pub(super) fn answer_channels(
         &mut self,
         position: usize,
@@ -109,8 +108,7 @@ impl Server {
         reply.extend_from_slice(format!(":{count}\r\n").as_bytes());
     }
 
-    /// Sends a message to every connection that has subscribed; returns how
-    /// often.
+    /// Sends a message to every subscribed connection. Returns how often.
     fn tell_all(&mut self, kind: ChannelKind, channel: &[u8], payload: &[u8]) -> u64 {
         let mut count = 0;
         let is_due = self.served >= self.defect_after;
@@ -145,10 +143,10 @@ impl Server {
         count
     }
 
-    /// A channel lives where a key of its name would.
+    /// Checks that a channel is on the server where a key of its name would be.
     fn check_channel(&self, channel: &[u8], ledger: &mut Ledger) {
         let Some(known) = &ledger.pools[self.pool] else { return };
-        // Sentinels tell Keyway itself.
+        // Messages of sentinels are for Keyway itself.
         let is_of_clients = known.is_static && !known.is_of_sentinels;
         if is_of_clients && ledger.home(self.pool, channel) != Some(self.index) {
             ledger.fail(|| format!("{} was looked for on server {}", clip(channel), self.index));
@@ -156,7 +154,7 @@ impl Server {
     }
 }
 
-/// Sends a message, unless that is to go wrong.
+/// Sends a message, or does with it what the defect demands.
 fn send(conn: &mut ServerConn, frame: Vec<u8>, defect: &mut Option<Defect>) {
     let output = &mut conn.output;
     match *defect {

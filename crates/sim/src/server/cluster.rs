@@ -1,5 +1,5 @@
-//! What a simulated server does as one of a cluster: it takes what is of its slots
-//! and sends the rest elsewhere, as Redis decides it; and it copies a primary.
+//! What a simulated server does as a member of a cluster. It accepts requests for its slots and
+//! redirects others, with the rules of Redis. It also copies a primary.
 
 use super::*;
 use crate::cluster::{Moves, NOBODY, View, slot_of};
@@ -7,22 +7,22 @@ use crate::ledger::Refused;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// What a server is in its cluster.
+/// The role of a server in its cluster.
 pub struct Node {
     me: u16,
     /// What it knows of the others.
     pub view: Rc<View>,
-    /// Slots on their way from here, and to here.
+    /// Slots that move away from this server.
     pub away: Moves,
-    /// Slots on their way to here.
+    /// Slots that move to this server.
     pub here: Moves,
-    /// It has just come back and knows that it does not know enough.
+    /// Whether it has just come back and knows that its view is incomplete.
     pub is_unsure: bool,
-    /// Keys changed since the copies were told.
+    /// Keys that were changed since the copies were told.
     changed: BTreeSet<Vec<u8>>,
-    /// What is to be copied, from when on.
+    /// What will be copied, and from when on.
     incoming: VecDeque<(Nanos, Copied)>,
-    /// What a sentinel that leads a fail-over still says, and until when.
+    /// What a sentinel that leads a fail-over still reports, and until when.
     pub(super) before: Option<(Rc<View>, Nanos)>,
 }
 
@@ -35,13 +35,13 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Its name.
+    /// Returns its name.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 }
 
-/// Where a request is to be executed.
+/// The server that must execute a request.
 enum Verdict {
     Here,
     Moved(u16, u16),
@@ -67,13 +67,13 @@ impl Server {
         }));
     }
 
-    /// What it is in its cluster.
+    /// Returns its role in its cluster.
     pub fn node(&mut self) -> &mut Node {
         self.node.as_mut().expect("a server of a cluster")
     }
 
-    /// It has heard how the cluster is. Who waits for what it has no more is sent
-    /// elsewhere.
+    /// Adopts a new view of the cluster. Connections that wait for keys of slots that it no longer
+    /// has are redirected.
     pub fn adopt(&mut self, view: Rc<View>, network: &mut Network, ledger: &mut Ledger) {
         let node = self.node();
         let me = node.me;
@@ -95,7 +95,7 @@ impl Server {
             let Some(key) = conn.begun.blocked_on() else { continue };
             let slot = slot_of(key);
             let owner = view.owners[usize::from(slot)];
-            // Who was sent here by ASK stays while the slot is on its way.
+            // A client that was redirected here by ASK keeps waiting while the slot moves.
             if owner != me && owner != NOBODY && !coming.contains_key(&slot) {
                 conn.begun.blocked = None;
                 let text = format!("-MOVED {slot} {}\r\n", view.address(owner));
@@ -106,11 +106,12 @@ impl Server {
         network.wake_server(self.index, network.now);
     }
 
-    /// What was sent to a server while it slept, and was given up by then, may come after what its
-    /// client has written elsewhere. It lies in the server's socket or, where that is full, in its
-    /// worker, whose client was told that it may have been executed. Redis would do it when it wakes, as it knows of nothing
-    /// yet, and lose it as a replica; here slots may have come back to one that sleeps, with all
-    /// that was written meanwhile. To a single connection that is late it happens in Redis too.
+    /// Notes bytes that were sent to a server while it slept. If the requests were given up by
+    /// then, they may arrive after what their client has written elsewhere. They are in the
+    /// server's socket or, if that is full, in its worker, whose client was told that they may have
+    /// been executed. Redis would execute them when it wakes, because it knows of nothing yet, and
+    /// would lose them as a replica. Here slots may have come back to a sleeping server, with all
+    /// that was written meanwhile. Redis does the same for a single late connection.
     pub(super) fn note_late(
         &mut self,
         position: usize,
@@ -125,14 +126,14 @@ impl Server {
         conn.late = conn.late.saturating_sub(len);
     }
 
-    /// Notes that a key is to be copied.
+    /// Notes that a key must be copied.
     pub(super) fn note_change(&mut self, key: &[u8]) {
         if let Some(node) = &mut self.node {
             node.changed.insert(key.to_vec());
         }
     }
 
-    /// What has changed since this was last asked.
+    /// Returns what has changed since the last call.
     pub fn take_changes(&mut self) -> Vec<Copied> {
         let changed = match &mut self.node {
             Some(node) if !node.changed.is_empty() => std::mem::take(&mut node.changed),
@@ -147,7 +148,7 @@ impl Server {
         Copied { key, string, list }
     }
 
-    /// It will have this by `at`.
+    /// Schedules that copies are applied at `at`.
     pub fn receive(&mut self, copied: Vec<Copied>, at: Nanos, network: &mut Network) {
         let index = self.index;
         let incoming = &mut self.node().incoming;
@@ -156,7 +157,7 @@ impl Server {
         network.wake_server(index, at);
     }
 
-    /// Copies what has come by now.
+    /// Applies the copies that are due.
     pub fn apply_copies(&mut self, now: Nanos, network: &mut Network) {
         let Some(node) = &mut self.node else { return };
         let mut due = Vec::new();
@@ -169,7 +170,7 @@ impl Server {
         due.into_iter().for_each(|copied| self.store(copied));
     }
 
-    /// Forgets what it has heard of and not copied yet.
+    /// Discards copies that have not been applied yet.
     pub fn lose_incoming(&mut self) {
         self.node().incoming.clear();
     }
@@ -188,7 +189,7 @@ impl Server {
         };
     }
 
-    /// Takes all that another has, and nothing else.
+    /// Replaces all data with that of another server.
     pub fn copy_all(&mut self, other: &Server) {
         self.databases = other.databases.clone();
         self.lists = other.lists.clone();
@@ -198,19 +199,19 @@ impl Server {
         node.changed.clear();
     }
 
-    /// Its keys of a slot.
+    /// Returns its keys of a slot.
     pub fn keys_of(&self, slot: u16) -> Vec<Vec<u8>> {
         self.keys().into_iter().filter(|key| slot_of(key) == slot).collect()
     }
 
-    /// All its keys.
+    /// Returns all its keys.
     pub fn keys(&self) -> BTreeSet<Vec<u8>> {
         let strings = self.databases.values().flat_map(|data| data.keys().cloned());
         let lists = self.lists.iter().filter(|(_, list)| !list.is_empty());
         strings.chain(lists.map(|((_, key), _)| key.clone())).collect()
     }
 
-    /// Takes a key away, to be given to another.
+    /// Removes a key, for another server.
     pub fn take_key(&mut self, key: &[u8]) -> Copied {
         let copied = self.copy_of(key.to_vec());
         if let Some(data) = self.databases.get_mut(&0) {
@@ -221,21 +222,21 @@ impl Server {
         copied
     }
 
-    /// Has a key that another had.
+    /// Adds a key that another server had.
     pub fn give_key(&mut self, copied: Copied) {
         let key = copied.key.clone();
         self.store(copied);
         self.touch(0, &key);
     }
 
-    /// Whether it has the same of a key as another.
+    /// Returns whether it has the same value of a key as another server.
     pub fn agrees(&self, other: &Server, key: &[u8]) -> bool {
         let (own, others) = (self.copy_of(key.to_vec()), other.copy_of(key.to_vec()));
         let list = |copied: &Copied| copied.list.clone().filter(|list| !list.is_empty());
         own.string == others.string && list(&own) == list(&others)
     }
 
-    /// Whose copy it believes to have.
+    /// Returns the server whose copy it believes to be.
     pub fn copies(&self) -> Option<u16> {
         let node = self.node.as_ref()?;
         node.view.members.get(usize::from(node.me))?.replica_of
@@ -246,8 +247,7 @@ impl Server {
             || self.lists.get(&(0, key.to_vec())).is_some_and(|list| !list.is_empty())
     }
 
-    /// Answers what is about the cluster, and what is for another server; returns
-    /// whether it did.
+    /// Answers a request about the cluster, or one for another server. Returns whether it did.
     pub(super) fn answer_cluster(
         &mut self,
         position: usize,
@@ -263,8 +263,8 @@ impl Server {
         }
         let conn = &mut self.conns[position];
         let is_asking = conn.is_asking;
-        // It holds for one request, or for a transaction up to its end. Redis' `resetClient` clears
-        // it after `EXEC` too, as the client is in no transaction then.
+        // ASKING holds for one request, or for a transaction up to its end. Redis' `resetClient`
+        // clears it after `EXEC` as well, because the client is then in no transaction.
         let is_end = matches!(name, b"EXEC" | b"DISCARD" | b"RESET");
         let is_within = conn.begun.queued.is_some() && !is_end;
         conn.is_asking &= is_within || name == b"MULTI";
@@ -341,7 +341,7 @@ impl Server {
         true
     }
 
-    /// As Redis' `getNodeByQuery` does.
+    /// Judges where a request must be executed, as Redis' `getNodeByQuery` does.
     fn judge(&self, keys: &[Vec<u8>], is_asking: bool, reads_copies: bool) -> Verdict {
         let Some(node) = &self.node else { return Verdict::Here };
         let slot = slot_of(&keys[0]);
@@ -407,7 +407,7 @@ impl Server {
     }
 }
 
-/// The keys of a request.
+/// Returns the keys of a request.
 pub(super) fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let rest = &args[1..];
     match args[0].to_ascii_uppercase().as_slice() {

@@ -1,5 +1,5 @@
-//! What a simulated server does as a primary or a replica of no cluster, and what a
-//! sentinel says of them.
+//! What a simulated server does as a primary or a replica outside a cluster, and what a sentinel
+//! reports.
 
 use super::cluster::keys_of_request;
 use super::*;
@@ -8,19 +8,18 @@ use crate::ledger::Refused;
 use crate::scenario::NAME;
 use std::rc::Rc;
 
-/// What a replica answers to writes.
+/// The reply of a replica to writes.
 const READONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// What ends commands that wait at a primary that becomes a replica.
+/// The reply to commands that wait at a primary when it becomes a replica.
 const ENDED: &[u8] = b"-UNBLOCKED force unblock from blocking operation, instance state changed \
                        (master -> replica?)\r\n";
 
-/// For how long at most a sentinel that leads a fail-over says of the new primary no
-/// more than where it is.
+/// How long at most a sentinel that leads a fail-over reports only the address of the new primary.
 const LEADS_MAX: Nanos = 300 * MILLI;
 
 impl Server {
-    /// It has heard who the primaries are. Nothing waits at a replica.
+    /// Adopts the news of who the primaries are. Commands do not wait at a replica.
     pub(super) fn adopt_groups(&mut self, before: &Rc<View>, network: &mut Network) {
         let is_replica = self.copies().is_some();
         let leads = self.random.percent(30).then(|| self.random.between(1, LEADS_MAX));
@@ -33,8 +32,7 @@ impl Server {
         network.wake_server(self.index, network.now);
     }
 
-    /// Answers what is about who is the primary, and what a replica does not take;
-    /// returns whether it did.
+    /// Answers a request about the primary, or one that a replica refuses. Returns whether it did.
     pub(super) fn answer_group(
         &mut self,
         position: usize,
@@ -117,7 +115,8 @@ impl Server {
     }
 }
 
-/// `leads`: of a sentinel that leads a fail-over, which tells of the old primary still.
+/// Writes the reply about a primary. `leads`: a sentinel that leads a fail-over still reports the
+/// old primary.
 fn write_primary(view: &View, number: usize, (epoch, leads): (u64, bool), reply: &mut Vec<u8>) {
     let node = view.owners[number];
     let member = &view.members[usize::from(node)];

@@ -1,4 +1,4 @@
-//! A server that is memcached.
+//! A memcached server.
 
 use super::Server;
 use crate::ledger::Ledger;
@@ -7,30 +7,30 @@ use crate::network::{Nanos, SECOND};
 use crate::value;
 use std::collections::BTreeMap;
 
-/// The beginning of the keys of locks, which a worker takes before it empties a server.
+/// The beginning of the keys of locks. A worker takes a lock before it empties a server.
 const LOCK: &[u8] = b"keyway:emptying:";
 
-/// Within so long a worker asks again for a lock that it did not get, and empties the server once it
-/// has the lock.
+/// Within this time a worker asks again for a lock that it did not get, and empties the server once
+/// it has the lock.
 const ASKED_AGAIN: Nanos = SECOND;
 
-/// What a server of memcached has besides its clients' items.
+/// What a memcached server has besides its clients' items.
 #[derive(Default)]
 pub(super) struct Memcached {
-    /// Keyway's own items, with when they expire.
+    /// Keyway's own items, with their expiries.
     reserved: BTreeMap<Vec<u8>, (Vec<u8>, Nanos)>,
-    /// The number of each client's item: another whenever it is stored.
+    /// The number of each client's item. Each store of an item gives it a new one.
     numbers: BTreeMap<Vec<u8>, u64>,
     next_number: u64,
 }
 
 impl Server {
-    /// Makes it one.
+    /// Makes the server a memcached server.
     pub fn speak_memcached(&mut self) {
         self.memcached = Some(Memcached::default());
     }
 
-    /// Clients' items in a database.
+    /// Returns clients' items in a database.
     pub fn items(&self, database: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
         self.databases.get(&database).cloned().unwrap_or_default()
     }
@@ -129,8 +129,8 @@ impl Server {
         let Some(memcached) = &mut self.memcached else { return };
         if memcached.reserved.contains_key(key) {
             if key.starts_with(LOCK) {
-                // The connection of the worker that has the lock may be lost. Nobody tells whether
-                // its `flush_all` is still on its way, so all wait until the lock expires.
+                // The connection of the worker that has the lock may be lost. No worker then knows
+                // whether its `flush_all` is still in flight, so all wait until the lock expires.
                 ledger.on_trouble(self.index, now, now + ASKED_AGAIN);
             }
             return reply.extend_from_slice(b"NOT_STORED\r\n");
@@ -143,8 +143,8 @@ impl Server {
         reply.extend_from_slice(b"STORED\r\n");
     }
 
-    /// The number of a client's item, if there is one: it may have been there
-    /// before time began.
+    /// Returns the number of a client's item, if there is one. The item may have been there from
+    /// the beginning.
     fn number_of(&mut self, key: &[u8], ledger: &mut Ledger) -> Option<u64> {
         if let Some(value) = ledger.take_heirloom(self.pool, key) {
             self.databases.entry(0).or_default().insert(key.to_vec(), value);
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// Stores what another server had.
+    /// Stores an item that another server had.
     fn bring(&mut self, key: &[u8], value: &[u8], is_straggler: bool, ledger: &mut Ledger) {
         self.check_place(0, key, ledger);
         if let Err(fault) = value::check(key, value) {

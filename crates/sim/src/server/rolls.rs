@@ -1,5 +1,5 @@
-//! Rolls: long lists and streams of which nobody checks the elements. Clients that do not read ask
-//! for them whole. A stream is kept as the list of its values.
+//! Rolls: long lists and streams whose elements are not checked. Clients that do not read ask for
+//! them whole. A stream is kept as the list of its values.
 
 use super::*;
 
@@ -41,7 +41,7 @@ impl Server {
         }
     }
 
-    /// Answers `SCAN`: with all keys at once.
+    /// Answers `SCAN` with all keys at once.
     pub(super) fn write_keys(&self, database: u32, reply: &mut Vec<u8>) {
         let keys: Vec<_> = self.databases.get(&database).into_iter().flatten().collect();
         reply.extend_from_slice(format!("*2\r\n$1\r\n0\r\n*{}\r\n", keys.len()).as_bytes());

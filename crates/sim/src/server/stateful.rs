@@ -1,5 +1,5 @@
-//! What a simulated server keeps per connection: transactions, watched keys,
-//! commands that block; and the lists these wait for.
+//! What a simulated server keeps for a connection: transactions, watched keys and blocking
+//! commands. Also the lists on which these commands wait.
 
 use super::*;
 use std::collections::VecDeque;
@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 pub(super) struct Begun {
     /// Commands queued since `MULTI`.
     pub(super) queued: Option<Vec<Vec<Vec<u8>>>>,
-    /// One of them was refused.
+    /// Whether one of them was refused.
     pub(super) is_refused: bool,
     watched: Vec<(u32, Vec<u8>)>,
-    /// A watched key was changed.
+    /// Whether a watched key was changed.
     is_changed: bool,
     pub(super) blocked: Option<Blocked>,
 }
 
-/// A `BLPOP` that waits.
+/// A waiting `BLPOP`.
 pub(super) struct Blocked {
     keys: Vec<Vec<u8>>,
     until: Option<Nanos>,
@@ -28,15 +28,15 @@ pub(super) struct Blocked {
 pub(super) type Lists = BTreeMap<(u32, Vec<u8>), VecDeque<Vec<u8>>>;
 
 impl Begun {
-    /// A key that it waits for.
+    /// Returns a key for which it waits.
     pub(super) fn blocked_on(&self) -> Option<&[u8]> {
         Some(self.blocked.as_ref()?.keys.first()?)
     }
 }
 
 impl Server {
-    /// Answers what begins, guards or ends a transaction, and `CLIENT`;
-    /// returns whether it did.
+    /// Answers a request that begins, guards or ends a transaction, or `CLIENT`. Returns whether it
+    /// did.
     pub(super) fn answer_stateful(
         &mut self,
         position: usize,
@@ -113,16 +113,16 @@ impl Server {
         }
     }
 
-    /// A key was changed: whoever watches it is to know.
+    /// Notes that a key was changed, for watches and tracking.
     pub(super) fn touch(&mut self, database: u32, key: &[u8]) {
         self.tell_of_change(key);
         self.note_change(key);
         self.touch_watchers(database, key);
     }
 
-    /// Notes the change of a key for the transactions that watch it. A replica does this for what
-    /// it copies as well, as Redis does: a transaction that began there fails if the replica
-    /// becomes the primary.
+    /// Notes the change of a key for the transactions that watch it. A replica also does this for
+    /// what it copies, as Redis does: a transaction that began there fails if the replica becomes
+    /// the primary.
     pub(super) fn touch_watchers(&mut self, database: u32, key: &[u8]) {
         for conn in &mut self.conns {
             let watched = &conn.begun.watched;
@@ -131,7 +131,7 @@ impl Server {
         }
     }
 
-    /// Every key was changed.
+    /// Notes that every key was changed.
     pub(super) fn touch_all(&mut self) {
         self.conns
             .iter_mut()
@@ -157,7 +157,7 @@ impl Server {
         self.lists.get(&(database, key.to_vec())).map_or(0, VecDeque::len)
     }
 
-    /// Answers `BLPOP`, or has it wait: then there is no reply yet.
+    /// Answers `BLPOP`, or lets it wait without a reply.
     pub(super) fn pop_or_block(
         &mut self,
         position: usize,
@@ -207,7 +207,7 @@ impl Server {
         false
     }
 
-    /// Lists may have grown: those who wait longest are served first.
+    /// Serves waiting connections after lists may have grown. The longest wait is served first.
     pub(super) fn serve_blocked(&mut self, network: &mut Network, ledger: &mut Ledger) {
         let waits = |conn: &ServerConn| !conn.dead && !conn.closing && !conn.broken && !conn.ended;
         let mut order: Vec<_> = (0..self.conns.len())
@@ -232,7 +232,7 @@ impl Server {
         }
     }
 
-    /// Ends what has waited long enough, and wakes up for what has not.
+    /// Ends waits whose time is up, and schedules a step for the others.
     pub(super) fn end_waits(&mut self, network: &mut Network) {
         let mut next = None;
         for conn in &mut self.conns {

@@ -1,20 +1,20 @@
-//! What a simulated server remembers of what its connections have read, to
-//! tell them when it changes.
+//! What a simulated server remembers of the keys that its connections have read, to send
+//! invalidations.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// What a connection is told of.
+/// The tracking state of a connection.
 #[derive(Default)]
 pub(super) struct Tracking {
     is_on: bool,
     prefix: Option<Vec<u8>>,
     is_optin: bool,
     is_noloop: bool,
-    /// `CLIENT CACHING YES` was said of the next request.
+    /// Whether `CLIENT CACHING YES` precedes the next request.
     is_caching: bool,
     read: BTreeSet<Vec<u8>>,
-    /// What it is told behind the reply to the request under way.
+    /// Invalidations to be sent after the reply to the current request.
     pub(super) pushes: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ fn write_invalidation(key: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Server {
-    /// Answers `CLIENT TRACKING` and `CLIENT CACHING`; returns whether it did.
+    /// Answers `CLIENT TRACKING` and `CLIENT CACHING`. Returns whether it did.
     pub(super) fn answer_tracking(
         &mut self,
         position: usize,
@@ -61,7 +61,7 @@ impl Server {
         true
     }
 
-    /// A connection reads keys.
+    /// Notes that a connection reads keys.
     pub(super) fn note_read(&mut self, position: usize, keys: &[Vec<u8>]) {
         let tracking = &mut self.conns[position].tracking;
         let is_noted = tracking.is_on
@@ -72,13 +72,13 @@ impl Server {
         }
     }
 
-    /// A request was executed: `CLIENT CACHING` is said of no other.
+    /// Notes that a request was executed. `CLIENT CACHING` applies only to one.
     pub(super) fn end_caching(&mut self, position: usize, args: &[Vec<u8>]) {
         let says_so = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"CACHING"));
         self.conns[position].tracking.is_caching &= says_so;
     }
 
-    /// A key has changed, on the word of the connection served now.
+    /// Notes that a key was changed by the connection that is served now.
     pub(super) fn tell_of_change(&mut self, key: &[u8]) {
         let is_silent = self.defect == Some(Defect::LostInvalidation)
             && self.served >= self.defect_after
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Every key has changed.
+    /// Notes that every key has changed.
     pub(super) fn tell_of_everything(&mut self) {
         for conn in self.conns.iter_mut().filter(|conn| conn.tracking.is_on && !conn.dead) {
             conn.tracking.read.clear();
@@ -106,11 +106,11 @@ impl Server {
         }
     }
 
-    /// Sends what connections are told behind the reply under way.
+    /// Sends invalidations after the current reply.
     pub(super) fn release_pushes(&mut self) {
         for conn in &mut self.conns {
             match conn.closing {
-                // Nothing follows what was cut off.
+                // Nothing follows a reply that was cut off.
                 true => conn.tracking.pushes.clear(),
                 false => conn.output.append(&mut conn.tracking.pushes),
             }

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("config", 3),
     ("net", 4),
     ("channel", 4),
+    ("replica", 4),
     ("worker", 4),
     ("sim", 4),
     ("control", 5),

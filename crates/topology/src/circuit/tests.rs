@@ -32,13 +32,13 @@ fn board() -> CircuitBoard {
     board_with(Some(CIRCUIT))
 }
 
-/// Ten requests fail at once that began half a timeout before.
+/// Notes ten failures at once, of requests that began half a timeout before.
 fn fail(board: &CircuitBoard, count: u32, millis: u64) -> Option<CircuitChange> {
     let began = at(millis.saturating_sub(1));
     board.note_failures(BACKEND, count, FailureReason::Timeout, (began, at(millis)))
 }
 
-/// Opens the circuit at this moment.
+/// Opens the circuit at `millis`.
 fn open(board: &CircuitBoard, millis: u64) -> CircuitChange {
     assert_eq!(fail(board, 30, millis - 500), None);
     fail(board, 30, millis).expect("it opens")
@@ -180,7 +180,7 @@ enum Op {
     Advance(u64),
     Ask,
     Answers(u32),
-    /// So many that began so many milliseconds before.
+    /// The number of failed requests, and how many milliseconds before now they began.
     Failures(u32, u64),
     Restart,
 }
@@ -199,8 +199,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// While a circuit is not closed, nothing passes but so many probes in the time it is
-    /// open for, and none before that time is over.
+    /// While a circuit is not closed, only `probes` requests pass in each period of `open_for`, and
+    /// none pass before the first period has ended.
     #[test]
     fn an_open_circuit_lets_nothing_but_probes_through(ops in ops()) {
         let circuit = Circuit { open_for: Duration::from_secs(2), ..CIRCUIT };
@@ -227,7 +227,7 @@ proptest! {
                         CircuitState::HalfOpen if passes => {
                             passed.push(now);
                             let recent = passed.iter().filter(|&&when| when + 2000 > now).count();
-                            // A round that was forgotten may end as the next begins.
+                            // A round of probes that was forgotten may end as the next begins.
                             prop_assert!(recent <= 2 * usize::from(circuit.probes));
                         }
                         _ => {}

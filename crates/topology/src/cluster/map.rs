@@ -5,116 +5,115 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server that no view has any more keeps its place. Views leave out
-/// replicas that copy their primary, as one does that was a primary a moment ago.
+/// How long a server keeps its place after the last view that lists it. Views leave out a replica
+/// that still copies its primary, as a former primary does for a moment.
 const ABSENCE: Duration = Duration::from_secs(30);
 
-/// How long a place stays empty before another node may have it: what is still
-/// said of the one before, in logs, metrics and replies on their way, is about
-/// that one.
+/// How long a place stays empty before another node may take it. Until then logs, metrics and late
+/// replies that name the place mean the node that has left.
 const VACANCY: Duration = Duration::from_secs(60);
 
-/// What a server of a cluster does, as this process knows it.
+/// The role of a server of a cluster, as this process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceRole {
-    /// It is one to ask about the cluster, of which nothing is known yet.
+    /// The server may be asked about the cluster. Its role is not known yet.
     Seed,
-    /// It takes writes for its slots, which may be none.
+    /// The server takes writes for its slots, which may be none.
     Primary,
-    /// It copies the primary at this place, if that is known.
+    /// The server copies a primary.
     Replica {
-        /// Where its primary is.
+        /// The place of its primary, if that is known.
         of: Option<u16>,
     },
 }
 
-/// A server that has a place.
+/// A server with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedNode {
-    /// Where to connect to: what tells it from others.
+    /// Its address, which identifies it.
     pub endpoint: Endpoint,
-    /// What the cluster calls it.
+    /// Its identity in the cluster.
     pub id: Option<Box<str>>,
-    /// What it does.
+    /// Its role.
     pub role: PlaceRole,
-    /// What other nodes think of it.
+    /// Its health, as other nodes tell.
     pub health: NodeHealth,
     /// Its availability zone.
     pub zone: Option<Box<str>>,
-    /// The version of the map in which it came to its place.
+    /// The version of the map in which it got its place.
     pub tenure: u64,
-    /// Since when views do not have it.
+    /// Time since which no view lists it.
     pub absent_since: Option<Time>,
-    /// Which primary's data it has, by the number of that, in a pool that is no cluster.
+    /// The number of the primary whose data it has, in a pool that is not a cluster.
     pub group: Option<u16>,
 }
 
-/// Which servers a cluster has, each at a place that it keeps as long as it is of
-/// the cluster, and which of them owns which slot. Immutable: whoever learns
-/// something new makes the next version.
+/// The servers of a cluster and the owner of each slot. A server keeps its place, which is its
+/// index, as long as it belongs to the cluster. A map is immutable: new knowledge makes the next
+/// version.
 #[derive(Clone, Debug)]
 pub struct ClusterMap {
     version: u64,
     places: Vec<Option<PlacedNode>>,
-    /// When each empty place was left, and by whom; `None` when nobody had it.
+    /// For each empty place, when it was left and by which server; `None` if no server ever had it.
     left: Vec<Option<(Time, Endpoint)>>,
     owners: Arc<SlotOwners>,
-    /// Slots that each place owns; of primaries of a pool that is no cluster, one.
+    /// The number of slots of each place. In a pool that is not a cluster, 1 for each primary.
     owned: Vec<u16>,
-    /// Where each primary is of a pool that is no cluster.
+    /// The place of each primary, in a pool that is not a cluster.
     primaries: Arc<[u16]>,
-    /// The latest epoch in which each of them was told.
+    /// The latest epoch told for each primary.
     primary_epochs: Vec<Option<u64>>,
-    /// So many servers of a view have places at most. There may be more places, which
-    /// keep those who leave out of the way of those who come.
+    /// Most servers of a view that get places. There may be more places, so that leaving servers do
+    /// not block new ones.
     nodes_max: usize,
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
-    /// Slots whose server is known and has no place, by their first and last.
+    /// Slots whose owner is known but has no place, as ranges of a first and a last slot.
     unplaced_slots: Arc<[(u16, u16)]>,
-    /// Of each primary of a pool that is no cluster, whether it is known and has no place.
+    /// For each primary of a pool that is not a cluster, whether it is known but has no place.
     unplaced_primaries: Vec<bool>,
 }
 
-/// A primary that has a name, and its replicas.
+/// A named primary and its replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
-    /// Which of the pool's primaries.
+    /// The number of the primary in its pool.
     pub group: u16,
-    /// Where it is.
+    /// The primary's address.
     pub primary: Endpoint,
-    /// When it became the primary, if that is told.
+    /// The epoch in which it became the primary, if that is told.
     pub epoch: Option<u64>,
-    /// Where its replicas are, and how they are.
+    /// The addresses and the health of its replicas.
     pub replicas: Vec<(Endpoint, NodeHealth)>,
 }
 
-/// What became of a view.
+/// The result of applying a view.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
 pub enum Applied {
-    /// It says what is known.
+    /// The view tells nothing new.
     Same,
-    /// It is of before what is known.
+    /// The view is older than the map.
     Stale,
-    /// The next version, and which servers have no place in it.
+    /// The next version, and the servers that have no place in it.
     Next(ClusterMap, Vec<LeftOut>),
 }
 
-/// A server for which there is no place.
+/// A server that got no place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
     /// Whether it is a primary.
     pub is_primary: bool,
 }
 
 impl ClusterMap {
-    /// The map of a cluster of which only these servers are known. There are
-    /// `places_max` places, or as many as there are seeds. `primaries` is how many
-    /// primaries a pool has that is no cluster.
+    /// Creates the map of a cluster of which only the seeds are known. It has `places_max` places,
+    /// or as many as there are seeds. `primaries` is the number of primaries of a pool that is not
+    /// a cluster.
     pub fn of_seeds(seeds: &[Endpoint], places_max: u16, primaries: usize) -> ClusterMap {
         let count = usize::from(places_max).max(seeds.len()).min(usize::from(SlotOwners::NONE));
         let mut map = ClusterMap {
@@ -135,99 +134,100 @@ impl ClusterMap {
         map
     }
 
-    /// The same, of which no more servers than `nodes_max` have places, but for seeds as long
-    /// as nobody else is known.
+    /// Returns the same map, in which at most `nodes_max` servers have places. Seeds are exempt as
+    /// long as no other server is known.
     #[must_use]
     pub fn of_nodes(mut self, nodes_max: u16) -> ClusterMap {
         self.nodes_max = usize::from(nodes_max).min(self.places.len());
         self
     }
 
-    /// Which version this is, from 0 on.
+    /// Returns the version, counted from 0.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether a server has told who owns which slot.
+    /// Returns whether a server has told the owners of the slots.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Who owns which slot, by place.
+    /// Returns the owner of each slot, as a place.
     pub fn owners(&self) -> &Arc<SlotOwners> {
         &self.owners
     }
 
-    /// Where each primary is of a pool that is no cluster, by place.
+    /// Returns the place of each primary, in a pool that is not a cluster.
     pub fn primaries(&self) -> &Arc<[u16]> {
         &self.primaries
     }
 
-    /// Where the primary of this number is, by place; `None` while that is not known.
+    /// Returns the place of the primary with this number; `None` while it is not known.
     pub fn primary(&self, number: u16) -> Option<u16> {
         let place = self.primaries.get(usize::from(number)).copied();
         place.filter(|&place| place != SlotOwners::NONE)
     }
 
-    /// How many slots have a server for which there is no place; of a pool that is no
-    /// cluster, how many primaries.
+    /// Returns the number of slots whose owner has no place. In a pool that is not a cluster,
+    /// returns the number of primaries without a place.
     pub fn unplaced(&self) -> usize {
         let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
         let slots = |&(first, last): &(u16, u16)| usize::from(last - first) + 1;
         self.unplaced_slots.iter().map(slots).sum::<usize>() + primaries
     }
 
-    /// Whether a slot has a server for which there is no place.
+    /// Returns whether the owner of a slot is known but has no place.
     pub fn is_unplaced(&self, slot: u16) -> bool {
         let of = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
         self.owners.of(slot).is_none() && self.unplaced_slots.iter().any(of)
     }
 
-    /// Whether keys go elsewhere than by another map.
+    /// Returns whether every key goes to the same server as by `other`.
     pub fn places_keys_as(&self, other: &ClusterMap) -> bool {
         self.owners == other.owners
             && self.primaries == other.primaries
             && self.is_known == other.is_known
     }
 
-    /// Who is at a place.
+    /// Returns the server at a place.
     pub fn node(&self, place: usize) -> Option<&PlacedNode> {
         self.places.get(place)?.as_ref()
     }
 
-    /// Every server with its place.
+    /// Returns every server with its place.
     pub fn nodes(&self) -> impl Iterator<Item = (u16, &PlacedNode)> {
         let numbered = self.places.iter().enumerate();
         numbered.filter_map(|(place, node)| Some((place as u16, node.as_ref()?)))
     }
 
-    /// How many places there are.
+    /// Returns how many places there are.
     pub fn place_count(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether the server at a place owns slots.
+    /// Returns whether the server at a place owns slots.
     #[inline]
     pub fn is_serving(&self, place: usize) -> bool {
         self.owned.get(place).is_some_and(|&owned| owned > 0)
     }
 
-    /// How many slots the server at a place owns.
+    /// Returns the number of slots that the server at a place owns.
     pub fn owned_by(&self, place: usize) -> u16 {
         self.owned.get(place).copied().unwrap_or(0)
     }
 
-    /// The place of a server.
+    /// Returns the place of a server.
     pub fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
         self.nodes().find(|(_, node)| node.endpoint == *endpoint).map(|(place, _)| place)
     }
 
-    /// The replicas of the server at a place.
+    /// Returns the replicas of the server at a place.
     pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &PlacedNode)> {
         self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
     }
 
-    /// The latest epoch that was told: of the cluster, or of the primary of this number.
+    /// Returns the latest epoch that was told, of the cluster or of the primary with the number
+    /// `group`.
     pub fn epoch(&self, group: Option<u16>) -> Option<u64> {
         match group {
             Some(group) => self.primary_epochs.get(usize::from(group)).copied().flatten(),
@@ -235,7 +235,7 @@ impl ClusterMap {
         }
     }
 
-    /// The same map, which takes a view of whatever epoch.
+    /// Returns the same map without its epoch, so that it accepts a view of any epoch.
     pub fn without_epoch(&self, group: Option<u16>) -> ClusterMap {
         let mut map = self.clone();
         match group {
@@ -250,14 +250,14 @@ impl ClusterMap {
         map
     }
 
-    /// Whether slots that have an owner would have none by a view.
+    /// Returns whether `view` gives no owner to slots that have one in this map.
     pub fn loses_slots_by(&self, view: &ClusterView) -> bool {
         !view.is_whole()
             && (0..SLOT_COUNT as u16)
                 .any(|slot| self.owners.of(slot).is_some() && view.owners.of(slot).is_none())
     }
 
-    /// Takes what a server says of the cluster.
+    /// Applies a view that a server has told.
     pub fn apply(&self, view: &ClusterView, now: Time) -> Applied {
         if let (Some(told), Some(known)) = (view.epoch, self.epoch)
             && told < known
@@ -310,8 +310,8 @@ impl ClusterMap {
         }
     }
 
-    /// The next version, in which a slot is the server's at another place; `None` when it
-    /// is that one's already, nobody is there, or the pool has no slots.
+    /// Returns the next version, in which the server at `place` owns `slot`. Returns `None` if it
+    /// owns the slot already, if no server is at the place, or if the pool has no slots.
     pub fn moved(&self, slot: u16, place: u16) -> Option<ClusterMap> {
         self.node(usize::from(place))?;
         if self.owners.of(slot) == Some(place) || !self.primaries.is_empty() {
@@ -327,22 +327,23 @@ impl ClusterMap {
         Some(next)
     }
 
-    /// The next version, with a place for a server of the cluster that has no slots yet,
-    /// which views by slots leave out; `None` when it has one, or there is no room. It may be one
-    /// more than `nodes_max` until the next view: somebody may have left whom that does not have.
+    /// Returns the next version, with a place for a server that has no slots yet and that views by
+    /// slots therefore leave out. Returns `None` if the server has a place or there is no room. The
+    /// map may have one server more than `nodes_max` until the next view, because a server that has
+    /// left may still be in it.
     pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
         if self.place_of(endpoint).is_some() {
             return None;
         }
         let mut next = self.next();
         let place = next.seat(endpoint, now)?;
-        // As one that views do not have now it stays for a while.
+        // It stays for a while, like a server that views no longer list.
         next.places[usize::from(place)].as_mut()?.role = PlaceRole::Primary;
         Some(next)
     }
 
-    /// The next version, with places for these servers, since nobody else can be
-    /// asked; `None` when they have some.
+    /// Returns the next version, with places for the seeds, because no other server can be asked.
+    /// Returns `None` if all seeds have places.
     pub fn with_seeds(&self, seeds: &[Endpoint], now: Time) -> Option<ClusterMap> {
         let mut next = self.next();
         next.add_seeds(seeds, now).then_some(next)
@@ -360,12 +361,13 @@ impl ClusterMap {
         self.nodes().count() > before
     }
 
-    /// The place of a server, which it is given if it has none.
+    /// Returns the place of a server. Gives it one if it has none.
     fn seat(&mut self, endpoint: &Endpoint, now: Time) -> Option<u16> {
         if let Some(place) = self.place_of(endpoint) {
             return Some(place);
         }
-        // Its own, one that nobody had, or the one that was left first.
+        // The server gets its former place first, then a place that was never used, then the place
+        // that was left first.
         let was_its =
             |place: usize| self.left[place].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
         let is_free = |&place: &usize| {
@@ -388,10 +390,11 @@ impl ClusterMap {
         Some(place as u16)
     }
 
-    /// The servers of a view that are to have places, by their index, those first that need
-    /// one most; and those beyond `nodes_max`. Who has slots comes first, and who has failed or
-    /// copies another last; among equals who has a place already, so that none is taken
-    /// from it, and then by slot and address: whoever was asked, and in which order it tells.
+    /// Returns the servers of a view that get places, as indices, and the servers beyond
+    /// `nodes_max`. Owners of slots come first; servers that failed come last, and replicas just
+    /// before them. Among equals, servers that have a place already come first, so that they keep
+    /// it. The rest is ordered by slot and address, so that the result does not depend on which
+    /// server was asked or on the order of its reply.
     fn choose<'a>(&self, view: &'a ClusterView) -> (Vec<usize>, Vec<&'a ClusterNode>) {
         let mut first_slots = vec![u16::MAX; view.nodes.len()];
         for (first, _, owner) in view.owners.ranges() {
@@ -415,8 +418,8 @@ impl ClusterMap {
         (order, beyond.into_iter().map(|index| &view.nodes[index]).collect())
     }
 
-    /// Takes their places from servers that views have not had for long, and from those of
-    /// this view that are not of the chosen.
+    /// Takes places away from servers that views have not listed for long, and from servers of this
+    /// view that were not chosen.
     fn part_with_absent(&mut self, view: &ClusterView, chosen: &[usize], now: Time) {
         let endpoint = |index: &usize| view.nodes[*index].endpoint.as_ref();
         let stay: BTreeSet<&Endpoint> = chosen.iter().filter_map(endpoint).collect();
@@ -429,14 +432,14 @@ impl ClusterMap {
         self.part_with(now, |_, node| !stay.contains(&node.endpoint));
     }
 
-    /// The same for those of which `is_absent` holds.
+    /// Takes places away from servers for which `is_absent` has held for long.
     fn part_with(&mut self, now: Time, is_absent: impl Fn(u16, &PlacedNode) -> bool) {
         for place in 0..self.places.len() {
             let Some(node) = &mut self.places[place] else { continue };
             if !is_absent(place as u16, node) {
                 continue;
             }
-            // One to ask is needed no more once others are known.
+            // A seed is no longer needed once other servers are known.
             let since = *node.absent_since.get_or_insert(now);
             if node.role == PlaceRole::Seed || since + ABSENCE <= now {
                 self.vacate(place, now);
@@ -444,7 +447,7 @@ impl ClusterMap {
         }
     }
 
-    /// Whether anybody may have a place.
+    /// Returns whether any server may take a place.
     fn is_vacant(&self, place: usize, now: Time) -> bool {
         let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
         self.places[place].is_none() && self.left[place].as_ref().is_none_or(is_due)
@@ -462,7 +465,7 @@ impl ClusterMap {
         self.owners = Arc::new(owners);
     }
 
-    /// Takes what is told of one primary and its replicas.
+    /// Applies what is told of one primary and its replicas.
     pub fn apply_group(&self, told: &GroupView, now: Time) -> Applied {
         let group = usize::from(told.group);
         if group >= self.primaries.len() {
@@ -516,8 +519,8 @@ impl ClusterMap {
         }
     }
 
-    /// The place of a replica of a group, whose primary is at `primary`. None is given to it that
-    /// a primary still needs.
+    /// Returns the place of a replica of the group `group`, whose primary is at `primary`. Gives it
+    /// one if it has none, but not a place that a primary still needs.
     fn seat_replica(
         &mut self,
         endpoint: &Endpoint,
@@ -536,7 +539,7 @@ impl ClusterMap {
         }
     }
 
-    /// Has a replica leave its place for a primary that has none, unless one comes free anyway.
+    /// Takes the place of one replica away if primaries lack places and too few are empty.
     fn make_room(&mut self, now: Time) {
         let lacking = self.unplaced_primaries.iter().filter(|lacks| **lacks).count();
         let empty = self.places.iter().filter(|place| place.is_none()).count();
@@ -576,8 +579,8 @@ impl LeftOut {
     }
 }
 
-/// How much a node needs a place: the least number most. `first_slot` is beyond all slots where
-/// it has none.
+/// Returns the rank by which a node gets a place; the lowest comes first. `first_slot` is at least
+/// [`SLOT_COUNT`] for a node without slots.
 fn need(node: &ClusterNode, first_slot: u16) -> u8 {
     match (node.role, node.health) {
         _ if usize::from(first_slot) < SLOT_COUNT => 0,
@@ -587,7 +590,7 @@ fn need(node: &ClusterNode, first_slot: u16) -> u8 {
     }
 }
 
-/// Whether a node is one to be connected to.
+/// Returns whether Keyway may connect to a node.
 fn is_placed(node: &ClusterNode) -> bool {
     node.endpoint.is_some() && !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress)
 }

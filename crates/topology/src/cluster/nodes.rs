@@ -14,12 +14,12 @@ impl ClusterView {
     /// Reads the reply to CLUSTER NODES.
     ///
     /// # Errors
-    /// When the bytes are not such a reply.
+    /// Returns an error if the bytes are not such a reply.
     pub fn from_nodes(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         let text = ReplyReader::new(reply)?.text("lines of nodes")?;
         let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
         let mut building = Building::default();
-        // Nodes first: what a line says of others may be about later ones.
+        // All nodes are read first, because a line may name a node of a later line.
         for line in lines() {
             let line = Line::split(line)?;
             building.add(node(&line, asked)?)?;
@@ -112,7 +112,7 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// An IPv6 address comes without brackets: the last colon is the port's.
+    /// Splits an address. An IPv6 address has no brackets: the last colon is the port's.
     fn split(text: &'a str) -> Result<Address<'a>, ViewError> {
         let mut parts = text.split(',');
         let place = parts.next().unwrap_or_default();
@@ -139,9 +139,9 @@ impl<'a> Address<'a> {
         Ok(address)
     }
 
-    /// The address before the name: the reply does not say which the server
-    /// would rather have. One that has not yet learnt its own address is where
-    /// it was asked.
+    /// Returns the endpoint to connect to. The address comes before the name, because the reply
+    /// does not say which one the server prefers. A node that does not know its own address is at
+    /// the endpoint that was asked.
     fn endpoint(
         &self,
         is_asked: bool,
@@ -157,7 +157,8 @@ impl<'a> Address<'a> {
     }
 }
 
-/// `7`, `0-5460`, `[7->-id]` on the way to another node, `[7-<-id]` from one.
+/// Reads one word of slots: `7`, `0-5460`, `[7->-id]` (moving to another node) or `[7-<-id]`
+/// (moving from one).
 fn slots(word: &str, index: u16, building: &mut Building) -> Result<(), ViewError> {
     let number = |text| decimal::<i64>(text, "a slot");
     if let Some(moving) = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')) {

@@ -1,32 +1,32 @@
 use super::slot::SLOT_COUNT;
 use keyway_resp::parse_integer;
 
-/// What a redirect asks for.
+/// The kind of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectKind {
     /// The slot belongs to another node from now on.
     Moved,
-    /// This once, ask the other node, after ASKING.
+    /// The client asks the other node this once, after ASKING.
     Ask,
 }
 
-/// `-MOVED slot host:port` and `-ASK slot host:port`.
+/// A redirect: `-MOVED slot host:port` or `-ASK slot host:port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect<'a> {
-    /// Which of the two.
+    /// MOVED or ASK.
     pub kind: RedirectKind,
-    /// Of the key that was asked for.
+    /// The slot of the requested key.
     pub slot: u16,
-    /// Where the other node is, an IPv6 address without brackets. None where
-    /// the server gives no host, or `?`: it is on the host that was asked.
+    /// The other node's host, an IPv6 address without brackets. `None` if the server gives no host,
+    /// or `?`: then it is the host that was asked.
     pub host: Option<&'a str>,
     /// Its port.
     pub port: u16,
 }
 
 impl<'a> Redirect<'a> {
-    /// Reads an error reply, with or without its leading dash and its line
-    /// end; `None` where it is another one. Allocates nothing.
+    /// Reads an error reply, with or without its leading dash and its line end. Returns `None` for
+    /// any other error. Allocates nothing.
     pub fn parse(error: &'a [u8]) -> Option<Redirect<'a>> {
         let text = error.strip_prefix(b"-").unwrap_or(error);
         let (kind, rest) = match text.strip_prefix(b"MOVED ") {

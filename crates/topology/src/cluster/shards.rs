@@ -13,7 +13,7 @@ impl ClusterView {
     /// A caller whose view is not whole asks for CLUSTER SLOTS before using it.
     ///
     /// # Errors
-    /// When the bytes are not such a reply.
+    /// Returns an error if the bytes are not such a reply.
     pub fn from_shards(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         let mut reader = ReplyReader::new(reply)?;
         let mut building = Building::default();
@@ -59,15 +59,15 @@ fn shard(
     for (first, last) in ranges {
         match primary {
             Some(primary) => building.claim(first, last, primary)?,
-            // The primary is not known: nobody is to be asked for these.
+            // The primary is not known, so no server is asked for these slots.
             None => building.count(1)?,
         }
     }
     Ok(())
 }
 
-/// The primary of a shard. Of several, which a shard has after a fail-over until
-/// the old one is back, it is one that has not failed.
+/// Returns the primary of a shard. After a fail-over a shard lists two primaries until the old one
+/// is back. This returns the one that has not failed.
 fn primary_of(members: &[u16], building: &Building) -> Option<u16> {
     let node = |member: &u16| &building.nodes[usize::from(*member)];
     let primaries = || members.iter().filter(|member| node(member).role == NodeRole::Primary);
@@ -75,7 +75,7 @@ fn primary_of(members: &[u16], building: &Building) -> Option<u16> {
     primaries().find(|member| !has_failed(member)).or_else(|| primaries().next()).copied()
 }
 
-/// Pairs of a first and a last slot.
+/// Reads pairs of a first and a last slot.
 fn slots(reader: &mut ReplyReader<'_>, ranges: &mut Vec<(i64, i64)>) -> Result<(), ViewError> {
     let len = reader.list("the slots of a shard")?;
     if len % 2 != 0 {
@@ -93,8 +93,7 @@ struct Fields<'a> {
     plain_port: u16,
     tls_port: u16,
     ip: Option<&'a str>,
-    /// None where the field is missing, and there is nothing within where it
-    /// is null.
+    /// `None` if the field is missing, `Some(None)` if it is null.
     preferred: Option<Option<&'a str>>,
     host_name: Option<&'a str>,
 }

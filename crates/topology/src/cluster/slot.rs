@@ -1,44 +1,45 @@
 use crate::{Hash, HashTag};
 use std::fmt;
 
-/// Slots of a Redis Cluster.
+/// The number of slots of a Redis Cluster.
 pub const SLOT_COUNT: usize = 16384;
 
-/// The slot of `key` in a Redis Cluster: CRC-16/XMODEM of its hash tag, or of
-/// all of it where it has none.
+/// Returns the slot of `key` in a Redis Cluster: the CRC-16/XMODEM of its hash tag, or of the whole
+/// key if it has none.
 #[inline]
 pub fn key_slot(key: &[u8]) -> u16 {
     (Hash::Crc16Xmodem.hash(HashTag::BRACES.of(key)) as usize % SLOT_COUNT) as u16
 }
 
-/// Slots of a page: nearly all pages have one owner.
+/// Slots of a page. Nearly all pages have one owner.
 const PAGE_LEN: usize = 64;
 const PAGE_COUNT: usize = SLOT_COUNT / PAGE_LEN;
 
-/// Which node owns each slot, as indices into the list of nodes.
+/// The node that owns each slot, as an index into the list of nodes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SlotOwners {
-    /// Of a page whose slots are all of one owner, that one; else [`MIXED`]. They
-    /// are half a KiB where `owners` would take all of a core's nearest cache.
+    /// The owner of each page whose slots have one owner; [`MIXED`] for other pages. The pages take
+    /// half a KiB. `owners` would take all of a core's nearest cache.
     pages: Box<[u16; PAGE_COUNT]>,
     owners: Box<[u16; SLOT_COUNT]>,
 }
 
-/// Stands for slots of several owners, or of one with this index.
+/// Marks a page whose slots have several owners. It is also used for a page whose owner has this
+/// index.
 const MIXED: u16 = u16::MAX - 1;
 
 impl SlotOwners {
-    /// What stands for no owner.
+    /// The index that means "no owner".
     pub const NONE: u16 = u16::MAX;
 
-    /// Nobody owns anything.
+    /// Creates a table in which no slot has an owner.
     pub fn new() -> SlotOwners {
         let owners = vec![SlotOwners::NONE; SLOT_COUNT].into_boxed_slice();
         let owners = owners.try_into().expect("as long as it was made");
         SlotOwners { pages: Box::new([SlotOwners::NONE; PAGE_COUNT]), owners }
     }
 
-    /// The owner of `slot`; none for a slot that is none.
+    /// Returns the owner of `slot`; `None` if it has none or is not a slot.
     #[inline]
     pub fn of(&self, slot: u16) -> Option<u16> {
         let owner = match *self.pages.get(usize::from(slot) / PAGE_LEN)? {
@@ -48,10 +49,10 @@ impl SlotOwners {
         (owner != SlotOwners::NONE).then_some(owner)
     }
 
-    /// Gives `slot` to the node `owner`, or to none.
+    /// Gives `slot` to the node `owner`, or to no node.
     ///
     /// # Panics
-    /// When `slot` is none.
+    /// Panics if `slot` is not below [`SLOT_COUNT`].
     pub fn set(&mut self, slot: u16, owner: Option<u16>) {
         let owner = owner.unwrap_or(SlotOwners::NONE);
         self.owners[usize::from(slot)] = owner;
@@ -63,11 +64,12 @@ impl SlotOwners {
         }
     }
 
-    /// Gives the slots from `first` to `last` to the node `owner`, or to none. A page that lies
+    /// Gives the slots from `first` to `last` to the node `owner`, or to no node. A page that lies
     /// within the range is written without a look at its slots.
     ///
     /// # Panics
-    /// When `last` is no slot. A range whose `last` is before `first` is empty.
+    /// Panics if `last` is not below [`SLOT_COUNT`]. A range whose `last` is before `first` is
+    /// empty.
     pub fn set_range(&mut self, first: u16, last: u16, owner: Option<u16>) {
         let value = owner.unwrap_or(SlotOwners::NONE);
         let (mut at, end) = (usize::from(first), usize::from(last) + 1);
@@ -84,18 +86,17 @@ impl SlotOwners {
         }
     }
 
-    /// All 16384, with [`SlotOwners::NONE`].
+    /// Returns the owners of all 16384 slots, [`SlotOwners::NONE`] for none.
     pub fn as_array(&self) -> &[u16; SLOT_COUNT] {
         &self.owners
     }
 
-    /// How many have an owner.
+    /// Returns the number of slots that have an owner.
     pub fn owned_count(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner != SlotOwners::NONE).count()
     }
 
-    /// The longest runs of slots with one owner, in order: first slot, last
-    /// slot, owner.
+    /// Returns the longest runs of slots with one owner, in order: first slot, last slot, owner.
     pub fn ranges(&self) -> impl Iterator<Item = (u16, u16, u16)> {
         let mut runs = self.owners.chunk_by(|left, right| left == right);
         let mut at = 0;
@@ -141,8 +142,8 @@ mod tests {
         let mut state = 7u32;
         for step in 0..40_000u32 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Runs of slots, so that pages become whole, and single ones; one owner is the
-            // one that stands for several.
+            // Long runs make pages whole, and single slots make them mixed. One owner has the index
+            // that marks mixed pages.
             let owner = [Some(0), Some(1), Some(MIXED), None][(state >> 30) as usize];
             let first = (state >> 8) as usize % SLOT_COUNT;
             let run = if step % 50 == 0 { 300 } else { 1 };

@@ -9,7 +9,7 @@ impl ClusterView {
     /// Reads the reply to CLUSTER SLOTS.
     ///
     /// # Errors
-    /// When the bytes are not such a reply.
+    /// Returns an error if the bytes are not such a reply.
     pub fn from_slots(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         let mut reader = ReplyReader::new(reply)?;
         let mut building = Building::default();
@@ -37,7 +37,7 @@ fn range(
     for _ in 3..len {
         let count = building.nodes.len();
         let replica = building.add(node(reader, asked)?)?;
-        // One that is there already keeps its role: it may own other slots.
+        // A node that is in the list already keeps its role: it may own other slots.
         if usize::from(replica) == count {
             building.nodes[count].role = NodeRole::Replica { of: Some(primary) };
         }
@@ -45,8 +45,7 @@ fn range(
     Ok(())
 }
 
-/// Host, port, then the identity (since 3.0.7) and what else is known of the host
-/// (since 7.0).
+/// Reads a node: host, port, the identity (since 3.0.7), and more about the host (since 7.0).
 fn node(reader: &mut ReplyReader<'_>, asked: ViewSource<'_>) -> Result<ClusterNode, ViewError> {
     let len = reader.list("a node of a range")?;
     if len < 2 {
@@ -65,7 +64,7 @@ fn node(reader: &mut ReplyReader<'_>, asked: ViewSource<'_>) -> Result<ClusterNo
     let endpoint = asked.locate(host, &[more.host_name, more.ip], port)?;
     let mut node = ClusterNode::new(endpoint);
     node.id = id;
-    // A name that is preferred is not told a second time.
+    // A preferred name is not told a second time.
     let is_name = |host: &str| host.parse::<IpAddr>().is_err();
     node.host_name = told(more.host_name.or(host.filter(|host| is_name(host))));
     node.zone = told(more.zone);

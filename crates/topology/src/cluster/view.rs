@@ -3,34 +3,33 @@ use crate::reply_reader::{endpoint, is_unknown_host};
 use crate::{Endpoint, NODES_MAX, ViewError};
 use std::collections::BTreeMap;
 
-/// The ranges of a reply may claim this many slots together. A slot is
-/// claimed twice at most where nodes do not agree yet; without a bound, a
-/// hostile reply could claim all of them a million times.
+/// Most slots that the ranges of a reply may claim together. Where nodes do not agree yet, a slot
+/// is claimed twice at most. Without a bound, a hostile reply could claim all of them a million
+/// times.
 const CLAIMED_MAX: usize = 4 * SLOT_COUNT;
 
-/// Longest identity of a node that is kept; Redis has 40 hex digits.
+/// Longest identity of a node that is accepted, in bytes; Redis uses 40 hex digits.
 const ID_LEN_MAX: usize = 64;
 
-/// Who was asked, and how.
+/// The server that was asked, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewSource<'a> {
-    /// Where the reply comes from. A node that is told without a host is on
-    /// this one's.
+    /// The server that sent the reply. A node without a host is on this server's host.
     pub endpoint: &'a Endpoint,
-    /// Whether nodes are to be connected to by TLS: their TLS port is taken
-    /// where they tell both.
+    /// Whether Keyway connects to nodes by TLS. If so, the TLS port is taken from a node that tells
+    /// both.
     pub wants_tls: bool,
 }
 
 impl<'a> ViewSource<'a> {
-    /// `endpoint`, asked without TLS.
+    /// Returns a source for `endpoint`, asked without TLS.
     pub fn plainly(endpoint: &'a Endpoint) -> ViewSource<'a> {
         ViewSource { endpoint, wants_tls: false }
     }
 
-    /// The endpoint of a node whose server prefers `host`: its own name for
-    /// the host, none (`""`) for the host that was asked, or `?` where it would
-    /// prefer a name and has none, so that one of `others` is taken.
+    /// Returns the endpoint of a node. `host` is the host that its server prefers: a name or
+    /// address, empty for the host that was asked, or `?` if it prefers a name and has none. For
+    /// `?`, one of `others` is taken.
     pub(super) fn locate(
         self,
         host: Option<&str>,
@@ -48,70 +47,68 @@ impl<'a> ViewSource<'a> {
         }
     }
 
-    /// The port to connect to, of the two that a node may have.
+    /// Returns the port to connect to, of the plain and the TLS port of a node.
     pub(super) fn port(self, plain: u16, tls: u16) -> u16 {
         let (wanted, other) = if self.wants_tls { (tls, plain) } else { (plain, tls) };
         if wanted == 0 { other } else { wanted }
     }
 }
 
-/// What a node does in its shard.
+/// The role of a node in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRole {
-    /// It takes writes, for the slots it owns, which may be none.
+    /// The node takes writes for the slots it owns, which may be none.
     Primary,
-    /// It copies a primary.
+    /// The node copies a primary.
     Replica {
-        /// Index of the primary in the list of nodes; none where the reply has
-        /// no such node, or where that one is a replica itself.
+        /// Index of the primary in the list of nodes. `None` if the reply does not list it, or if
+        /// it is a replica itself.
         of: Option<u16>,
     },
 }
 
-/// What the asked node thinks of a node.
+/// The health of a node, as the asked node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeHealth {
     /// Nothing is known against it.
     Online,
-    /// A replica that has not copied its primary yet.
+    /// The node is a replica that has not copied its primary yet.
     Loading,
-    /// The asked node cannot reach it (`fail?`), or says of it what is not
-    /// known here.
+    /// The asked node cannot reach it (`fail?`), or tells a state that Keyway does not know.
     Failing,
     /// Most primaries cannot reach it.
     Failed,
-    /// It is being met, and is not of the cluster yet.
+    /// The handshake with it is under way, and it does not belong to the cluster yet.
     Handshake,
-    /// Nobody knows where it is.
+    /// No node knows its address.
     NoAddress,
 }
 
 /// One server of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterNode {
-    /// Its identity, 40 hex digits in Redis; old versions of CLUSTER SLOTS have
-    /// none.
+    /// Its identity, 40 hex digits in Redis. Old versions of CLUSTER SLOTS tell none.
     pub id: Option<Box<str>>,
-    /// Where to connect to, as the reply prefers: by address, by host name, or
-    /// on the host that was asked. None where it has no address or no port.
+    /// The address to connect to, as the reply prefers: an address, a host name, or the host that
+    /// was asked. `None` if it has no address or no port.
     pub endpoint: Option<Endpoint>,
-    /// Its announced host name, which [`ClusterNode::endpoint`] may hold too.
+    /// Its announced host name. [`ClusterNode::endpoint`] may hold the same name.
     pub host_name: Option<Box<str>>,
-    /// Its availability zone, which Valkey tells.
+    /// Its availability zone, told by Valkey.
     pub zone: Option<Box<str>>,
-    /// Primary or replica.
+    /// Its role.
     pub role: NodeRole,
-    /// Whether it can be used.
+    /// Its health.
     pub health: NodeHealth,
-    /// How far its copy is, in bytes (CLUSTER SHARDS).
+    /// Its replication offset, in bytes (CLUSTER SHARDS).
     pub replication_offset: Option<u64>,
-    /// Its epoch (CLUSTER NODES); a replica has its primary's.
+    /// Its epoch (CLUSTER NODES). A replica has the epoch of its primary.
     pub epoch: Option<u64>,
-    /// Whether it is the asked one (CLUSTER NODES).
+    /// Whether it is the asked node (CLUSTER NODES).
     pub is_asked: bool,
 }
 
-/// Which way a slot moves.
+/// The direction in which a slot moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// Away from the asked node, which still owns it.
@@ -120,57 +117,56 @@ pub enum Move {
     Importing,
 }
 
-/// A slot that the asked node is about to give or to take.
+/// A slot that is moving from or to the asked node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovingSlot {
-    /// Which.
+    /// The slot.
     pub slot: u16,
-    /// From the asked node or to it.
+    /// The direction, seen from the asked node.
     pub phase: Move,
     /// Index of the asked node.
     pub asked: u16,
-    /// Index of the other node; none where the reply has no such node.
+    /// Index of the other node; `None` if the reply does not list it.
     pub peer: Option<u16>,
 }
 
 /// A cluster as one of its nodes sees it.
 ///
-/// An owner of a slot is always a primary. A slot that two claim belongs to
-/// the one of the later epoch where epochs are told, else to the one that has
-/// not failed, else to the first.
+/// The owner of a slot is always a primary. If two nodes claim a slot, it belongs to the node with
+/// the later epoch if epochs are told, else to the node that has not failed, else to the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     /// Every node in the reply, in its order.
     pub nodes: Vec<ClusterNode>,
-    /// Who owns which slot.
+    /// The owner of each slot.
     pub owners: SlotOwners,
     /// The latest epoch of any node (CLUSTER NODES).
     pub epoch: Option<u64>,
-    /// The slots on the way, as the asked node sees them (CLUSTER NODES).
+    /// The slots that are moving, as the asked node sees them (CLUSTER NODES).
     pub moving: Vec<MovingSlot>,
 }
 
 impl ClusterView {
-    /// The node that owns `slot`.
+    /// Returns the node that owns `slot`.
     #[inline]
     pub fn owner_of(&self, slot: u16) -> Option<&ClusterNode> {
         self.owners.of(slot).map(|owner| &self.nodes[usize::from(owner)])
     }
 
-    /// The replicas of the node at `primary`, with their indices.
+    /// Returns the replicas of the node at `primary`, with their indices.
     pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &ClusterNode)> {
         let numbered = self.nodes.iter().enumerate().map(|(index, node)| (index as u16, node));
         numbered.filter(move |(_, node)| node.role == NodeRole::Replica { of: Some(primary) })
     }
 
-    /// Whether every slot has an owner.
+    /// Returns whether every slot has an owner.
     pub fn is_whole(&self) -> bool {
         self.owners.owned_count() == SLOT_COUNT
     }
 }
 
 impl ClusterNode {
-    /// A primary of which nothing more is known.
+    /// Creates a primary of which only the endpoint is known.
     pub(super) fn new(endpoint: Option<Endpoint>) -> ClusterNode {
         ClusterNode {
             id: None,
@@ -186,7 +182,8 @@ impl ClusterNode {
     }
 }
 
-/// A view on its way: nodes by identity, and slots by who has the better claim.
+/// A view that is being read: the nodes by identity, and for each slot the node with the best
+/// claim.
 #[derive(Debug, Default)]
 pub(super) struct Building {
     pub nodes: Vec<ClusterNode>,
@@ -198,8 +195,8 @@ pub(super) struct Building {
 }
 
 impl Building {
-    /// The index of `node`, which may be there already: by its identity, or by
-    /// its endpoint where it has none.
+    /// Returns the index of `node`. Adds it unless it is in the list already, by its identity or,
+    /// if it has none, by its endpoint.
     pub fn add(&mut self, node: ClusterNode) -> Result<u16, ViewError> {
         let known = match (&node.id, &node.endpoint) {
             (Some(id), _) => self.by_id.get(id),
@@ -222,12 +219,12 @@ impl Building {
         Ok(index)
     }
 
-    /// The node called `id`.
+    /// Returns the index of the node called `id`.
     pub fn find(&self, id: &str) -> Option<u16> {
         self.by_id.get(id).copied()
     }
 
-    /// `owner` says that the slots from `first` to `last` are its own.
+    /// Notes that `owner` claims the slots from `first` to `last`.
     pub fn claim(&mut self, first: i64, last: i64, owner: u16) -> Result<(), ViewError> {
         let is_slot = |slot: i64| (0..SLOT_COUNT as i64).contains(&slot);
         if !is_slot(first) || !is_slot(last) || last < first {
@@ -237,8 +234,8 @@ impl Building {
         if self.nodes[usize::from(owner)].role != NodeRole::Primary {
             return Ok(());
         }
-        // Claims come as ranges that hardly ever overlap: each run of slots with one owner
-        // before is weighed once.
+        // Claims come as ranges that hardly ever overlap. Each run of slots with one previous owner
+        // is compared once.
         let (mut at, last) = (first as u16, last as u16);
         while at <= last {
             let before = self.owners.of(at);
@@ -254,13 +251,13 @@ impl Building {
         Ok(())
     }
 
-    /// Counts slots that a reply names, against the bound.
+    /// Counts slots that a reply names. Returns an error above [`CLAIMED_MAX`].
     pub fn count(&mut self, slots: usize) -> Result<(), ViewError> {
         self.claimed += slots;
         if self.claimed > CLAIMED_MAX { Err(ViewError::TooManySlots) } else { Ok(()) }
     }
 
-    /// What the claim of a node weighs against another's.
+    /// Returns the weight of a node's claim; the greater wins.
     fn weight(&self, index: u16) -> (u64, bool) {
         let node = &self.nodes[usize::from(index)];
         (node.epoch.unwrap_or(0), node.health != NodeHealth::Failed)
@@ -272,14 +269,14 @@ impl Building {
     }
 }
 
-/// An identity as it is kept.
+/// Returns a checked copy of an identity.
 pub(super) fn node_id(text: &str) -> Result<Box<str>, ViewError> {
     let is_id =
         (1..=ID_LEN_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
     if is_id { Ok(text.into()) } else { Err(ViewError::Expected("the identity of a node")) }
 }
 
-/// A text that says nothing when it is empty, such as a host name.
+/// Returns a copy of a text, or `None` if it means "unknown", as an empty host name does.
 pub(super) fn told(text: Option<&str>) -> Option<Box<str>> {
     text.filter(|text| !is_unknown_host(text)).map(Into::into)
 }

@@ -1,10 +1,10 @@
-//! CRC-16/XMODEM and CRC-32, eight bytes at a step ("slicing"): table `n` holds
-//! what a byte contributes once `n` more zero bytes have gone through the
-//! register. A byte-wise loop waits for a table load per byte.
+//! CRC-16/XMODEM and CRC-32, eight bytes at a step ("slicing"). Table `n` holds the contribution of
+//! a byte after which `n` more zero bytes have gone through the register. A byte-wise loop would
+//! wait for a table load per byte.
 
 use super::word;
 
-/// Where a byte moves on in one step.
+/// The number of bytes of one step.
 const SLICES: usize = 8;
 
 static CRC32: [[u32; 256]; SLICES] = crc32_tables();
@@ -93,14 +93,14 @@ pub(super) fn crc32a(key: &[u8]) -> u32 {
     !crc
 }
 
-/// The 15 bits of CRC-32 that libmemcached keeps.
+/// Returns the 15 bits of CRC-32 that libmemcached keeps.
 pub(super) fn crc32(key: &[u8]) -> u32 {
     crc32a(key) >> 16 & 0x7fff
 }
 
-/// CRC-16 in a register of 32 bits that is never cut to 16: above the CRC stand
-/// the high bytes the CRC had one and two bytes earlier. So the CRC is taken of
-/// all but the last two bytes, and those go through the wide register.
+/// Returns a CRC-16 from a register of 32 bits that is never cut to 16. Above the CRC are the high
+/// bytes that the CRC had one and two bytes earlier. So the CRC is taken of all but the last two
+/// bytes, and those two go through the wide register.
 pub(super) fn crc16(key: &[u8]) -> u32 {
     let (head, tail) = key.split_at(key.len().saturating_sub(2));
     let mut register = u32::from(crc16_narrow(head));
@@ -111,8 +111,8 @@ pub(super) fn crc16(key: &[u8]) -> u32 {
     register
 }
 
-/// CRC-16/XMODEM. Its register is 0 at first, so zero bytes before all others change
-/// nothing: the first step takes what is left over by steps of eight, behind zeros.
+/// Returns CRC-16/XMODEM. Its register starts at 0, so leading zero bytes change nothing. The first
+/// step therefore takes the bytes that do not fill a step of eight, with zeros before them.
 #[inline]
 pub(super) fn crc16_narrow(bytes: &[u8]) -> u16 {
     let over = bytes.len() % 8;
@@ -130,18 +130,18 @@ pub(super) fn crc16_narrow(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// The CRC of eight bytes, the first of which is the highest.
+/// Returns the CRC of eight bytes; the first is the highest.
 #[inline]
 fn crc16_step(word: u64) -> u16 {
     let table = |slice: usize| CRC16[slice][usize::from((word >> (8 * slice)) as u8)];
     table(7) ^ table(6) ^ table(5) ^ table(4) ^ table(3) ^ table(2) ^ table(1) ^ table(0)
 }
 
-/// Fewer than eight bytes, with zeros before them.
+/// Packs fewer than eight bytes into a word, with zeros before them.
 #[inline]
 fn padded(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk(), bytes.last_chunk()) {
-        // Those that are in both are the same.
+        // The two chunks may overlap; overlapping bytes are the same.
         (Some(&first), Some(&last)) => {
             let shift = 8 * (bytes.len() - 4);
             u64::from(u32::from_be_bytes(first)) << shift | u64::from(u32::from_be_bytes(last))
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::hash::samples;
 
-    /// Bit by bit.
+    /// Computes CRC-32 bit by bit.
     fn reference_crc32(key: &[u8]) -> u32 {
         let mut crc = u32::MAX;
         for &byte in key {
@@ -167,7 +167,7 @@ mod tests {
         !crc
     }
 
-    /// Bit by bit.
+    /// Computes CRC-16 bit by bit.
     fn reference_crc16(key: &[u8]) -> u16 {
         let mut crc = 0u16;
         for &byte in key {

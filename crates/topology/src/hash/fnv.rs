@@ -1,8 +1,7 @@
-//! Fowler, Noll and Vo's hashes. twemproxy hands out 32 bits of the 64-bit
-//! ones. Their prime is 2^40 + 0x1b3, so the low half of every product depends
-//! only on the low half of its factors, and all four run in 32 bits.
-//! Published for unsigned bytes; here bytes of 0x80 and above enter
-//! sign-extended.
+//! Fowler, Noll and Vo's hashes. twemproxy uses 32 bits of the 64-bit variants. Their prime is
+//! 2^40 + 0x1b3, so the low half of every product depends only on the low half of its factors, and
+//! all four run in 32 bits. The published functions take unsigned bytes; here bytes of 0x80 and above
+//! are sign-extended.
 
 use super::sign_extended;
 
@@ -45,7 +44,7 @@ mod tests {
     const OFFSET_64: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME_64: u64 = 0x100_0000_01b3;
 
-    /// As published, but for how a byte is widened.
+    /// Computes the published function, except that `widen` widens a byte.
     fn reference_fnv1_64(key: &[u8], widen: fn(u8) -> u64) -> u64 {
         key.iter().fold(OFFSET_64, |hash, &byte| hash.wrapping_mul(PRIME_64) ^ widen(byte))
     }

@@ -1,6 +1,5 @@
-//! Paul Hsieh's SuperFastHash. Published with both odd tail bytes signed; here
-//! the lone byte of a tail of one is unsigned, the third of a tail of three is
-//! signed.
+//! Paul Hsieh's SuperFastHash. In the published function both odd tail bytes are signed. Here the
+//! lone byte of a tail of one is unsigned, and the third byte of a tail of three is signed.
 
 use super::sign_extended;
 
@@ -53,8 +52,8 @@ fn super_fast_hash(key: &[u8], widen_lone: fn(u8) -> u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The check of SMHasher: the hashes of `[]`, `[0]`, `[0, 1]`, ... hashed
-    /// once more. It is of the published function, with a signed lone byte.
+    /// The check of SMHasher: the hashes of `[]`, `[0]`, `[0, 1]`, ... hashed once more. The value
+    /// is that of the published function, with a signed lone byte.
     #[test]
     fn published_verification_value_holds() {
         let bytes: Vec<u8> = (0..=255).collect();

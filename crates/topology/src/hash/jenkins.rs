@@ -64,7 +64,7 @@ fn lookup3(key: &[u8], initial_value: u32) -> u32 {
         state.mix();
         rest = &rest[12..];
     }
-    // What a short last block lacks counts as zeros.
+    // A short last block is padded with zeros.
     let mut block = [0u8; 12];
     block[..rest.len()].copy_from_slice(rest);
     state.add(&block);

@@ -1,10 +1,10 @@
-//! MD5, of which 32 bits place a key and all 128 place four ketama points.
+//! MD5. 32 bits of it place a key, and all 128 bits place four ketama points.
 
 use md5::{Digest, Md5};
 
 use super::word;
 
-/// The digest as four little-endian words.
+/// Returns the digest as four little-endian words.
 pub(crate) fn digest_words(bytes: &[u8]) -> [u32; 4] {
     let digest = Md5::digest(bytes);
     [word(&digest), word(&digest[4..]), word(&digest[8..]), word(&digest[12..])]

@@ -1,5 +1,5 @@
-//! Bob Jenkins' one-at-a-time. Published for unsigned bytes; here bytes of 0x80
-//! and above enter sign-extended.
+//! Bob Jenkins' one-at-a-time. The published function takes unsigned bytes; here bytes of 0x80 and
+//! above are sign-extended.
 
 use super::sign_extended;
 
@@ -24,7 +24,7 @@ fn mixed(values: impl Iterator<Item = u32>) -> u32 {
 mod tests {
     use super::*;
 
-    /// As published.
+    /// Computes the published function.
     fn unsigned(key: &[u8]) -> u32 {
         mixed(key.iter().map(|&byte| u32::from(byte)))
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 enum Op {
     Advance(u64),
-    /// The failure of what began so many milliseconds before.
+    /// A failure of a request that began `u64` milliseconds before.
     Failure(u32, FailureReason, u64),
     Success(u32),
     Claim(u32),
@@ -45,8 +45,7 @@ const POLICIES: [Option<(u32, u64, Rejoin)>; 5] = [
     Some((2, 1_000, Rejoin::Quarantine(None))),
 ];
 
-/// A backend as one would write it without sharing; moments are in whole
-/// milliseconds.
+/// A backend without sharing, for comparison. Times are in whole milliseconds.
 #[derive(Clone, Debug, Default)]
 enum Model {
     #[default]
@@ -96,7 +95,7 @@ impl Models {
         matches!(self.states[backend], Model::Ejected { due: u64::MAX })
     }
 
-    /// On an operator's word; whether that changes anything.
+    /// Ejects by an operator's command. Returns whether that changes anything.
     fn hold(&mut self, backend: usize) -> bool {
         let was_held = self.is_held(backend);
         let is_counted =
@@ -177,7 +176,7 @@ impl Models {
     }
 }
 
-/// The board, the model, and the claims handed out with their numbers.
+/// The board, the model, and the claims handed out, each with its number.
 struct Pair {
     board: HealthBoard,
     models: Models,
@@ -197,7 +196,7 @@ impl Pair {
         (count > 0).then(|| self.claims.swap_remove(pick % count))
     }
 
-    /// Does `op` on both sides; the changes the board spoke of.
+    /// Applies `op` to both sides. Returns the changes that the board returned.
     fn apply(&mut self, op: Op) -> Vec<StateChange> {
         let now = Time(self.models.now * 1_000_000);
         let mut changes = Vec::new();

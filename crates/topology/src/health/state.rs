@@ -3,28 +3,28 @@
 use crate::{BackendId, FailureReason};
 use keyway_base::Time;
 
-/// Where a backend stands. Requests go to it in [`HealthState::Up`],
-/// [`HealthState::Failing`] and [`HealthState::Unknown`] only.
+/// The state of a backend. Requests go to it only in [`HealthState::Up`], [`HealthState::Failing`]
+/// and [`HealthState::Unknown`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HealthState {
     /// Its latest request succeeded, or it has answered a probe and had no request since.
     #[default]
     Up = 0,
-    /// Its latest request failed, but not yet as many in a row as eject it.
+    /// Its latest request failed, but not as many in a row as eject it.
     Failing = 1,
-    /// Out of use until a probe succeeds.
+    /// It is out of use until a probe succeeds.
     Ejected = 2,
-    /// Out of use, and one worker is probing it.
+    /// It is out of use, and one worker is probing it.
     Rejoining = 3,
-    /// It answers again but is kept out of use for what it may still hold.
+    /// It answers again but is kept out of use, because it may hold stale values.
     Quarantined = 4,
     /// It has neither answered nor failed yet.
     Unknown = 5,
 }
 
 impl HealthState {
-    /// Whether requests go to a backend in this state.
+    /// Returns whether requests go to a backend in this state.
     #[inline]
     pub const fn is_usable(self) -> bool {
         matches!(self, HealthState::Up | HealthState::Failing | HealthState::Unknown)
@@ -36,7 +36,7 @@ impl HealthState {
         matches!(self, HealthState::Up | HealthState::Unknown)
     }
 
-    /// The name in logs and metric labels.
+    /// Returns the name in logs and metric labels.
     pub const fn label(self) -> &'static str {
         match self {
             HealthState::Up => "up",
@@ -49,7 +49,7 @@ impl HealthState {
     }
 }
 
-/// A backend went from one state to another: what the log line of it says.
+/// A change of a backend's state, with what its log line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateChange {
     /// Which backend.
@@ -62,8 +62,7 @@ pub struct StateChange {
     pub reason: Option<FailureReason>,
     /// Its failures in a row, up to 100,000.
     pub failures: u32,
-    /// When the state is due to end: for an ejected backend the next probe, for
-    /// a quarantined one the end of the quarantine. `None` when nothing but an
-    /// event ends it.
+    /// Time at which the state is due to end: for an ejected backend the next probe, for a
+    /// quarantined one the end of the quarantine. `None` if only an event ends it.
     pub until: Option<Time>,
 }

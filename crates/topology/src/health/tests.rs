@@ -9,7 +9,7 @@ pub(super) fn ejection(after_failures: u32, rejoin: Rejoin) -> Option<Ejection> 
     Some(Ejection { after_failures, for_: 30 * SECOND, rejoin })
 }
 
-/// One pool of `count` servers for each ejection. All servers have answered.
+/// Creates a board with one pool of `count` servers for each ejection. All servers have answered.
 pub(super) fn board(count: usize, ejections: &[Option<Ejection>]) -> HealthBoard {
     let board = HealthBoard::new(&topology(count, ejections));
     let up = board.backends().filter_map(|backend| board.note_success(backend)).count();
@@ -166,7 +166,7 @@ fn each_state_has_a_label_of_its_own() {
     }
 }
 
-/// A board whose only backend has this word.
+/// Creates a board whose only backend has this word.
 fn with_word(topology: &Topology, word: Word) -> HealthBoard {
     let board = HealthBoard::new(topology);
     board.cells[0].1.word.store(word.to_bits(), Relaxed);
@@ -192,7 +192,7 @@ fn the_pool_that_follows_goes_on_where_this_one_stood() {
         let was = word(state);
         let failing = Word { state: HealthState::Failing, due_ms: 0, ..was };
         match state {
-            // A probe says nothing here, and is due again.
+            // A probe that is under way is ignored, and is due again.
             HealthState::Rejoining => {
                 (was, Word { state: HealthState::Ejected, due_ms: 0, ..was }, failing)
             }

@@ -5,9 +5,9 @@ use crate::{Ejection, FailureReason};
 use keyway_base::Time;
 use std::time::Duration;
 
-/// All that is decided about a backend, in 64 bits: 3 of state, 4 of reason, 17
-/// of failures, 40 of the moment the state is due to end. A backend whose
-/// latest request succeeded is all zeros.
+/// The state of a backend, in 64 bits: 3 for the state, 4 for the reason, 17 for failures in a row,
+/// 40 for the time at which the state is due to end. A backend whose latest request succeeded is
+/// all zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) state: HealthState,
@@ -24,10 +24,10 @@ impl Word {
     pub(super) const FAILURES_MAX: u32 = 100_000;
     pub(super) const FAILURES_BITS: u32 = 17;
     pub(super) const DUE_BITS: u32 = 40;
-    /// One tick of `due_ms`. Were it shorter, two claims on one backend could be
-    /// the same word, and a lapsed one could pass for the other.
+    /// One tick of `due_ms`. If it were shorter, two claims on one backend could be the same word,
+    /// and a lapsed claim could pass for the other.
     pub(super) const EJECTION_MIN: Duration = Duration::from_millis(1);
-    /// Not due before an operator acts.
+    /// A due time that is never reached: only an operator ends the state.
     pub(super) const NEVER: u64 = (1 << Word::DUE_BITS) - 1;
 
     pub(super) fn to_bits(self) -> u64 {
@@ -56,7 +56,7 @@ impl Word {
         }
     }
 
-    /// `span` after `now` in whole milliseconds, never early.
+    /// Returns the time `span` after `now` in whole milliseconds, rounded up.
     pub(super) fn due_after(now: Time, span: Duration) -> u64 {
         (now + span).0.div_ceil(1_000_000).min(Word::NEVER)
     }
@@ -73,7 +73,7 @@ impl Word {
         (timed && self.due_ms != Word::NEVER).then(|| Time(self.due_ms * 1_000_000))
     }
 
-    /// After one more failure; `None` when it makes no difference.
+    /// Returns the word after one more failure; `None` if it makes no difference.
     pub(super) fn after_failure(
         self,
         reason: FailureReason,
@@ -84,7 +84,7 @@ impl Word {
         let failing =
             Word { state: HealthState::Failing, reason: Some(reason), failures, due_ms: 0 };
         match (self.state, ejection) {
-            // Late echoes of what ejected it.
+            // These are late failures of requests sent before the ejection.
             (HealthState::Ejected | HealthState::Rejoining, _) => None,
             (state, None) if state.is_usable() => Some(failing),
             (state, Some(ejection))

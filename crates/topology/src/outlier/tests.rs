@@ -24,7 +24,7 @@ fn board_of(outliers: Option<Outliers>, nodes_max: u16) -> (ReadBoard, Vec<Backe
     (ReadBoard::new(&topology), ids)
 }
 
-/// A second in which each server has so many replies of so many microseconds.
+/// Notes a second in which each server has the given number of replies of the given microseconds.
 fn second(board: &ReadBoard, replies: &[(u32, u64)], end: Time) {
     for (server, &(count, micros)) in replies.iter().enumerate() {
         let id = BackendId(server as u32);
@@ -50,7 +50,7 @@ fn an_estimate_rises_at_once_and_falls_with_time() {
     assert_eq!(board.estimate_micros(id), 50_000);
     board.note_latency(id, 200, at(1251));
     assert!((25_000..26_000).contains(&board.estimate_micros(id)));
-    // Often or seldom asked, it has come down after two seconds.
+    // Whether it is asked often or seldom, the estimate has come down after two seconds.
     for step in [1, 20, 100] {
         let (board, ids) = board_of(None, 3);
         board.note_latency(ids[0], 50_000, at(0));
@@ -58,7 +58,7 @@ fn an_estimate_rises_at_once_and_falls_with_time() {
         let estimate = board.estimate_micros(ids[0]);
         assert!((200..450).contains(&estimate), "{estimate} by steps of {step} ms");
     }
-    // However many replies there are within a microsecond.
+    // The result does not depend on how many replies come within a microsecond.
     let (board, ids) = board_of(None, 3);
     board.note_latency(ids[0], 300, at(0));
     (0..3_000_000u64).for_each(|nth| board.note_latency(ids[0], 200, Time(nth * 500)));
@@ -108,7 +108,7 @@ fn a_slow_server_is_left_out_comes_back_and_stays_out_longer_each_time() {
         assert_eq!((changes.len(), changes[0].out), (1, None));
     }
     assert_eq!(board.outs(ids[2]), 5);
-    // One that was good for long begins anew.
+    // A server that was good for long starts anew.
     now += 100_000;
     for _ in 0..3 {
         now += 1000;
@@ -135,7 +135,7 @@ fn a_server_that_fails_is_left_out_though_its_replies_are_fast() {
 
 #[test]
 fn nobody_is_left_out_for_little() {
-    // (what each second is like, how it differs)
+    // (the periods of the servers, the difference)
     for (seconds, why) in [
         (vec![[(100, 100), (100, 100), (100, 1050)]; 9], "less than a millisecond more"),
         (vec![[(100, 3000), (100, 3000), (100, 14_000)]; 9], "less than so many times"),
@@ -181,8 +181,8 @@ fn another_server_in_its_place_is_unknown() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Whatever servers do, at most so many of them are left out at once, and one that is
-    /// fit for use when others are left out never is.
+    /// At most the permitted share of servers is left out at once. A server that is fit for use
+    /// while others are left out is never left out itself.
     #[test]
     fn never_more_are_left_out_than_may_be(
         count in 1u16..8,

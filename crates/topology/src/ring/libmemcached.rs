@@ -4,17 +4,17 @@ use super::points::{Point, Points};
 use crate::hash::md5_digest_words;
 use crate::{Distribution, Hash, Server};
 
-/// Points of a server where weights do not count.
+/// Points of a server if weights do not count.
 const POINTS_PER_SERVER: u32 = 100;
-/// Points of the average server where they do.
+/// Points of the average server if weights count.
 const POINTS_PER_WEIGHTED_SERVER: u32 = 160;
-/// Points that one MD5 digest yields.
+/// Points made from one MD5 digest.
 const POINTS_PER_DIGEST: u32 = 4;
 
-/// The continuum of the members, in the order listed.
+/// Returns the continuum of the members, in the order listed.
 ///
-/// A client adds servers one by one, and the first that weighs more than 1 turns
-/// a plain continuum into a weighted one for good, be that server in use or not.
+/// A client adds servers one by one. The first server that weighs more than 1 turns a plain
+/// continuum into a weighted one for good, whether it is in use or not.
 pub(super) fn continuum(
     distribution: Distribution,
     hash: Hash,
@@ -46,9 +46,9 @@ pub(super) fn continuum(
     Points::new(points)
 }
 
-/// How many digests' worth of points a server of `weight` gets. The rounding is
-/// part of the placement: single precision throughout, unlike twemproxy's. The
-/// heaviest server's share is never below the average, so somebody gets some.
+/// Returns the number of digests whose points a server of `weight` gets. The rounding is part of
+/// the placement: single precision throughout, unlike twemproxy's. The heaviest server's share is
+/// never below the average, so some server gets points.
 fn digests_of_share(weight: u32, total_weight: u64, live_count: usize) -> u32 {
     let share = weight as f32 / total_weight as f32;
     let points_per_server = POINTS_PER_WEIGHTED_SERVER as f32;

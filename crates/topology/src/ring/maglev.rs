@@ -1,40 +1,39 @@
 //! Maglev hashing (Eisenbud and others, NSDI 2016).
 //!
-//! A server prefers the places of the table in the order `offset + n * skip`,
-//! modulo the table's length: `offset` is the first half of the MD5 of its ring
-//! name (little-endian) modulo the length, `skip` the second half modulo the
-//! length less one, plus one. Servers take turns by ring name, shorter ones
-//! first, each taking the first place it prefers that is free, until it has its
-//! share. A share is the length times the weight over the sum of the weights,
-//! rounded down; the places that leaves go one each to those with the largest
-//! remainders, and of equals to those whose turn is first. A key's place is the
-//! upper half of `mix(hash * 0x9e3779b97f4a7c15)` times the length, divided by
-//! 2^32. None of this ever changes: keys would move.
+//! The description of the table, whose places are its entries: a server prefers the places in the
+//! order `offset + n * skip`, modulo the table's length. `offset` is the first half of the MD5 of
+//! its ring name (little-endian) modulo the length. `skip` is the second half modulo the length
+//! less one, plus one. Servers take turns by ring name, shorter ones first. In its turn a server
+//! takes the first free place that it prefers, until it has its share. A share is the length times
+//! the weight over the sum of the weights, rounded down. The remaining places go one each to the
+//! servers with the largest remainders, and among equals to those whose turn is first. A key's
+//! place is the upper half of `mix(hash * 0x9e3779b97f4a7c15)` times the length, divided by 2^32.
+//! None of this ever changes: keys would move.
 
 use super::mix::{GOLDEN, mix, seeds};
 use crate::Server;
 
-/// Places in the table: a prime, so that every `skip` visits them all. The
-/// paper's small table; more would spread no better up to hundreds of servers
-/// and take longer to fill.
+/// Places in the table: a prime, so that every `skip` visits them all. It is the paper's small
+/// table. With more places, shares would be no more even for up to hundreds of servers, and filling
+/// would take longer.
 pub(super) const PLACES: u32 = 65_537;
 
-/// Which server has each place.
+/// The server of each place.
 #[derive(Clone, Debug)]
 pub(super) struct Table(Box<[u16]>);
 
-/// A server that has not all its places yet.
+/// A server that does not have all its places yet.
 struct Taker {
     server: u16,
-    /// The place it looks at next.
+    /// The place that it tries next.
     next: u32,
     skip: u32,
-    /// Places it is yet to take.
+    /// The number of places that it still takes.
     left: u32,
 }
 
 impl Table {
-    /// Of one member or more, by ring name.
+    /// Builds the table of one member or more, which are in order of ring name.
     pub(super) fn build(servers: &[Server], members: &[u16]) -> Table {
         let shares = shares(servers, members);
         let mut takers: Vec<Taker> = members
@@ -63,7 +62,7 @@ impl Table {
                 takers.retain(|taker| taker.left > 0);
             }
         }
-        // The shares add up to the table's length, so no place is left over.
+        // The shares add up to the table's length, so every place is taken.
         Table(places.into_iter().map(|place| place.unwrap_or(members[0])).collect())
     }
 
@@ -74,7 +73,7 @@ impl Table {
     }
 }
 
-/// How many places each member gets; all of them together.
+/// Returns the number of places of each member. They add up to the table's length.
 fn shares(servers: &[Server], members: &[u16]) -> Vec<u32> {
     let weight = |&member: &u16| u64::from(servers[usize::from(member)].weight);
     let total: u64 = members.iter().map(weight).sum();
@@ -83,7 +82,7 @@ fn shares(servers: &[Server], members: &[u16]) -> Vec<u32> {
         members.iter().map(|member| (exact(member) / total) as u32).collect();
     let left = PLACES - shares.iter().sum::<u32>();
     let mut by_remainder: Vec<usize> = (0..members.len()).collect();
-    // Stable: of equals the one whose turn is first.
+    // The sort is stable: among equals the server whose turn is first comes first.
     by_remainder.sort_by_key(|&index| std::cmp::Reverse(exact(&members[index]) % total));
     for &index in by_remainder.iter().take(left as usize) {
         shares[index] += 1;
@@ -99,7 +98,7 @@ mod tests {
         lines.iter().map(|line| Server::parse(line).unwrap()).collect()
     }
 
-    /// The table of the paper: turns without end until every place is taken.
+    /// Builds the table as in the paper: servers take turns until every place is taken.
     fn as_published(servers: &[Server], members: &[u16]) -> Vec<u16> {
         let permutation = |member: u16| {
             let (first, second) = seeds(&servers[usize::from(member)].ring_name());
@@ -140,7 +139,7 @@ mod tests {
             let shares = shares(&servers, &members);
             assert_eq!(shares.iter().sum::<u32>(), PLACES);
             let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-            // Each with its remainder, and whether it got a place more.
+            // Each member's remainder, and whether it got a place more.
             let parts: Vec<(u64, bool)> = weights
                 .iter()
                 .zip(&shares)

@@ -1,14 +1,13 @@
-//! What rendezvous and maglev draw their numbers from. Fixed for ever: keys
-//! would move.
+//! The numbers that rendezvous and maglev draw. This never changes: keys would move.
 
 use crate::hash::md5_digest_words;
 
 /// 2^64 divided by the golden ratio, made odd.
 pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of SplitMix64 (Steele, Lea and Flood 2014, with Stafford's
-/// thirteenth set of constants): every bit of the input sways every bit of the
-/// result, and no two inputs have the same.
+/// The output function of SplitMix64 (Steele, Lea and Flood 2014, with Stafford's thirteenth set of
+/// constants). Every bit of the input affects every bit of the result, and no two inputs have the
+/// same result.
 #[inline]
 pub(super) fn mix(mut value: u64) -> u64 {
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,8 +15,7 @@ pub(super) fn mix(mut value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// Two numbers of a server: the halves of the MD5 of its ring name, each
-/// little-endian.
+/// Returns the two halves of the MD5 of a ring name, each little-endian.
 pub(super) fn seeds(ring_name: &str) -> (u64, u64) {
     let [a, b, c, d] = md5_digest_words(ring_name.as_bytes()).map(u64::from);
     (b << 32 | a, d << 32 | c)
@@ -29,7 +27,7 @@ mod tests {
 
     #[test]
     fn published_sequence_of_splitmix64_holds() {
-        // Of seed 1234567, each state one golden step on.
+        // The outputs for the seed 1234567, each one golden step after the other.
         let mut state = 1_234_567u64;
         for expected in [6_457_827_717_110_365_317, 3_203_168_211_198_807_973u64] {
             state = state.wrapping_add(GOLDEN);

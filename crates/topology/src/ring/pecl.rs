@@ -7,30 +7,30 @@ use crate::{Distribution, Hash, Server};
 
 /// Points per unit of weight.
 const POINTS_PER_WEIGHT: u64 = 160;
-/// Buckets between which the consistent strategy chooses.
+/// Buckets of the consistent strategy.
 const BUCKETS: u32 = 1024;
-/// From the lowest hash of one bucket to the next one's.
+/// Distance between the lowest hashes of two neighbouring buckets.
 const STEP: u32 = u32::MAX / BUCKETS;
 
-/// The number that the standard strategy takes modulo the sum of the weights.
+/// Returns the number that the standard strategy takes modulo the sum of the weights.
 #[inline]
 pub(super) fn standard_hash(hash: u32) -> u32 {
     (hash >> 16 & 0x7fff).max(1)
 }
 
-/// Of each bucket its server: that of the first point not below the bucket's
-/// lowest hash, or else of the lowest point.
+/// The server of each bucket: that of the first point not below the bucket's lowest hash, else that
+/// of the lowest point.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets(Box<[u16]>);
 
 impl Buckets {
-    /// Of one member or more, in the order listed: of equal points the first
+    /// Builds the buckets of one member or more, in the order listed. Of equal points the first
     /// counts.
     ///
-    /// Keeps the lowest point at or above each bucket's lowest hash instead of
-    /// all points sorted: they are 160 to each unit of weight.
+    /// Keeps only the lowest point at or above each bucket's lowest hash, instead of all points
+    /// sorted: there are 160 points for each unit of weight.
     pub(super) fn build(hash: Hash, servers: &[Server], members: &[u16]) -> Buckets {
-        // One more than buckets: what lies above them all.
+        // There is one entry more than buckets, for points above them all.
         let mut lowest: Vec<Option<(u32, u16)>> = vec![None; BUCKETS as usize + 1];
         for &member in members {
             let server = &servers[usize::from(member)];
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn of_equal_points_the_first_listed_counts() {
-        // 16 bits of hash, and more points of each server: both have one at 0.
+        // With a hash of 16 bits and more points than hashes, both servers have a point at 0.
         let servers = ["a:1:1000", "b:1:1000"].map(|line| Server::parse(line).unwrap());
         for members in [[0, 1], [1, 0]] {
             let buckets = Buckets::build(Hash::Crc16Xmodem, &servers, &members);

@@ -1,35 +1,33 @@
-//! Points on a circle of hashes, and finding the next one.
+//! Points on a circle of hashes, and the search for the next one.
 
-/// One server's claim to the hashes up to and including `value`, from the point
-/// before.
+/// A server's claim to the hashes after the previous point, up to and including `value`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) value: u32,
     pub(super) server: u16,
 }
 
-/// Points looked at one after the other before the rest is searched. Hashes
-/// that spread need two or three; those of 15 or 16 bits crowd hundreds of
-/// points into one bucket.
+/// Number of points that are checked one after the other before a binary search of the rest. Hashes
+/// that spread well need two or three steps. Hashes of 15 or 16 bits crowd hundreds of points into
+/// one bucket.
 const STEPS_MAX: usize = 8;
 
-/// A continuum. Points are looked up from a table that knows, for each
-/// value of a hash's top bits, the first point that can matter; MD5 spreads the
-/// points so evenly that the answer is rarely more than two steps on. A binary
-/// search over 640 points takes ten mispredicted ones.
+/// A continuum. A table holds, for each value of a hash's top bits, the first point that can match.
+/// MD5 spreads the points so evenly that the answer is rarely more than two steps on. A binary
+/// search over 640 points takes ten mispredicted steps.
 #[derive(Clone, Debug)]
 pub(super) struct Points {
-    /// By value, no value twice, then one at `u32::MAX` that leads back to the
+    /// The points by value, without duplicates. The last one, at `u32::MAX`, leads back to the
     /// first.
     points: Vec<Point>,
-    /// For each bucket of hashes, the first point not below all of them.
+    /// For each bucket of hashes, the first point not below the bucket's lowest hash.
     starts: Vec<u32>,
-    /// From a hash to its bucket.
+    /// The shift that turns a hash into its bucket.
     shift: u32,
 }
 
 impl Points {
-    /// From points in any order, one or more; of two equal ones the first
+    /// Builds a continuum from one or more points in any order. Of two equal points the first
     /// counts.
     pub(super) fn new(mut points: Vec<Point>) -> Points {
         points.sort_by_key(|point| point.value);
@@ -46,7 +44,7 @@ impl Points {
         Points { points, starts, shift }
     }
 
-    /// The server of the first point not below `hash`, or else of the first.
+    /// Returns the server of the first point not below `hash`, else of the first point.
     #[inline]
     pub(super) fn pick(&self, hash: u32) -> u16 {
         let start = self.starts[(hash >> self.shift) as usize] as usize;
@@ -60,7 +58,7 @@ impl Points {
         rest[rest.partition_point(|point| point.value < hash)].server
     }
 
-    /// The points, for tests that look at what lies on and beside them.
+    /// Returns the points, for tests that look up hashes on and beside them.
     #[cfg(test)]
     pub(super) fn all(&self) -> &[Point] {
         &self.points
@@ -73,7 +71,7 @@ mod tests {
 
     #[test]
     fn points_that_crowd_are_found_as_those_that_spread() {
-        // All in one bucket, half of them at the values of others, and some far away.
+        // Many points in one bucket, half of them with the value of another, and some far away.
         let crowd = (0..200u32).map(|nth| (5_000 + nth * 3 % 300, nth as u16));
         let spread = (0..20u32).map(|nth| (nth << 27 | 1, 1_000 + nth as u16));
         let list: Vec<(u32, u16)> = crowd.chain(spread).collect();

@@ -1,13 +1,12 @@
 //! Rendezvous hashing (highest random weight, Thaler and Ravishankar 1998),
 //! with weights by the logarithm (Schindelhauer and Schomaker 2005).
 //!
-//! A server's *seed* is the first eight bytes of the MD5 of its ring name,
-//! little-endian. Its *draw* for a key is `mix(seed ^ hash * 0x9e3779b97f4a7c15)`,
-//! `mix` being [`mix`]. With equal weights the highest draw wins. Otherwise the
-//! server wins whose `-log2(draw / 2^64) / weight` is lowest, the logarithm being
-//! [`negative_log2`]; equal quotients go to the higher draw. Of servers that are
-//! equal in this too, the one whose ring name is shorter, then lower, wins. None
-//! of this ever changes: keys would move.
+//! A server's *seed* is the first eight bytes of the MD5 of its ring name, little-endian. Its
+//! *draw* for a key is `mix(seed ^ hash * 0x9e3779b97f4a7c15)`, with [`mix`]. If weights are equal,
+//! the highest draw wins. Otherwise the server with the lowest `-log2(draw / 2^64) / weight` wins,
+//! where the logarithm is [`negative_log2`]. Among equal quotients the higher draw wins. If the
+//! draws are equal too, the server whose ring name is shorter, then lower, wins. None of this ever
+//! changes: keys would move.
 
 use super::mix::{GOLDEN, mix, seeds};
 use crate::Server;
@@ -27,7 +26,7 @@ pub(super) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Of one member or more, by ring name.
+    /// Builds a table of one member or more, in order of ring name.
     pub(super) fn build(servers: &[Server], members: &[u16]) -> Rendezvous {
         let drawers: Vec<Drawer> = members
             .iter()
@@ -56,8 +55,8 @@ impl Rendezvous {
         winner
     }
 
-    /// Most servers are out of the question at a glance, and usually all but
-    /// one; only those left take logarithms.
+    /// Picks the winner by weight. Cheap bounds exclude most servers, and usually all but one; only
+    /// the rest needs logarithms.
     fn pick_weighted(&self, key: u64) -> u16 {
         let mut leader = Quotient { distance: u64::MAX, weight: 1 };
         let mut winner = self.drawers[0].server;
@@ -72,14 +71,14 @@ impl Rendezvous {
             let nearest = bounds(mix(drawer.seed ^ key)).0;
             !leader.is_below(Quotient { distance: nearest, weight: drawer.weight })
         };
-        // The leader may win, so one that may is the leader.
+        // The leader itself may win. If it is the only one, it wins.
         if self.drawers.iter().filter(may_win).nth(1).is_none() {
             return winner;
         }
         self.pick_exactly(key, may_win)
     }
 
-    /// The winner among those who may win, by the definition.
+    /// Returns the winner among the servers for which `may_win` holds, by the definition.
     fn pick_exactly(&self, key: u64, may_win: impl Fn(&&Drawer) -> bool) -> u16 {
         let mut best = (Quotient { distance: u64::MAX, weight: 1 }, 0);
         let mut winner = self.drawers[0].server;
@@ -110,9 +109,9 @@ impl Quotient {
     }
 }
 
-/// Between what [`negative_log2`] of `draw` lies, both included. Between powers of
-/// two the logarithm lies above its chord: by 0.0861 at most, and by no more than
-/// 0.2787 times what is left to the next power.
+/// Returns a lower and an upper bound, both included, of [`negative_log2`] of `draw`. Between
+/// powers of two the logarithm lies above its chord: by 0.0861 at most, and by no more than 0.2787
+/// times the distance to the next power.
 #[inline]
 fn bounds(draw: u64) -> (u64, u64) {
     const ONE: u64 = 1 << 32;
@@ -120,17 +119,17 @@ fn bounds(draw: u64) -> (u64, u64) {
     const SLOPE: u64 = 1_197_000_000;
     let draw = draw.max(1);
     let zeros = draw.leading_zeros();
-    // The 32 digits behind the leading one.
+    // The 32 bits behind the leading one.
     let to_next_power = ONE - ((draw << zeros) << 1 >> 32);
     let chord = (u64::from(zeros) << 32) + to_next_power;
-    // What was cut off here and by `negative_log2` is less than 64.
+    // The error of rounding here and in `negative_log2` is less than 64.
     let above = ABOVE_CHORD_MAX.min((to_next_power * SLOPE) >> 32) + 64;
     (chord.saturating_sub(above), chord + 64)
 }
 
-/// `-log2(draw / 2^64)` in units of 2^-32, a draw of 0 counting as 1. Whole
-/// numbers only, so that every machine rounds alike: the digits of the
-/// logarithm come from squaring the mantissa, cut to 64 bits, 32 times.
+/// Returns `-log2(draw / 2^64)` in units of 2^-32. A draw of 0 counts as 1. Only whole numbers are
+/// used, so that every machine rounds alike. Each binary digit of the logarithm comes from squaring
+/// the mantissa, cut to 64 bits, 32 times.
 fn negative_log2(draw: u64) -> u64 {
     let draw = draw.max(1);
     let zeros = draw.leading_zeros();
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Two seeds of different draws whose logarithms are the same, the lower draw first.
+    /// Returns two seeds whose draws differ but have the same logarithm, the lower draw first.
     fn twins() -> [u64; 2] {
         let mut seeds: Vec<u64> = (0..1 << 18).collect();
         seeds.sort_by_key(|&seed| mix(seed));
@@ -230,7 +229,7 @@ mod tests {
         let mut draws: Vec<u64> = (0..64u32).flat_map(|bit| [1 << bit, (1 << bit) - 1]).collect();
         draws.extend((0..100_000u64).map(|nth| mix(nth.wrapping_mul(GOLDEN))));
         draws.extend((0..1000u64).map(|nth| u64::MAX - nth * nth * nth * 1_000_003));
-        // Where the logarithm is farthest above its chord.
+        // Draws at which the logarithm is farthest above its chord.
         draws.extend((0..64u32).map(|zeros| 13_306_513_097_844_322_492 >> zeros));
         for draw in draws {
             let (nearest, farthest) = bounds(draw);

@@ -1,12 +1,12 @@
 use crate::reply_reader::{Item, ReplyReader, decimal, endpoint, is_unknown_host};
 use crate::{Endpoint, NODES_MAX, ViewError};
 
-/// What a Sentinel thinks of a server or of another sentinel.
+/// The state of a server or of another sentinel, as a Sentinel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstanceState {
     /// This sentinel cannot reach it (`s_down`).
     pub is_down_here: bool,
-    /// Enough sentinels agree that it is down (`o_down`): of a primary only.
+    /// Enough sentinels agree that it is down (`o_down`). Only for a primary.
     pub is_down: bool,
     /// This sentinel has no connection to it now.
     pub is_disconnected: bool,
@@ -28,71 +28,70 @@ impl InstanceState {
         }
     }
 
-    /// Whether this sentinel reaches it.
+    /// Returns whether this sentinel reaches it.
     pub fn is_reached(self) -> bool {
         !self.is_down_here && !self.is_down && !self.is_disconnected
     }
 }
 
-/// A primary that is watched.
+/// A watched primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedPrimary {
-    /// What the sentinels call it.
+    /// Its name for the sentinels.
     pub name: Box<str>,
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// Which process it is; none until it was reached.
+    /// The run id of its process; `None` until it was reached.
     pub run_id: Option<Box<str>>,
-    /// What this sentinel thinks of it.
+    /// Its state for this sentinel.
     pub state: InstanceState,
-    /// Whether the server itself said, when last asked, that it is a replica:
-    /// it was restarted or set to be one, and the sentinels do not act on it
-    /// yet.
+    /// Whether the server itself said, when last asked, that it is a replica. It was restarted or
+    /// was made a replica, and the sentinels have not acted on it yet.
     pub reports_replica: bool,
-    /// How many sentinels must find it down.
+    /// Number of sentinels that must find it down.
     pub quorum: Option<u32>,
-    /// Grows with every fail-over: of two sentinels, the one with the greater
-    /// number knows better.
+    /// Its configuration epoch, which grows with every fail-over. Of two sentinels, the one with
+    /// the greater epoch is right.
     pub config_epoch: Option<u64>,
-    /// Replicas that this sentinel has ever seen.
+    /// Number of replicas that this sentinel has ever seen.
     pub replica_count: Option<u32>,
-    /// Other sentinels that watch it.
+    /// Number of other sentinels that watch it.
     pub other_sentinel_count: Option<u32>,
 }
 
-/// A replica of a primary that is watched.
+/// A replica of a watched primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedReplica {
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// Which process it is; none until it was reached.
+    /// The run id of its process; `None` until it was reached.
     pub run_id: Option<Box<str>>,
-    /// What this sentinel thinks of it.
+    /// Its state for this sentinel.
     pub state: InstanceState,
     /// Whether the server itself said, when last asked, that it is a primary.
     pub reports_primary: bool,
     /// Whether it is connected to its primary.
     pub is_linked: bool,
-    /// For how long it has not been, in milliseconds.
+    /// Time for which it has not been connected, in milliseconds.
     pub link_down_ms: Option<u64>,
-    /// Whose replica it says it is; none when it has not said.
+    /// The primary that it says it copies; `None` if it has not said.
     pub primary: Option<Endpoint>,
-    /// The least is promoted first, zero never.
+    /// The priority for promotion. The lowest is promoted first, zero never.
     pub priority: Option<u32>,
-    /// How far its copy is, in bytes.
+    /// Its replication offset, in bytes.
     pub replication_offset: Option<u64>,
-    /// Whether it is to be told to clients (since 7.0; before, all are).
+    /// Whether clients are told of it (since 7.0; before, they are told of all).
     pub is_announced: bool,
 }
 
 /// Another sentinel that watches the same primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherSentinel {
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// Its identity.
+    /// Its run id.
     pub run_id: Option<Box<str>>,
-    /// What the asked sentinel thinks of it.
+    /// Its state for the asked sentinel.
     pub state: InstanceState,
 }
 
@@ -101,9 +100,9 @@ pub struct OtherSentinel {
 pub struct SentinelView {
     /// The primary.
     pub primary: WatchedPrimary,
-    /// Its replicas, those that are gone included until the sentinel is reset.
+    /// Its replicas. Replicas that are gone are listed until the sentinel is reset.
     pub replicas: Vec<WatchedReplica>,
-    /// The sentinels that watch it, without the asked one.
+    /// The other sentinels that watch it, without the asked one.
     pub sentinels: Vec<OtherSentinel>,
 }
 
@@ -111,7 +110,7 @@ impl SentinelView {
     /// Reads the replies to SENTINEL MASTER, REPLICAS and SENTINELS.
     ///
     /// # Errors
-    /// When one of them is none, such as the error for a name that is not
+    /// Returns an error if one of them is not such a reply. It is an error reply if the name is not
     /// watched.
     pub fn from_replies(
         primary: &[u8],
@@ -126,10 +125,10 @@ impl SentinelView {
     }
 }
 
-/// Reads the reply to SENTINEL GET-MASTER-ADDR-BY-NAME: none where the name is
-/// not watched.
+/// Reads the reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Returns `None` if the name is not watched.
 ///
 /// # Errors
+/// Returns an error if the bytes are not such a reply.
 /// When it is something else.
 pub fn primary_address(reply: &[u8]) -> Result<Option<Endpoint>, ViewError> {
     const WHAT: &str = "the host and port of a primary";
@@ -151,7 +150,7 @@ impl WatchedPrimary {
     /// Reads the reply to SENTINEL MASTERS.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the bytes are not such a reply.
     pub fn from_primaries(reply: &[u8]) -> Result<Vec<WatchedPrimary>, ViewError> {
         every(reply, WatchedPrimary::of_fields)
     }
@@ -159,7 +158,8 @@ impl WatchedPrimary {
     /// Reads the reply to SENTINEL MASTER name.
     ///
     /// # Errors
-    /// When it is none, such as the error for a name that is not watched.
+    /// Returns an error if the bytes are not such a reply. It is an error reply if the name is not
+    /// watched.
     pub fn from_primary(reply: &[u8]) -> Result<WatchedPrimary, ViewError> {
         WatchedPrimary::of_fields(&Fields::read(&mut ReplyReader::new(reply)?)?)
     }
@@ -180,11 +180,12 @@ impl WatchedPrimary {
 }
 
 impl WatchedReplica {
-    /// Reads the reply to SENTINEL REPLICAS name, or SLAVES name before 5.0. One of
-    /// which no address is told is left out.
+    /// Reads the reply to SENTINEL REPLICAS name, or SLAVES name before 5.0. Leaves out replicas
+    /// without an address.
     ///
     /// # Errors
-    /// When it is none, such as the error for a name that is not watched.
+    /// Returns an error if the bytes are not such a reply. It is an error reply if the name is not
+    /// watched.
     pub fn from_replicas(reply: &[u8]) -> Result<Vec<WatchedReplica>, ViewError> {
         let replicas = every(reply, |fields| Ok(WatchedReplica::of_fields(fields).ok()))?;
         Ok(replicas.into_iter().flatten().collect())
@@ -211,8 +212,7 @@ impl WatchedReplica {
 impl OtherSentinel {
     /// Reads the reply to SENTINEL SENTINELS name.
     ///
-    /// # Errors
-    /// When it is none, such as the error for a name that is not watched.
+    /// Returns an error if the bytes are not such a reply.
     pub fn from_sentinels(reply: &[u8]) -> Result<Vec<OtherSentinel>, ViewError> {
         every(reply, |fields| {
             Ok(OtherSentinel {
@@ -224,7 +224,7 @@ impl OtherSentinel {
     }
 }
 
-/// Every instance of an array of them.
+/// Reads an array of instances.
 fn every<T>(
     reply: &[u8],
     one: impl Fn(&Fields<'_>) -> Result<T, ViewError>,
@@ -237,7 +237,7 @@ fn every<T>(
     (0..count).map(|_| one(&Fields::read(&mut reader)?)).collect()
 }
 
-/// The fields of an instance that mean something here, as they stand.
+/// The fields of an instance that are used here, as they are written.
 #[derive(Default)]
 struct Fields<'a> {
     name: Option<&'a str>,
@@ -306,8 +306,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A number that is told; none where it cannot be one. A replica that has never copied its
-/// primary is told with a link that is down for -1 seconds.
+/// Reads a number; returns `None` if it cannot be one. For a replica that has never copied its
+/// primary, a Sentinel tells that its link is down for -1 seconds.
 fn number<N: std::str::FromStr>(text: Option<&str>) -> Option<N> {
     decimal(text?, "a field").ok()
 }

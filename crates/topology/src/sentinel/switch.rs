@@ -1,15 +1,14 @@
 use crate::reply_reader::{decimal, endpoint};
 use crate::{Endpoint, ViewError};
 
-/// The payload of a message on `+switch-master`: a primary has got another
-/// address.
+/// The payload of a message on `+switch-master`: a primary has another address now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPrimary {
-    /// What the sentinels call it.
+    /// The name of the primary for the sentinels.
     pub name: Box<str>,
-    /// Where it was.
+    /// Its address before.
     pub from: Endpoint,
-    /// Where it is.
+    /// Its address now.
     pub to: Endpoint,
 }
 
@@ -17,7 +16,7 @@ impl SwitchPrimary {
     /// Reads `name old-host old-port new-host new-port`.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Returns an error if the payload is anything else.
     pub fn parse(payload: &[u8]) -> Result<SwitchPrimary, ViewError> {
         const WHAT: ViewError = ViewError::Expected("a name and two addresses");
         let text = str::from_utf8(payload).map_err(|_| WHAT)?;

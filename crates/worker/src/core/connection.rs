@@ -10,14 +10,14 @@ use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{ConnectionKey, Link, Session};
 use keyway_resp::Protocol;
-use keyway_topology::{BackendId, RejoinClaim};
+use keyway_topology::{BackendId, RejoinClaim, ServerId};
 use std::ops::{Index, IndexMut};
 
 /// A link with what the worker knows of it.
 pub(crate) struct Connection {
     pub(crate) link: Link,
-    pub(crate) pool: u16,
-    pub(crate) backend: u16,
+    /// The server that it leads to.
+    pub(crate) server_id: ServerId,
     pub(crate) id: BackendId,
     pub(crate) socket: Option<Socket>,
     /// Counts the sockets that were lost, so that an event of an earlier one is told apart.
@@ -109,15 +109,10 @@ impl Connection {
         self.is_bulk || self.is_bypass
     }
 
-    pub(in crate::core) fn new(
-        (pool, backend): (u16, u16),
-        id: BackendId,
-        protocol: Protocol,
-    ) -> Self {
+    pub(in crate::core) fn new(server_id: ServerId, id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),
-            pool,
-            backend,
+            server_id,
             id,
             socket: None,
             generation: 1,
@@ -230,9 +225,9 @@ impl Connections {
         for (index, mut connection) in (first..).zip(row) {
             connection.key_generation = self.generation;
             match self.all.get_mut(index) {
-                Some(place) => {
-                    connection.generation = next_generation(place.generation);
-                    *place = connection;
+                Some(old) => {
+                    connection.generation = next_generation(old.generation);
+                    *old = connection;
                 }
                 None => self.all.push(connection),
             }
@@ -264,9 +259,9 @@ impl Connections {
         connection.key_generation = self.generation;
         let index = gone.map_or(self.all.len(), ConnectionKey::index);
         match self.all.get_mut(index) {
-            Some(place) => {
-                connection.generation = place.generation;
-                *place = connection;
+            Some(old) => {
+                connection.generation = old.generation;
+                *old = connection;
             }
             None => self.all.push(connection),
         }
@@ -276,15 +271,15 @@ impl Connections {
     /// Frees the positions of the connections of a pool that has ended.
     pub(in crate::core) fn end_pool(&mut self, pool: u16) {
         self.generation = self.generation.wrapping_add(1);
-        for connection in self.all.iter_mut().filter(|it| it.pool == pool && !it.is_free) {
-            let server = (pool, connection.backend);
+        for connection in self.all.iter_mut().filter(|it| it.server_id.pool == pool && !it.is_free)
+        {
             let spare = Connection {
                 generation: next_generation(connection.generation),
                 key_generation: self.generation,
                 is_spare: true,
                 is_free: true,
                 is_private: true,
-                ..Connection::new(server, connection.id, connection.link.protocol())
+                ..Connection::new(connection.server_id, connection.id, connection.link.protocol())
             };
             *connection = spare;
         }

@@ -16,6 +16,7 @@ use super::pools::PoolState;
 use super::{Connection, ConnectionKey, Connections, Core, Plane, SubscriberIndex};
 use crate::core::front::rights::Loss;
 use crate::core::pools::routed::reports_to;
+use crate::core::request::ClientMut;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::{Plan, Retired};
 use keyway_base::Key;
@@ -103,7 +104,7 @@ impl Core {
         {
             return Some(loss);
         }
-        plane.take_over(links, (key, session));
+        plane.take_over(links, ClientMut { key, session });
         None
     }
 
@@ -117,7 +118,7 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
             if is_of(session, pool) && session.sub_request.is_none() {
-                plane.take_over(links, (key, session));
+                plane.take_over(links, ClientMut { key, session });
             }
             if !is_of(session, pool) {
                 continue;
@@ -144,7 +145,7 @@ impl Core {
             return Some(left);
         }
         for (index, connection) in self.links.with_keys() {
-            if connection.pool == pool && !connection.is_free && !is_at_end(connection) {
+            if connection.server_id.pool == pool && !connection.is_free && !is_at_end(connection) {
                 match gives_up || connection.link.live() == 0 {
                     true => left.links.push(index),
                     false => is_used = true,
@@ -184,7 +185,7 @@ impl Core {
             return Some(loss);
         }
         if has_old_rights || plane.plan.retired(session.pool).is_some() {
-            plane.take_over(links, (key, session));
+            plane.take_over(links, ClientMut { key, session });
         }
         None
     }
@@ -221,14 +222,14 @@ impl Plane {
 
     /// Takes a session to its pool if it may go now, and sees to it that it goes before its
     /// next request otherwise.
-    fn take_over(&mut self, links: &Connections, (key, session): (Key<Session>, &mut Session)) {
+    fn take_over(&mut self, links: &Connections, ClientMut { key, session }: ClientMut<'_>) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
         if home.unwrap_or(session.pool) == own {
             return;
         }
         (session.identity.is_free, session.identity.is_bound) = (false, true);
-        if self.stays_for_order(links, (key, session)) {
+        if self.stays_for_order(links, ClientMut { key, session }) {
             return;
         }
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
@@ -253,10 +254,10 @@ impl Plane {
     pub(super) fn stays_for_order(
         &self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
         let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);
-        is_open && (session.sub_requests > 0 || owes_late_write(links, (key, session)))
+        is_open && (session.sub_requests > 0 || owes_late_write(links, ClientMut { key, session }))
     }
 
     /// Sees to it that who has said anew who it is goes to its pool before its next request.

@@ -25,6 +25,8 @@ mod rooms;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
+use crate::core::request::ClientRef;
+pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
 
 use crate::Plan;
@@ -184,7 +186,7 @@ impl Core {
         if session.has_unwritten {
             self.plane.forget_unwritten(key);
         }
-        self.plane.end_streamed_reply(&mut self.links, (key, &session));
+        self.plane.end_streamed_reply(&mut self.links, ClientRef { key, session: &session });
         self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
@@ -317,7 +319,7 @@ impl Core {
             return None;
         }
         if session.streamed_reply.is_some() {
-            self.plane.read_on(&mut self.links, (key, &*session));
+            self.plane.read_on(&mut self.links, ClientRef { key, session });
         }
         if session.paused
             && session.waits_for.is_none()

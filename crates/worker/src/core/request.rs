@@ -1,16 +1,61 @@
 //! A request on its way through the rooms, and what became of it.
 
 use super::ConnectionKey;
+use crate::{Plan, PoolPlan};
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Busy, Session};
 
-/// A request that is looked at, and the session that sent it.
+/// A session and its key.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct ClientRef<'a> {
+    pub(in crate::core) key: Key<Session>,
+    pub(in crate::core) session: &'a Session,
+}
+
+/// A session, to be changed, and its key.
+pub(in crate::core) struct ClientMut<'a> {
+    pub(in crate::core) key: Key<Session>,
+    pub(in crate::core) session: &'a mut Session,
+}
+
+/// A session that has requests in flight, with its key and its buffers.
+pub(in crate::core) struct BusyClient<'a> {
+    pub(in crate::core) key: Key<Session>,
+    pub(in crate::core) session: &'a mut Session,
+    pub(in crate::core) busy: &'a mut Busy,
+}
+
+/// A request that is about to start, and the session that has sent it.
 pub(in crate::core) struct RequestContext<'a, 'r> {
     pub(in crate::core) key: Key<Session>,
     pub(in crate::core) session: &'a mut Session,
     pub(in crate::core) busy: &'a mut Busy,
     pub(in crate::core) request: &'a Request<'r>,
+}
+
+impl RequestContext<'_, '_> {
+    /// The client that has sent the request.
+    #[inline]
+    pub(in crate::core) fn client(&mut self) -> ClientMut<'_> {
+        ClientMut { key: self.key, session: self.session }
+    }
+}
+
+/// A pool of a plan, and that plan.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct PoolInPlan<'a> {
+    pub(in crate::core) plan: &'a Plan,
+    pub(in crate::core) pool: &'a PoolPlan,
+}
+
+/// Names one reply of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct ReplyIndex {
+    /// The session; stale once the client is gone.
+    pub(in crate::core) session: Key<Session>,
+    /// Index of the reply in the session's order of replies.
+    pub(in crate::core) reply: u32,
 }
 
 /// The outcome of an attempt to start a request.

@@ -79,7 +79,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         listeners: vec![ListenerPlan {
             is_ended: false,
             pool: 0,
-            name: String::new(),
+            name: Arc::default(),
             users: Arc::new(keyway_users::Users::plain(None)),
             memcached: None,
             cluster: None,

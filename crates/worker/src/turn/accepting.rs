@@ -8,7 +8,6 @@ use keyway_net::{Accept, Away, Io, ListenerIndex, Peer, Socket};
 use keyway_proxy::local::ClientEntry;
 use keyway_proxy::memcached::write_no_room;
 use keyway_proxy::{Identity, Session, write_fault};
-use keyway_resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -111,7 +110,7 @@ impl<I: Io> Worker<I> {
             return;
         }
         tracing::warn!(
-            listener = place.name,
+            listener = &*place.name,
             client = peer.to_string(),
             "client turned away: {}; told at most once a minute for each reason, and counted in \
              keyway_listener_refused_connections_total",
@@ -205,28 +204,16 @@ impl<I: Io> Worker<I> {
         let addr = Arc::from(peer.to_string());
         let mut identity = Identity { addr, ..Identity::new(id, false, clock.now) };
         identity.begin(&place.users);
-        let entry = ClientEntry {
-            addr: Arc::clone(&identity.addr),
-            laddr: match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
-                // Clients of a cluster are told of nodes by the address they use.
-                Some(reached) => reached.to_string(),
-                None => place.name.clone(),
-            },
-            worker: self.index,
-            pool: place.pool,
-            connected_unix: clock.unix_micros / 1_000_000,
-            user: identity.user_name().into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp2,
-            live: Arc::clone(&identity.live),
-            tracking: None,
+        let laddr = match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
+            // Clients of a cluster are told of nodes by the address they use.
+            Some(reached) => reached.to_string().into(),
+            None => Arc::clone(&place.name),
         };
+        let connected_unix = clock.unix_micros / 1_000_000;
+        let entry = ClientEntry::new(&identity, laddr, self.index, place.pool, connected_unix);
         self.plan.clients.insert(id, entry);
         let is_secured = place.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
         place.entrance.tally.note_in(is_secured);
-        self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
+        self.install(Adopted { socket, pool: place.pool, listener, identity });
     }
 }

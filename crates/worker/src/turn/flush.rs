@@ -25,7 +25,7 @@ const HOLD_DEPTH_MAX: u64 = 4;
 /// Returns whether the server is a memcached server on TLS. Output to it is cut into records that
 /// memcached reads whole.
 fn needs_records(plan: &Plan, connection: &Connection) -> bool {
-    let kind = &plan.pools[usize::from(connection.pool)].kind;
+    let kind = &plan.pools[usize::from(connection.server_id.pool)].kind;
     matches!(kind, PoolKind::Memcached(_)) && kind.tls().is_some()
 }
 
@@ -190,8 +190,11 @@ impl<I: Io> Worker<I> {
                 if taken > 0 && (taken < len || connection.takes_large) {
                     connection.link.note_progress(self.core.plane.clock.now);
                 }
-                let cells = self.core.plane.cells.pool(connection.pool as usize);
-                cells.backend(connection.backend as usize).sent_bytes.add(taken as u64);
+                let cells = self.core.plane.cells.pool(usize::from(connection.server_id.pool));
+                cells
+                    .backend(usize::from(connection.server_id.server))
+                    .sent_bytes
+                    .add(taken as u64);
                 self.core.release_waiting(index);
                 taken == len
             }
@@ -235,7 +238,7 @@ impl<I: Io> Worker<I> {
     }
 
     #[inline]
-    fn flush_session(&mut self, key: Key<Session>) {
+    pub(super) fn flush_session(&mut self, key: Key<Session>) {
         self.flush_up_to(key, SENT_PER_TURN_MAX);
     }
 

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::Follow;
-use crate::core::Loss;
+use crate::core::{CutOff, Loss};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, ListenerIndex};
@@ -22,7 +22,7 @@ impl<I: Io> Worker<I> {
         }
         for (index, listener) in listeners {
             if self.drain_deadline.is_none() && !self.io.listen(ListenerIndex(index), listener) {
-                let name = &plan.listeners[usize::from(index)].name;
+                let name = &*plan.listeners[usize::from(index)].name;
                 tracing::warn!(listener = name, "a worker has no descriptor left to listen there");
             }
         }
@@ -88,6 +88,8 @@ impl<I: Io> Worker<I> {
                     "client disconnected: it has subscribed, watches or waits in a pool that a \
                      reload has replaced, and drain_timeout is over"
                 );
+                self.core.answer_unanswered(key, CutOff::Retired);
+                self.flush_session(key);
                 self.close_client(key, CloseReason::Drained);
             }
             for index in left.links {

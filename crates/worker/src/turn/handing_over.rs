@@ -78,10 +78,10 @@ impl<I: Io> Worker<I> {
             let Some(session) = self.core.session(key) else { continue };
             let identity = session.identity.clone();
             let pool = session.pool;
-            let Client { socket, peer, .. } = client;
+            let Client { socket, .. } = client;
             let listener = session.listener;
             let released = self.io.release(socket);
-            let adopted = Adopted { socket: released, peer, pool, listener, identity };
+            let adopted = Adopted { socket: released, pool, listener, identity };
             match to.post(Mail::Adopt(Box::new(adopted))) {
                 Ok(()) => {
                     self.core.remove_session(key, None);

@@ -122,7 +122,7 @@ impl<I: Io> Worker<I> {
             let connection = &self.core.links[index];
             let token = link_token(index, connection.generation);
             match self.core.address_of(index) {
-                Some(address) => self.connect(connection.pool, &address, token),
+                Some(address) => self.connect(connection.server_id.pool, &address, token),
                 // The server has left its cluster.
                 None => self.lose_link(index, BackendFault::Closed),
             }

@@ -139,11 +139,11 @@ impl<I: Io> Worker<I> {
             return;
         }
         if connection.link.wants_connection(now) {
-            let (pool, backend) = (connection.pool, connection.backend);
+            let server = connection.server_id;
             let told = token(index, connection.generation);
             self.core.on_subscriber_connecting(index);
-            match self.core.server_address(pool, backend) {
-                Some(address) => self.connect(pool, &address, told),
+            match self.core.server_address(server) {
+                Some(address) => self.connect(server.pool, &address, told),
                 // The server has left its cluster.
                 None => self.lose_subscriber(index, BackendFault::Closed),
             }
@@ -167,8 +167,11 @@ impl<I: Io> Worker<I> {
             Send::Taken(taken) => {
                 connection.link.advance(taken);
                 connection.link.send_blocked = taken < len;
-                let cells = self.core.plane.cells.pool(connection.pool as usize);
-                cells.backend(connection.backend as usize).sent_bytes.add(taken as u64);
+                let cells = self.core.plane.cells.pool(usize::from(connection.server_id.pool));
+                cells
+                    .backend(usize::from(connection.server_id.server))
+                    .sent_bytes
+                    .add(taken as u64);
             }
             Send::Failed => self.lose_subscriber(index, BackendFault::Closed),
         }

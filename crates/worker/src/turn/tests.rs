@@ -4,7 +4,6 @@ use keyway_base::Clock;
 use keyway_net::{Accept, Address, ListenerIndex, Recv, Send};
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
-use keyway_resp::Protocol;
 use keyway_users::{User, Users};
 
 /// Sockets on which nothing ever comes; mail is at hand once.
@@ -59,21 +58,8 @@ fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
     let (plan, cells) = crate::core::tests::plan_with(|_| ());
     let mailbox = Mailbox::new(4).unwrap();
     let mailer = mailbox.mailer();
-    let entry = |id: u64| ClientEntry {
-        addr: Arc::default(),
-        laddr: String::new(),
-        worker: 1,
-        pool: 0,
-        connected_unix: id,
-        user: "default".into(),
-        name: String::new(),
-        lib_name: String::new(),
-        lib_ver: String::new(),
-        database: 0,
-        protocol: Protocol::Resp2,
-        live: Arc::default(),
-        tracking: None,
-    };
+    let entry =
+        |id: u64| ClientEntry::new(&Identity::new(id, true, Time(0)), Arc::default(), 1, 0, id);
     [1, 2].into_iter().for_each(|id| plan.clients.insert(id, entry(id)));
     let mut worker = Worker::new(Silence::default(), Arc::clone(&plan), cells, mailbox, 1);
     // Nobody has the client when all workers are told.
@@ -81,7 +67,6 @@ fn a_client_killed_while_it_is_handed_over_is_closed_by_who_adopts_it() {
     for id in [1, 2] {
         let adopted = Adopted {
             socket: Socket(id as _),
-            peer: Peer::Unix,
             pool: 0,
             listener: 0,
             identity: Identity::new(id, true, Time(0)),
@@ -102,7 +87,6 @@ fn a_client_adopted_by_a_draining_worker_does_not_hold_it_up() {
     let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
     let adopted = Adopted {
         socket: Socket(7),
-        peer: Peer::Unix,
         pool: 0,
         listener: 0,
         identity: Identity::new(1, true, Time(0)),
@@ -121,8 +105,8 @@ fn draining(plan: &Arc<Plan>, cells: WorkerCells, ids: std::ops::Range<u64>) -> 
     let mut worker = Worker::new(Silence::default(), Arc::clone(plan), cells, mailbox, 1);
     for id in ids {
         let identity = Identity::new(id, true, Time(0));
-        let (socket, peer) = (Socket(id as _), Peer::Unix);
-        let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
+        let socket = Socket(id as _);
+        let adopted = Adopted { socket, pool: 0, listener: 0, identity };
         assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
     }
     assert!(mailer.post(Mail::Drain).is_ok());
@@ -157,8 +141,8 @@ fn an_idle_client_is_closed_whatever_state_its_session_is_in() {
     let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
     for id in 1..=5 {
         let identity = Identity::new(id, true, Time(0));
-        let (socket, peer) = (Socket(id as _), Peer::Unix);
-        let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
+        let socket = Socket(id as _);
+        let adopted = Adopted { socket, pool: 0, listener: 0, identity };
         assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
     }
     worker.io_mut().has_mail = true;
@@ -215,8 +199,7 @@ fn a_client_handed_over_while_users_change_has_the_rights_of_now() {
         let mut identity = Identity::new(id, false, Time(0));
         identity.admit(before.get(name.as_bytes()).expect("it was there"), &before);
         assert!(!identity.is_free);
-        let adopted =
-            Adopted { socket: Socket(id as _), peer: Peer::Unix, pool: 0, listener: 0, identity };
+        let adopted = Adopted { socket: Socket(id as _), pool: 0, listener: 0, identity };
         assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
     }
     worker.io_mut().has_mail = true;

@@ -1,13 +1,13 @@
-//! Who has asked by an upstream that is not used: what is answered goes back there.
+//! Nodes that have asked by an unused upstream: answers go back there.
 
 use crate::id::NodeId;
 use crate::peer::PeerKey;
 use std::collections::BTreeMap;
 
-/// Askers that are remembered at most: of more, who has asked longest ago is forgotten.
+/// Most askers that are remembered. Beyond that, the one that asked longest ago is forgotten.
 const ASKERS_MAX: usize = 1024;
 
-/// Askers, each with its connection, by who they are and by when they asked last.
+/// Askers, each with its connection, by id and by the time of their last question.
 #[derive(Default)]
 pub(in crate::node) struct Askers {
     all: BTreeMap<NodeId, (PeerKey, u64)>,
@@ -16,7 +16,7 @@ pub(in crate::node) struct Askers {
 }
 
 impl Askers {
-    /// The connection by which `id` has asked.
+    /// Returns the connection by which `id` has asked.
     pub fn way(&self, id: NodeId) -> Option<PeerKey> {
         self.all.get(&id).map(|(by, _)| *by)
     }
@@ -33,14 +33,14 @@ impl Askers {
         self.by_turn.insert(self.turn, id);
     }
 
-    /// One that asks otherwise by now.
+    /// Forgets one that asks another way by now.
     pub fn forget(&mut self, id: NodeId) {
         if let Some((_, turn)) = self.all.remove(&id) {
             self.by_turn.remove(&turn);
         }
     }
 
-    /// All that have asked by a connection that is gone.
+    /// Forgets all that have asked by a connection that is gone.
     pub fn forget_all(&mut self, by: PeerKey) {
         self.all.retain(|_, (at, _)| *at != by);
         self.by_turn.retain(|_, id| self.all.contains_key(id));

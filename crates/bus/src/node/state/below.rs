@@ -1,4 +1,4 @@
-//! Who is below this node, and through which connection.
+//! The nodes below this one, and the connections that lead to them.
 
 use crate::id::NodeId;
 use crate::labels::Labels;
@@ -8,27 +8,28 @@ use keyway_base::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Ways to one node at most: it has moved, and moved again, before the first heard of it.
+/// Most ways to one node: it may move again before the first nodes have learnt of it.
 const WAYS_MAX: usize = 8;
-/// Bytes that a way takes beside what the node says of itself.
+/// Bytes of a way besides the node's description of itself.
 const WAY_LEN: usize = 160;
-/// Bytes for each of the nodes that may be below, on average: all of them take no more than that.
+/// Average bytes for each of the nodes that may be below: all of them take no more than that.
 pub(crate) const NODE_LEN: usize = 512;
-/// Nodes of which it is looked at the same time whether their id is used twice.
+/// Most ids that are checked for a second process at the same time.
 const TWICE_MAX: usize = 256;
-/// Changes of ways that are remembered, at most twice as many.
+/// Most changes of ways that are remembered; there may be twice as many.
 const CHANGES_MAX: usize = 4096;
-/// For how long at least, where there are not more.
+/// Least time for which changes are remembered, if there are not more.
 const CHANGES_FOR: Duration = Duration::from_secs(30);
 
 /// A way to a node below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeRoute {
     peer: PeerKey,
-    /// Of the node's attachment to its upstream: the latest is where it is.
+    /// The stamp of the node's attachment to its upstream: the latest one counts.
     stamp: u64,
     parent: NodeId,
-    /// What the node says of itself, as it was said: apart it would take ten times as much.
+    /// The node's description of itself, as received. Parsed it would take ten times as much
+    /// memory.
     said: Box<[u8]>,
 }
 
@@ -37,13 +38,13 @@ impl NodeRoute {
         WAY_LEN + self.said.len()
     }
 
-    /// Incarnation, host and process: which process it is.
+    /// Returns incarnation, host and process, which identify the process.
     fn process(&self) -> &[u8] {
         &self.said[..self.said.len().min(32)]
     }
 }
 
-/// What is known of a node below.
+/// What is known about a node below.
 #[derive(Clone, Debug)]
 pub(crate) struct Known<'a> {
     pub stamp: u64,
@@ -52,28 +53,28 @@ pub(crate) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Appends what the node says of itself.
+    /// Appends the node's description of itself.
     pub fn write(&self, out: &mut Writer<'_>) {
         out.raw(self.said);
     }
 
-    /// Its labels.
+    /// Returns its labels.
     pub fn labels(&self) -> Labels {
         let mut from = Reader::new(self.said);
         from.take(32).and_then(|_| Labels::read(&mut from)).unwrap_or_default()
     }
 }
 
-/// What a connection has said in all.
+/// Everything that a connection has announced.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// Who is there.
+    /// The peer.
     id: NodeId,
     count: usize,
     len: usize,
 }
 
-/// Which connections were the way to a node a while ago. What was sent there may still come back.
+/// Earlier ways to nodes. Frames sent there may still come back.
 #[derive(Default)]
 struct Changes {
     recent: BTreeSet<(NodeId, NodeId)>,
@@ -108,25 +109,25 @@ struct Twice {
     is_told: bool,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing that others must know.
     None,
     /// The node is new.
     Joined,
-    /// It is elsewhere, or says other things of itself.
+    /// The node has moved, or has changed its description.
     Changed,
     /// It is gone.
     Left,
 }
 
-/// All nodes below. A node that has moved has two ways for a while, for what its old upstream says of
-/// it may come late: the way with the latest attachment is taken, and each connection can only take back
-/// what it has said itself.
+/// All nodes below. A node that has moved has two ways for a while, because announcements of its
+/// old upstream may come late. The way with the latest attachment counts, and each connection can
+/// only withdraw its own announcements.
 ///
-/// A connection has as much as it leaves to others, so no child fills the table for all: one alone gets half
-/// of it, two that want everything a third each.
+/// A connection may have as much as it leaves to others, so no child fills the table for all. A
+/// single child gets half of it; two that want everything get a third each.
 #[derive(Default)]
 pub(crate) struct Below {
     nodes: BTreeMap<NodeId, Vec<NodeRoute>>,
@@ -138,7 +139,7 @@ pub(crate) struct Below {
 }
 
 fn best(ways: &[NodeRoute]) -> Option<&NodeRoute> {
-    // Of two as late, what came last.
+    // Of two with the same stamp, the last one counts.
     ways.iter().max_by_key(|way| way.stamp)
 }
 
@@ -152,23 +153,24 @@ impl Below {
         self.nodes.len()
     }
 
-    /// Bytes that all of it takes, about.
+    /// Returns the approximate bytes of all of it.
     pub fn memory_len(&self) -> usize {
         self.len
     }
 
-    /// The connection that leads to `id`.
+    /// Returns the connection that leads to `id`.
     pub fn way(&self, id: NodeId) -> Option<PeerKey> {
         best(self.nodes.get(&id)?).map(|way| way.peer)
     }
 
-    /// Whether `peer`, at which `by` is, says that the node is below it, or did so a while ago.
+    /// Returns whether `peer`, whose id is `by`, announces that the node is below it, or did so a
+    /// while ago.
     pub fn was_below(&self, id: NodeId, peer: PeerKey, by: NodeId) -> bool {
         self.nodes.get(&id).is_some_and(|ways| ways.iter().any(|way| way.peer == peer))
             || self.changes.has(id, by)
     }
 
-    /// Whether the node is not below, or was not a while ago.
+    /// Returns whether the node is not below, or was not a while ago.
     pub fn was_elsewhere(&self, id: NodeId) -> bool {
         !self.nodes.contains_key(&id) || self.changes.has(id, NodeId::NONE)
     }
@@ -181,7 +183,7 @@ impl Below {
         self.nodes.iter().filter_map(|(id, ways)| Some((*id, known(best(ways)?))))
     }
 
-    /// Whether `peer` may say that one more node is below it, of at most `nodes_max` of all.
+    /// Returns whether `peer` may announce one more node below it, of at most `nodes_max` in all.
     pub fn has_room(&self, peer: PeerKey, identity: &Identity, nodes_max: usize) -> bool {
         let own = self.nodes.get(&identity.id);
         if own.is_some_and(|ways| ways.iter().any(|way| way.peer == peer)) {
@@ -194,7 +196,7 @@ impl Below {
         count < free && len + WAY_LEN + identity.len() <= free_len
     }
 
-    /// `peer`, at which `by` is, says that the node is below it.
+    /// Notes that `peer`, whose id is `by`, announces that the node is below it.
     pub fn set(
         &mut self,
         peer: PeerKey,
@@ -237,7 +239,7 @@ impl Below {
         }
     }
 
-    /// Takes the way through `peer` out; gives whether there was one.
+    /// Removes the way through `peer`. Returns whether there was one.
     fn take_away(&mut self, peer: PeerKey, id: NodeId) -> bool {
         let Some(ways) = self.nodes.get_mut(&id) else { return false };
         let Some(at) = ways.iter().position(|way| way.peer == peer) else { return false };
@@ -253,7 +255,7 @@ impl Below {
         true
     }
 
-    /// `peer` says that the node no longer is.
+    /// Notes that `peer` announces that the node has left.
     pub fn unset(&mut self, peer: PeerKey, id: NodeId) -> Change {
         let by = self.shares.get(&peer.to_bits()).map_or(NodeId::NONE, |share| share.id);
         let had = self.way(id);
@@ -275,7 +277,7 @@ impl Below {
         }
     }
 
-    /// The nodes that `peer` has said are below it.
+    /// Returns the nodes that `peer` has announced.
     pub fn of(&self, peer: PeerKey) -> Vec<NodeId> {
         if !self.shares.contains_key(&peer.to_bits()) {
             return Vec::new();
@@ -284,13 +286,13 @@ impl Below {
         self.nodes.iter().filter(|(_, ways)| is_of(ways)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether two processes use one id, and that was not told.
+    /// Returns whether two processes use one id, and that was not reported.
     pub fn has_twins(&self) -> bool {
         self.twice.values().any(|twice| !twice.is_told)
     }
 
-    /// Forgets old changes; gives the ids that two processes have used for `after` and of whom that was not
-    /// told.
+    /// Forgets old changes. Returns the ids that two processes have used for `after` and that were
+    /// not reported.
     pub fn look(&mut self, after: Duration, now: Time) -> Vec<NodeId> {
         self.changes.forget(now);
         let mut told = Vec::new();
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3)), Change::Joined);
         assert_eq!(below.set(peer(2), NodeId(11), 6, NodeId(11), &identity(3)), Change::Changed);
         assert_eq!(below.way(NodeId(3)), Some(peer(2)));
-        // What the old one says late changes nothing.
+        // Late announcements of the old upstream change nothing.
         assert_eq!(below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3)), Change::None);
         assert_eq!(below.unset(peer(1), NodeId(3)), Change::None);
         assert_eq!(below.way(NodeId(3)), Some(peer(2)));
@@ -425,7 +427,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list of who said what.
+        /// Compares with a plain list of announcements.
         #[test]
         fn the_way_is_that_of_the_latest_attachment(
             ops in prop::collection::vec((0u64..3, 0u64..4, 0u64..6, any::<bool>()), 0..60),

@@ -1,9 +1,9 @@
-//! Two connections that say they are the same node.
+//! Two connections that claim to be the same node.
 
 use crate::peer::{Identity, PeerKey};
 use keyway_base::Time;
 
-/// A newcomer with the identity of a connection that is there.
+/// A newcomer with the identity of an existing connection.
 pub(in crate::node) struct Contest {
     pub(in crate::node) incumbent: PeerKey,
     pub(in crate::node) newcomer: PeerKey,

@@ -6,10 +6,10 @@ use keyway_base::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Word that is kept of one connection at most, and of all.
+/// Most word that is kept, of one connection and of all.
 const EARLY_MAX: (usize, usize) = (64, 256);
 
-/// How long: the announcement that it needs is on its way.
+/// Time for which it is kept: the announcement that it needs is on its way.
 const EARLY_FOR: Duration = Duration::from_secs(10);
 
 /// Word that came before its sender was announced.
@@ -19,7 +19,7 @@ pub(in crate::node) struct Early {
 }
 
 impl Early {
-    /// Keeps it, if there is room for more of that connection.
+    /// Keeps a frame, if there is room for more of that connection.
     pub(in crate::node) fn put(&mut self, from: PeerKey, routed: Routed, now: Time) -> bool {
         let own = self.kept.iter().filter(|(_, peer, _)| *peer == from).count();
         let has_room = own < EARLY_MAX.0 && self.kept.len() < EARLY_MAX.1;

@@ -13,7 +13,7 @@ pub(in crate::node) enum Waits {
     Packed { kind: Kind, from: NodeId, seq: u64, packed: Vec<u8>, weight: usize },
 }
 
-/// Events, and what all of them weigh.
+/// Events, with their total size.
 #[derive(Default)]
 pub(in crate::node) struct Events {
     pub(in crate::node) queue: VecDeque<Waits>,
@@ -21,7 +21,7 @@ pub(in crate::node) struct Events {
 }
 
 impl Events {
-    /// Bytes of all of them, taken apart.
+    /// Returns the total size in bytes, decompressed.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -38,7 +38,7 @@ impl Events {
                     (kind, from, seq, packed)
                 }
             };
-            // It was looked at when it came.
+            // It was checked when it came.
             let Some(body) = decompressed(&packed, usize::MAX) else { continue };
             if kind == Kind::Message {
                 return Some(Event::Message { from, seq, body });

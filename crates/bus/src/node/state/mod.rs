@@ -1,5 +1,5 @@
-//! What a node remembers, each part by itself. The files beside this folder say what the node does
-//! with it.
+//! The state of a node, each part by itself. The files beside this folder contain what the node
+//! does with it.
 
 mod askers;
 mod below;

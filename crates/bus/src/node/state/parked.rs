@@ -6,23 +6,24 @@ use keyway_base::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Kept at most.
+/// Most failures that are kept.
 const PARKED_MAX: usize = 4096;
 
-/// How long. A sender that is away for longer has been started anew, or has given up.
+/// Time for which a failure is kept. A sender that is away for longer has been restarted, or has
+/// given up.
 const PARKED_FOR: Duration = Duration::from_secs(60);
 
-/// What is kept, by when it came.
+/// Kept failures, by the order in which they came.
 #[derive(Default)]
 pub(in crate::node) struct Parked {
     pub(in crate::node) all: BTreeMap<u64, Kept>,
     next: u64,
     by_origin: BTreeMap<NodeId, BTreeSet<u64>>,
-    /// Origins by how much is kept of each.
+    /// Origins by the number of their kept failures.
     by_count: BTreeSet<(usize, NodeId)>,
 }
 
-/// One failure that is kept.
+/// A kept failure.
 pub(in crate::node) struct Kept {
     pub(in crate::node) since: Time,
     pub(in crate::node) origin: NodeId,
@@ -38,7 +39,8 @@ impl Parked {
         self.all.is_empty()
     }
 
-    /// Keeps one more; where there is no room, the oldest of the origin that has most is given up. How many were.
+    /// Keeps one more failure. If there is no room, the oldest of the origin with most is given up.
+    /// Returns how many were given up.
     pub(in crate::node) fn keep(&mut self, origin: NodeId, routed: Routed, since: Time) -> u64 {
         let mut given_up = 0;
         if self.all.len() >= PARKED_MAX
@@ -60,7 +62,7 @@ impl Parked {
         Some(kept)
     }
 
-    /// Changes what is known of an origin.
+    /// Changes the numbers of an origin.
     fn count(&mut self, origin: NodeId, change: fn(&mut BTreeSet<u64>, u64) -> bool, number: u64) {
         let numbers = self.by_origin.entry(origin).or_default();
         self.by_count.remove(&(numbers.len(), origin));
@@ -71,7 +73,7 @@ impl Parked {
         }
     }
 
-    /// Gives up what was kept for long. How many.
+    /// Gives up failures that were kept for long. Returns how many.
     pub(in crate::node) fn expire(&mut self, now: Time) -> u64 {
         let mut given_up = 0;
         while let Some((number, kept)) = self.all.first_key_value()
@@ -111,7 +113,7 @@ mod tests {
         let given_up: u64 = (0..10 * PARKED_MAX as u64).map(|at| keep(&mut parked, 2, at)).sum();
         assert_eq!(given_up, 9 * PARKED_MAX as u64 + 100);
         assert_eq!((of(&parked, 1), of(&parked, 2)), (100, PARKED_MAX - 100));
-        // One that floods as well has as much as the first.
+        // A second origin that floods gets as much as the first.
         for at in 0..10 * PARKED_MAX as u64 {
             keep(&mut parked, 3, at);
         }

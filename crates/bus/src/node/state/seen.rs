@@ -1,28 +1,29 @@
-//! The last message of each sender: what is not later is not delivered, so nothing comes twice or out of
-//! order, whatever ways there are.
+//! The last message of each sender. A message that is not later is not delivered, so nothing comes
+//! twice or out of order, whatever the ways.
 
 use crate::id::NodeId;
 use keyway_base::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Senders whose last message is remembered at most.
+/// Most senders whose last message is remembered.
 const SEEN_MAX: usize = 65_536;
-/// How long. A sender that was silent for longer may be heard with an older number.
+/// Time for which it is remembered. A sender that was silent for longer may be accepted with an
+/// older number.
 const SEEN_FOR: Duration = Duration::from_secs(600);
-/// Senders that are looked at in one go: for each message, and each time that time has passed.
+/// Senders that are checked at once: for each message, and each time that time has passed.
 const STEPS: usize = 8;
 const STEPS_OF_TIME: usize = 512;
 
 #[derive(Default)]
 pub(in crate::node) struct Seen {
     last: BTreeMap<NodeId, (u64, Time)>,
-    /// Each sender once, with when it was heard when it was put here.
+    /// Each sender once, with the time at which it was heard when it was put here.
     order: VecDeque<(Time, NodeId)>,
 }
 
 impl Seen {
-    /// Whether `seq` is later than all before, and it is from now on the last.
+    /// Returns whether `seq` is later than all before. If so, it is the last one from now on.
     pub fn is_next(&mut self, src: NodeId, seq: u64, now: Time) -> bool {
         if let Some(last) = self.last.get_mut(&src) {
             let is_next = seq > last.0;
@@ -39,7 +40,8 @@ impl Seen {
         true
     }
 
-    /// Forgets one: of the first few that was silent since it was put where it is, else the next.
+    /// Forgets one sender: of the first few one that was silent since it was put there, else the
+    /// next.
     fn make_room(&mut self) {
         for step in 0..=STEPS {
             let Some((put, id)) = self.order.pop_front() else { return };
@@ -53,7 +55,7 @@ impl Seen {
         }
     }
 
-    /// Forgets those that were silent for long. What it looks at in one go is bounded.
+    /// Forgets senders that were silent for long. Checks a bounded number at once.
     pub fn forget(&mut self, now: Time) {
         for _ in 0..STEPS_OF_TIME {
             let Some((put, id)) = self.order.front().copied() else { return };
@@ -85,7 +87,7 @@ mod tests {
     fn what_is_remembered_is_bounded_and_who_speaks_stays() {
         let mut seen = Seen::default();
         for id in 0..3 * SEEN_MAX as u64 {
-            // One that speaks all the time, among many that speak once.
+            // One sender sends all the time, among many that send once.
             assert!(seen.is_next(NodeId(u64::MAX), id + 1, Time(id)));
             assert!(seen.is_next(NodeId(id), 5, Time(id)));
             assert!(seen.last.len() <= SEEN_MAX && seen.order.len() == seen.last.len());

@@ -1,4 +1,4 @@
-//! Both ways up: which is connected, and which is used.
+//! Both upstreams: their connections, and which one is used.
 
 use crate::fault::Reason;
 use crate::peer::{PeerKey, is_final};
@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// How far the connection to an upstream has come.
+/// The state of the connection to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum State {
     Waiting { until: Time },
@@ -20,10 +20,10 @@ pub(in crate::node) struct Uplink {
     pub(in crate::node) failures: u32,
 }
 
-/// Both ways up.
+/// Both upstreams.
 pub(in crate::node) struct Uplinks {
     pub(in crate::node) all: Vec<Uplink>,
-    /// The place of the one that is used.
+    /// The index of the used one.
     pub active: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Uplinks {
         self.all[at].state = State::Connected(peer);
     }
 
-    /// The next of its addresses is tried.
+    /// Notes that its next address is tried.
     pub fn on_dialling(&mut self, at: usize) {
         self.all[at].state = State::Dialling;
     }
@@ -46,7 +46,8 @@ impl Uplinks {
         self.all[at].state = State::Up(peer, now);
     }
 
-    /// When it is dialled again: twice as long after each failure, half of that by chance.
+    /// Notes that it was lost. Returns when it is dialled again: the time doubles after each
+    /// failure, and half of it is random.
     pub fn on_lost(
         &mut self,
         at: usize,
@@ -56,12 +57,12 @@ impl Uplinks {
         random: u64,
     ) -> Time {
         let uplink = &mut self.all[at];
-        // One that is lost as soon as it is there, as in a cycle, is not dialled ever so often.
+        // A connection that is lost as soon as it is made, as in a cycle, is not dialled too often.
         let lasted = matches!(uplink.state, State::Up(_, since) if now.since(since) >= settings.prefer_after);
         uplink.failures = if lasted { 0 } else { uplink.failures };
         let (shortest, longest) = settings.retry;
         let wait = longest.min(shortest * (1 << uplink.failures.min(10)));
-        // What will not be otherwise in a moment is not asked every moment.
+        // A failure that will not go away soon is not retried every moment.
         let wait = if is_final(reason) { longest } else { wait };
         uplink.failures = uplink.failures.saturating_add(1);
         let jitter = wait.as_nanos() as u64 / 2;
@@ -77,7 +78,7 @@ impl Uplinks {
         }
     }
 
-    /// The connection of the one that is used.
+    /// Returns the connection of the used one.
     pub fn active_peer(&self) -> Option<PeerKey> {
         self.up(self.active?).map(|(peer, _)| peer)
     }

@@ -1,18 +1,18 @@
-//! Numbers of messages whose outcome somebody waits for.
+//! Numbers of messages whose outcome is waited for.
 
 use crate::id::NodeId;
 use keyway_base::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A message or command whose outcome somebody waits for.
+/// A message or command whose outcome is waited for.
 pub(in crate::node) struct Awaited {
     pub(in crate::node) dst: NodeId,
     pub(in crate::node) deadline: Time,
-    /// Asked by the node itself, which wants to dial the other.
+    /// Whether the node itself has asked, because it wants to dial the other.
     pub(in crate::node) is_own: bool,
 }
 
-/// Numbers of messages whose outcome somebody wants to know.
+/// Numbers of messages whose outcome is waited for.
 #[derive(Default)]
 pub(in crate::node) struct Waiting {
     pub(in crate::node) by_seq: BTreeMap<u64, Awaited>,

@@ -118,7 +118,7 @@ Keyway closes the connection, with a protocol error, when they are not CR LF. A 
 1,048,576 arguments (`request_args_max`), where Redis takes 2,147,483,647.
 ";
 
-/// `docs/commands.md`, whole.
+/// Returns the whole text of `docs/commands.md`.
 pub fn support_table() -> String {
     let mut groups: BTreeMap<&str, String> = BTreeMap::new();
     let mut reasons = Vec::new();
@@ -133,7 +133,7 @@ pub fn support_table() -> String {
         groups.entry(command.group).or_default().push_str(&row);
     };
     for command in &COMMANDS {
-        // A container that needs a subcommand is none of its own.
+        // A container that needs a subcommand has no row of its own.
         if command.subcommands.is_empty() || command.accepts(1) {
             row(command);
         }
@@ -198,17 +198,17 @@ fn in_words(across: Across) -> &'static str {
 
 const POSING: &str = "local, with `cluster_mode`";
 
-/// Whether it is answered where Keyway poses as a cluster.
+/// Returns whether it is answered where Keyway behaves like a cluster.
 fn is_of_cluster(command: &Command) -> bool {
     command.group == "cluster"
 }
 
-/// Whether it is answered as if it were obeyed.
+/// Returns whether it is accepted and does nothing.
 fn does_nothing(verb: Verb) -> bool {
     matches!(verb, Verb::ClientNoEvict | Verb::ClientNoTouch)
 }
 
-/// The number of `reason` in the list at the end of the page, from 1.
+/// Returns the number of `reason` in the list at the end of the page, from 1.
 fn number_of(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     let known = reasons.iter().position(|known| *known == reason);
     let index = known.unwrap_or_else(|| {

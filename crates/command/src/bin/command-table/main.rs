@@ -1,8 +1,8 @@
-//! Writes what is generated from and about the command table of this crate.
+//! Writes the files that are generated from and for the command table of this crate.
 //!
-//! `command-table ADDRESS` prints `src/table.rs`, as the redis-server at
-//! ADDRESS (`host:port`, or the path of a unix socket) describes its commands.
-//! `command-table --docs` prints `docs/commands.md`, the support table.
+//! `command-table ADDRESS` prints `src/table.rs`, from the description of its commands by the
+//! redis-server at ADDRESS (`host:port`, or the path of a unix socket). `command-table --docs`
+//! prints `docs/commands.md`, the support table.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Commands newer than the server that is described: kept by hand, in the form
-//! in which a server describes its own. One that the server has already is
-//! left to it.
+//! Commands that are newer than the described server. They are maintained by hand, in the form in
+//! which a server describes its own. If the server already has a command, its own description is
+//! used.
 
 use crate::reply::Reply;
 
@@ -9,28 +9,28 @@ struct Newer {
     name: &'static str,
     arity: i64,
     since: &'static str,
-    /// Flags, without `write` or `readonly`, which `writes` tells.
+    /// Flags without `write` or `readonly`, which follow from `writes`.
     flags: &'static [&'static str],
     writes: bool,
-    /// What is done with the key.
+    /// What the command does with the key.
     key_flags: &'static [&'static str],
     key_notes: &'static str,
     tips: &'static [&'static str],
     summary: &'static str,
-    /// What stands between the key and FIELDS.
+    /// The arguments between the key and FIELDS.
     arguments: &'static [Part],
-    /// What each field is given by.
+    /// The arguments for each field.
     field: Field,
 }
 
-/// How the fields behind FIELDS are named.
+/// How the fields after FIELDS are given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     Name,
     NameAndValue,
 }
 
-/// An argument, or one of which one may be chosen.
+/// An argument, or several of which one may be chosen.
 enum Part {
     Required(&'static str, &'static str),
     OneOf(&'static str, &'static [(&'static str, &'static str, &'static str)]),
@@ -156,11 +156,11 @@ const NEWER: [Newer; 12] = [
     },
 ];
 
-/// Of what tells another thing each time.
+/// The tips of a command whose reply is different each time.
 const VARIES: &[&str] = &["nondeterministic_output"];
 
-/// The commands that `is_known` does not know, each as an element of COMMAND
-/// and one of COMMAND DOCS.
+/// Returns the commands that `is_known` does not know. Each is an element of COMMAND and one of
+/// COMMAND DOCS.
 pub fn commands(is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = (Reply, Reply)> {
     let hotkeys = (!is_known(HOTKEYS)).then(hotkeys);
     let others = NEWER.iter().filter(move |newer| !is_known(newer.name));
@@ -169,7 +169,8 @@ pub fn commands(is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = (Reply,
 
 const HOTKEYS: &str = "hotkeys";
 
-/// HOTKEYS, whose subcommands are words: it is one right to see keys of others.
+/// Returns HOTKEYS. Its subcommands are words, because one right covers all of them: to see keys of
+/// others.
 fn hotkeys() -> (Reply, Reply) {
     let info = array([
         text(HOTKEYS),

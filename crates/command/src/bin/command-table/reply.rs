@@ -1,4 +1,4 @@
-//! A RESP2 client of the smallest kind: one request, one reply, blocking.
+//! A minimal RESP2 client: one request, one reply, blocking.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The text of a string, or nothing.
+    /// Returns the text of a string, or an empty one.
     pub fn text(&self) -> &str {
         match self {
             Reply::Text(text) => text,
@@ -28,7 +28,7 @@ impl Reply {
         }
     }
 
-    /// The value of an integer, or 0.
+    /// Returns the value of an integer, or 0.
     pub fn integer(&self) -> i64 {
         match self {
             Reply::Integer(value) => *value,
@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// The elements of an array, or none.
+    /// Returns the elements of an array, or none.
     pub fn items(&self) -> &[Reply] {
         match self {
             Reply::Array(items) => items,
@@ -44,7 +44,7 @@ impl Reply {
         }
     }
 
-    /// The value behind `key` in a flattened map, or a null.
+    /// Returns the value of `key` in a flattened map, or a null.
     pub fn get(&self, key: &str) -> &Reply {
         let pair = self.items().chunks_exact(2).find(|pair| pair[0].text() == key);
         pair.map_or(&Reply::Null, |pair| &pair[1])

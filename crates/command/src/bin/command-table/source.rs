@@ -1,4 +1,4 @@
-//! The server's own description of its commands, as Rust source.
+//! Converts the server's own description of its commands to Rust source.
 
 use crate::newer;
 use crate::reply::{Client, Reply};
@@ -15,15 +15,15 @@ use crate::{Argument, BeginSearch, Categories, Command, Docs, FindKeys, Flags, K
 
 ";
 
-/// A subcommand newer than the server described, that clients send as soon as they connect.
+/// A subcommand that is newer than the described server, and that clients send when they connect.
 struct Later {
     name: &'static str,
     arity: i64,
     summary: &'static str,
     group: &'static str,
-    /// The subcommand that it is like in all else.
+    /// The subcommand from which it copies everything else.
     model: &'static str,
-    /// Its one argument, and the words of which that is one.
+    /// Its one argument, and the words that are allowed for it.
     argument: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -61,13 +61,13 @@ struct Described {
     info: Reply,
     /// Its COMMAND DOCS map, flattened.
     docs: Reply,
-    /// The lines of its HELP, for a container that has one.
+    /// The lines of its HELP, for a container that has HELP.
     help: Vec<String>,
     /// Its subcommands, by name.
     subcommands: Vec<Described>,
 }
 
-/// The source of the command table, as the server at `address` describes it.
+/// Returns the source of the command table, from the description by the server at `address`.
 pub fn describe(address: &str) -> io::Result<String> {
     let mut client = Client::connect(address)?;
     let infos = client.call(&["COMMAND"])?;
@@ -105,8 +105,8 @@ impl Described {
         }
         subcommands.sort_by(|a, b| a.name().cmp(b.name()));
         let mut help = Vec::new();
-        // A server without cluster mode answers CLUSTER HELP with an error,
-        // which has no lines.
+        // A server that is not in cluster mode answers CLUSTER HELP with an error, which has no
+        // lines.
         if subcommands.iter().any(|sub| sub.name().ends_with("|help")) {
             help.extend(
                 client.call(&[name, "HELP"])?.items().iter().map(|line| line.text().to_owned()),
@@ -119,7 +119,7 @@ impl Described {
         self.info.items()[0].text()
     }
 
-    /// The variant of `Verb`: each word of the name with a capital.
+    /// Returns the variant of `Verb`: each word of the name with a capital letter.
     fn verb(&self) -> String {
         let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
         self.name().split(['|', '-', '_']).map(capital).collect()
@@ -153,7 +153,7 @@ fn later_subcommand(known: &[Described], later: &Later) -> Option<Described> {
     })
 }
 
-/// An argument that is one of some words.
+/// Returns an argument that is one of some words.
 fn later_argument(name: &str, choices: &[&str]) -> Reply {
     let text = |value: &str| Reply::Text(value.to_owned());
     let choice = |word: &&str| {
@@ -277,8 +277,8 @@ fn key_spec(spec: &Reply) -> String {
     format!("KeySpec {{ flags: {flags}, begin: {begin}, find: {find}, notes: {notes:?} }}")
 }
 
-/// The documents of a command; most have few of the fields, and the rest is
-/// left to the default.
+/// Returns the documents of a command. Most have few of the fields, and the others get their
+/// defaults.
 fn documents(command: &Described) -> String {
     let docs = &command.docs;
     let change = |change: &Reply| {
@@ -328,12 +328,12 @@ fn argument(argument: &Reply) -> String {
     )
 }
 
-/// Whether a field's value is what `NONE` of its type has anyway.
+/// Returns whether a field has the value of its type's `NONE`.
 fn is_default(value: &str) -> bool {
     matches!(value, "None" | "&[]" | "\"\"")
 }
 
-/// A set of words as the union of the constants they name.
+/// Returns a set of words as the union of their constants.
 fn set(kind: &str, words: &Reply) -> String {
     let mut constants =
         words.items().iter().map(|word| format!("{kind}::{}", constant(word.text())));
@@ -341,8 +341,7 @@ fn set(kind: &str, words: &Reply) -> String {
     constants.fold(first, |union, next| format!("{union}.with({next})"))
 }
 
-/// The constant that stands for a word of Redis: `NO_AUTH` for `no_auth`,
-/// `READ` for `@read`.
+/// Returns the constant for a word of Redis: `NO_AUTH` for `no_auth`, `READ` for `@read`.
 fn constant(word: &str) -> String {
     word.trim_start_matches('@').to_ascii_uppercase().replace('-', "_")
 }
@@ -351,12 +350,12 @@ fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
-/// A slice on one line.
+/// Returns a slice on one line.
 fn slice<T>(items: &[T], one: impl Fn(&T) -> String) -> String {
     format!("&[{}]", items.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// A slice with one item a line, at `depth` levels of indentation.
+/// Returns a slice with one item in each line, at `depth` levels of indentation.
 fn lines<T, S: Display>(items: &[T], depth: usize, one: impl Fn(&T) -> S) -> String {
     if items.is_empty() {
         return "&[]".to_owned();

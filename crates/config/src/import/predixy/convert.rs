@@ -1,4 +1,4 @@
-//! A file of predixy as one of ours.
+//! Converts a file of predixy.
 
 use super::parse::Node;
 use super::values::{Place, duration, last, number, servers, wrong};
@@ -17,7 +17,7 @@ const METRICS: &str = "Beside INFO, Keyway serves /metrics on\n# the admin addre
 
 const BIND_DEFAULT: &str = "0.0.0.0:7617";
 
-/// How often predixy asks a cluster for its slots, unless told.
+/// Default interval at which predixy asks a cluster for its slots.
 const REFRESH_DEFAULT: Duration = Duration::from_secs(1);
 const REFRESH_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(86_400));
@@ -25,7 +25,7 @@ const REFRESH_BOUNDS: (Duration, Duration) =
 const READ_PRIORITIES: [&str; 3] =
     ["MasterReadPriority", "StaticSlaveReadPriority", "DynamicSlaveReadPriority"];
 
-/// Keys of the file that Keyway has no use for, and why.
+/// Keys of the file that Keyway does not use, and the reason.
 const LEFT_OUT: [(&str, &str); 15] = [
     (
         "WorkerThreads",
@@ -66,7 +66,7 @@ struct Converter<'n> {
     errors: Vec<ConfigError>,
 }
 
-/// The whole file.
+/// Converts the whole file.
 pub(super) fn convert(nodes: &[Node], pool: &Node, path: &str) -> Result<Import, Vec<ConfigError>> {
     let mut converter = Converter { nodes, pool, notes: Vec::new(), errors: Vec::new() };
     let name = last(nodes, "Name").map_or("predixy", |node| node.value.as_str());
@@ -99,7 +99,7 @@ impl Converter<'_> {
         self.notes.push(note.into());
     }
 
-    /// What a line says, or nothing, and an error.
+    /// Returns the value that was read, or keeps the error and returns `None`.
     fn read<T>(&mut self, read: Result<T, ConfigError>) -> Option<T> {
         read.map_err(|error| self.errors.push(error)).ok()
     }
@@ -128,8 +128,8 @@ impl Converter<'_> {
         (Some(bind), text)
     }
 
-    /// What clients must say. Keyway has one password for each listener, and who
-    /// gives it may do everything: none is let in who might not do that before.
+    /// Returns the password of clients. Keyway has one password for each listener, and a client
+    /// that gives it may do everything. So a password with limited rights is not taken over.
     fn client_password(&mut self) -> Option<String> {
         let authority = last(self.nodes, "Authority")?;
         let is_whole = |node: &&Node| {
@@ -179,7 +179,7 @@ impl Converter<'_> {
         Some(chosen.value.clone())
     }
 
-    /// Names what has no equivalent.
+    /// Notes settings that have no equivalent.
     fn leave_out(&mut self) {
         for (name, why) in LEFT_OUT {
             if last(self.nodes, name).is_some() {
@@ -208,7 +208,7 @@ impl Converter<'_> {
         }
     }
 
-    /// What both kinds of pools have.
+    /// Writes the settings that both kinds of pools have.
     fn common(&mut self, places: &[&Place]) -> String {
         let pool = self.pool.inner();
         let mut text = String::new();
@@ -237,12 +237,12 @@ impl Converter<'_> {
         text
     }
 
-    /// What is sent to the servers, which all have the same.
+    /// Returns the password of the servers. All servers must have the same.
     fn server_password(&mut self, places: &[&Place]) -> Option<String> {
         let of_pool = last(self.pool.inner(), "Password").map(|node| node.value.clone());
         let of_pool = of_pool.filter(|password| !password.is_empty());
         let mut all = places.iter().map(|place| place.password.clone().or(of_pool.clone()));
-        // Those that Sentinel tells of have the pool's.
+        // Servers that Sentinel tells of have the pool's password.
         let first = all.next().unwrap_or(of_pool.clone());
         if all.any(|other| other != first) {
             let pool = self.pool;
@@ -282,7 +282,7 @@ impl Converter<'_> {
         text + &self.common(&places.iter().collect::<Vec<_>>())
     }
 
-    /// Primary, and the larger of those of replicas.
+    /// Returns the read priority of primaries, and the larger one of replicas.
     fn priorities(&mut self) -> (u64, u64) {
         let [primary, fixed, found] = READ_PRIORITIES.map(|name| {
             let node = last(self.pool.inner(), name).map(|node| number(node, (0, 100)));
@@ -291,7 +291,7 @@ impl Converter<'_> {
         (primary.unwrap_or(50), fixed.unwrap_or(0).max(found.unwrap_or(0)))
     }
 
-    /// Which servers of a cluster are read, where that is not the default.
+    /// Returns the value of `read_from` for a cluster, if it is not the default.
     fn read_from(&mut self) -> Option<&'static str> {
         let (primary, replica) = self.priorities();
         if primary == 0 && replica == 0 {
@@ -318,7 +318,7 @@ impl Converter<'_> {
         }
     }
 
-    /// A pool that places keys itself.
+    /// Writes a pool that places keys itself.
     fn groups(&mut self, name: &str) -> String {
         let pool = self.pool;
         let method = last(pool.inner(), "RefreshMethod");
@@ -371,7 +371,7 @@ impl Converter<'_> {
         text
     }
 
-    /// Groups whose servers Sentinel tells of.
+    /// Writes a pool of groups whose servers Sentinel tells.
     fn of_sentinels(&mut self, name: &str) -> String {
         let pool = self.pool.inner();
         let node = last(pool, "Sentinels");
@@ -414,7 +414,7 @@ impl Converter<'_> {
         self.replicated(text, &[])
     }
 
-    /// One primary and its replicas, which are listed.
+    /// Writes a pool of one primary and its replicas, which are listed.
     fn one_group(&mut self, name: &str, places: &[Place]) -> String {
         let mut text = format!("[pool.{}]\nkind = \"replicated\"\n", key(name));
         let _ = writeln!(text, "servers = {}", endpoints(places));
@@ -425,7 +425,7 @@ impl Converter<'_> {
         self.replicated(text, &places.iter().collect::<Vec<_>>())
     }
 
-    /// What pools of primaries and replicas have in common.
+    /// Writes the settings that all pools of primaries and replicas have.
     fn replicated(&mut self, mut text: String, places: &[&Place]) -> String {
         let pool = self.pool.inner();
         let refresh = last(pool, "RefreshInterval").map(duration);
@@ -462,7 +462,7 @@ impl Converter<'_> {
         self.note(format!("replicas are left out ({}): {why}", replicas.join(", ")));
     }
 
-    /// What decides where a key goes: the group's place in the list.
+    /// Writes the placement of keys: the position of the group in the list decides.
     fn placement(&mut self, groups: usize) -> String {
         let mut text = String::new();
         let pool = self.pool.inner();
@@ -509,7 +509,7 @@ impl Converter<'_> {
     }
 }
 
-/// The first server of each group, called as the group.
+/// Writes the first server of each group, under the group's name.
 fn server_lines(groups: &[(&Node, Vec<Place>)]) -> String {
     let mut text = "servers = [\n".to_owned();
     for (node, places) in groups {

@@ -1,7 +1,7 @@
 //! predixy 1.0.5's files.
 //!
-//! What a key means here is what predixy does with it. A file has one pool, over
-//! a Redis Cluster or over groups of servers that it places keys on itself.
+//! A key is converted by what predixy does with it. A file has one pool: a Redis Cluster, or groups
+//! of servers on which it places keys itself.
 
 mod convert;
 mod parse;
@@ -39,7 +39,7 @@ const GLOBAL: [&str; 21] = [
 /// The kinds of pools.
 const POOLS: [&str; 3] = ["ClusterServerPool", "StandaloneServerPool", "SentinelServerPool"];
 
-/// Keys of every pool, and those of pools that place keys.
+/// Keys of every pool, and keys of pools that place keys.
 const OF_POOL: [&str; 10] = [
     "Password",
     "MasterReadPriority",
@@ -55,10 +55,10 @@ const OF_POOL: [&str; 10] = [
 const OF_GROUPS: [&str; 6] =
     ["RefreshMethod", "Distribution", "Hash", "HashTag", "Sentinels", "Group"];
 
-/// A file with more unknown keys is another program's.
+/// Most unknown keys that are reported. A file with more of them is another program's.
 const UNKNOWN_TOLD_MAX: usize = 5;
 
-/// Turns a text into ours; `read` reads what it includes.
+/// Converts a text. `read` reads the files that it includes.
 pub(super) fn import(
     text: &str,
     path: &str,
@@ -87,7 +87,7 @@ pub(super) fn import(
     convert::convert(&nodes, pool, path)
 }
 
-/// Tells of keys that predixy does not know, and finds the pool.
+/// Reports keys that predixy does not know, and finds the pool.
 fn check<'n>(nodes: &'n [Node], errors: &mut Vec<ConfigError>) -> Option<&'n Node> {
     let mut found: Option<&Node> = None;
     for node in nodes {
@@ -125,7 +125,7 @@ fn check_key<'k>(
     }
     let hint = match nearest(&node.key, known.clone()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        // All that it knows in one place fill a screen, and are told once.
+        // The list of known keys of one place fills a screen, so it is shown once.
         None if errors.iter().any(|error| is_of(error, place)) => {
             "predixy does not know it".to_owned()
         }
@@ -137,7 +137,7 @@ fn check_key<'k>(
 
 const KNOWN: &str = "predixy knows";
 
-/// Whether an error tells already what there is in a place.
+/// Returns whether an error lists the known keys of a place already.
 fn is_of(error: &ConfigError, place: &str) -> bool {
     error.hint.starts_with(KNOWN) && error.what.ends_with(place)
 }

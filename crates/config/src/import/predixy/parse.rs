@@ -1,5 +1,4 @@
-//! The form of predixy's files: lines of a key and a value, scopes in braces, and
-//! files that include others.
+//! The form of predixy's files: lines of a key and a value, scopes in braces, and included files.
 //!
 //! ```text
 //! Name example          # a comment
@@ -18,10 +17,10 @@ const DEPTH_MAX: usize = 16;
 /// Deepest nesting of included files. Each file stays open while the next one is read.
 const INCLUDES_MAX: usize = 256;
 
-/// Most entries of a file with all it includes.
+/// Most entries of a file with all the files it includes.
 const ENTRIES_MAX: usize = 100_000;
 
-/// How an included file is read: its text, or why not.
+/// Reads an included file: returns its text, or the reason why it cannot be read.
 pub(super) type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 
 /// One line, with the lines of its scope.
@@ -30,7 +29,7 @@ pub(super) struct Node {
     pub(super) key: String,
     pub(super) value: String,
     pub(super) at: At,
-    /// What is between its braces; `None` without braces.
+    /// The lines between its braces; `None` without braces.
     pub(super) scope: Option<Vec<Node>>,
 }
 
@@ -58,13 +57,13 @@ impl Node {
         self.key.eq_ignore_ascii_case(key)
     }
 
-    /// What is between its braces, if anything.
+    /// Returns the lines between its braces, if there are any.
     pub(super) fn inner(&self) -> &[Node] {
         self.scope.as_deref().unwrap_or_default()
     }
 }
 
-/// The lines of a text that came from `path`.
+/// Reads the lines of a text that came from `path`.
 pub(super) fn parse(text: &str, path: &str, read: ReadFile<'_>) -> Result<Vec<Node>, ConfigError> {
     let mut parser = Parser {
         read,
@@ -83,12 +82,12 @@ pub(super) fn parse(text: &str, path: &str, read: ReadFile<'_>) -> Result<Vec<No
 
 struct Parser<'f> {
     read: ReadFile<'f>,
-    /// The file that is being read, behind those that include it: the id of each, and its path as
-    /// written.
+    /// The file that is being read, after the files that include it: the id of each, and its path
+    /// as written.
     open: Vec<(PathBuf, PathBuf)>,
-    /// What was read of each scope that is open, the whole file's first.
+    /// The lines read so far of each open scope. The scope of the whole file comes first.
     scopes: Vec<Vec<Node>>,
-    /// The lines that opened them, without the file's.
+    /// The lines that opened the scopes, except that of the file.
     heads: Vec<Node>,
     entries: usize,
 }
@@ -140,7 +139,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads a file that another names: by a path from the other's folder.
+    /// Reads a file that another file names, by a path relative to the other's folder.
     fn include(&mut self, name: &str, at: &At) -> Result<(), ConfigError> {
         let from = self.open.last().and_then(|(_, path)| path.parent()).unwrap_or(Path::new(""));
         let path = from.join(name);
@@ -179,7 +178,8 @@ impl Parser<'_> {
     }
 }
 
-/// An id that is the same for every name of a file; the path as written if there is no such file.
+/// Returns an id that is the same for every name of a file; the path as written if there is no such
+/// file.
 fn id_of(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -220,7 +220,7 @@ fn read_line(line: &str) -> Result<Line, Problem> {
     Ok(Line::Entry { key: key.to_owned(), value, opens })
 }
 
-/// A value whose first quote was read, and whether a scope follows.
+/// Reads a value after its opening quote. Returns it and whether a scope follows.
 fn read_quoted(text: &str) -> Result<(String, bool), Problem> {
     let mut value = String::new();
     let mut chars = text.chars();

@@ -5,12 +5,12 @@ use crate::error::{ConfigError, Problem, quoted};
 use keyway_topology::{Endpoint, Server};
 use std::time::Duration;
 
-/// The last line with this key: predixy lets it replace those before.
+/// Returns the last line with this key: in predixy it replaces earlier ones.
 pub(super) fn last<'n>(nodes: &'n [Node], key: &str) -> Option<&'n Node> {
     nodes.iter().rev().find(|node| node.is(key))
 }
 
-/// `5`, seconds, or `5s`, `5ms`, `5us`.
+/// Reads `5` (seconds), `5s`, `5ms` or `5us`.
 pub(super) fn duration(node: &Node) -> Result<Duration, ConfigError> {
     let text = node.value.as_str();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -25,7 +25,7 @@ pub(super) fn duration(node: &Node) -> Result<Duration, ConfigError> {
     time.ok_or_else(|| wrong(node, "is not a time", "write a number of seconds, or 100ms"))
 }
 
-/// A number within bounds.
+/// Reads a number within bounds.
 pub(super) fn number(node: &Node, (min, max): (u64, u64)) -> Result<u64, ConfigError> {
     let number = node.value.parse::<u64>().ok();
     let hint = format!("write a number from {min} to {max}");
@@ -38,13 +38,13 @@ pub(super) fn wrong(node: &Node, why: &str, hint: &str) -> ConfigError {
     node.at.error(Problem::new(what, hint))
 }
 
-/// Where a server is, and the password it alone has.
+/// The address of a server, and its own password.
 pub(super) struct Place {
     pub(super) endpoint: Endpoint,
     pub(super) password: Option<String>,
 }
 
-/// The `+ [PASSWORD@]ADDRESS` lines of a scope.
+/// Reads the `+ [PASSWORD@]ADDRESS` lines of a scope.
 pub(super) fn servers(node: &Node) -> Result<Vec<Place>, ConfigError> {
     node.inner().iter().map(server).collect()
 }
@@ -63,7 +63,7 @@ fn server(node: &Node) -> Result<Place, ConfigError> {
         true => format!("unix://{address}"),
         false => address.to_owned(),
     };
-    // What may be a password is not shown.
+    // The text is not shown: it may hold a password.
     let refuse = || {
         let what = "the address of a server is not IP:PORT or an absolute path";
         node.at.error(Problem::new(what, hint))

@@ -1,4 +1,4 @@
-//! Laws of what becomes of requests: late, lost, refused or sent elsewhere; of handshakes, and of
+//! Laws of the outcomes of requests: late, lost, refused or redirected. Also of handshakes, and of
 //! servers of memcached.
 
 use super::*;
@@ -20,7 +20,7 @@ fn the_time_of_what_was_just_enqueued_counts_from_an_earlier_one_if_told_so() {
     let mut expired = Vec::new();
     link.handle_timeout(&options(), at(450), |one| expired.push(one.owner)).expect("alive");
     assert_eq!(expired, [session(2), session(3)]);
-    // What is held for the connection counts from when it is sent.
+    // The time of a request that is held for the connection counts from when it is sent.
     for (held_for, stands, has_effect) in [
         (None, false, true),
         (Some(Duration::from_secs(5)), false, false),
@@ -113,7 +113,7 @@ fn a_link_is_uneven_as_long_as_something_has_a_time_of_its_own() {
         link.handle_timeout(&options(), at(now), |_| ()).expect("alive");
         assert_eq!(link.is_awaited(), is_even, "at {now}");
     }
-    // A question of the worker's own has its time too, unless later requests rely on the answer.
+    // A question of the worker also has a timeout, unless later requests rely on the answer.
     for (which, due) in [(Internal::Probe, 400), (Internal::Select, 500)] {
         let mut link = ready();
         ask(&mut link, Owner::Internal(which), PING, at(0));
@@ -194,12 +194,12 @@ fn what_is_put_aside_is_somebodys_and_sent_elsewhere() {
         assert_eq!(replies(&mut link, reply, at(1)).len(), usize::from(!is_aside), "{owner:?}");
         assert_eq!(link.take_redirected().len(), usize::from(is_aside), "{owner:?}");
     }
-    // Of a transaction, what was said inside counts if nothing of it was executed.
+    // In a transaction, a redirection inside counts if nothing of it was executed.
     let aborted = &b"-EXECABORT discarded\r\n"[..];
     for (exec, is_lost, is_aside) in [
         (aborted, false, true),
         (b"-ERR other\r\n", false, false),
-        // The connection that it was said on is not this one.
+        // The redirection was received on another connection.
         (aborted, true, false),
     ] {
         let mut link = ready();
@@ -234,7 +234,7 @@ fn what_goes_out_again_after_a_loss_is_what_somebody_waits_for() {
     link.on_connecting(&options(), at(401));
     link.on_connected(&options(), at(401));
     assert!(!link.is_awaited(), "what comes behind may have an earlier end");
-    // On an uneven link any may be over.
+    // On an uneven link any request may be expired.
     let mut link = ready();
     ask(&mut link, session(0), &[b'x'; TRANSFER_LEN], at(300));
     ask(&mut link, session(1), PING, at(0));
@@ -291,7 +291,7 @@ fn what_is_announced_is_said_behind_the_handshake_and_pushes_are_heard_after_it(
     send(&mut link);
     assert!(replies(&mut link, b"+OK\r\n", at(2)).is_empty());
     assert_eq!(replies(&mut link, PUSH, at(3)), [(Owner::Internal(Internal::Push), PUSH.to_vec())]);
-    // The last database, and then the own one again.
+    // The last database is selected, and then the first one again.
     for (database, databases, selects) in
         [(0, 1, vec![]), (0, 3, vec![2, 0]), (4, 1, vec![4]), (4, 3, vec![6, 4])]
     {
@@ -332,7 +332,7 @@ fn a_read_is_overdue_though_what_is_no_read_came_at_the_same_time() {
     assert_eq!((link.next_overdue(0, at(19)), link.next_overdue(2, at(21))), (None, Some(2)));
 }
 
-/// A link to a server of memcached that is ready.
+/// Returns a link to a server of memcached that is ready.
 fn memcached(dialect: Dialect) -> Link {
     let user = String::new();
     let options = LinkOptions { memcached: Some(MemcachedOptions { dialect, user }), ..options() };

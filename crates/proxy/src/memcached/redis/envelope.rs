@@ -1,14 +1,14 @@
-//! How an item of a memcached client lies on a server of Redis, where a value
-//! has no flags: as it is when its flags are 0, else in an *envelope*.
+//! How an item of a memcached client is stored on a server of Redis, where a value has no flags:
+//! unchanged if its flags are 0, else in an *envelope*.
 //!
 //! ```text
 //!   C1 'm' 'c' | 01      | flags, 4 bytes, the highest first | value
 //!   magic      | version |                                   |
 //! ```
-//! C1 is in no text of UTF-8 and begins no message of MessagePack, so values
-//! of Redis clients are hardly ever taken for one. A value with flags 0 that
-//! begins with the magic is put into an envelope too. What begins with the
-//! magic and is no whole envelope of a known version is a value as it is.
+//! C1 does not occur in UTF-8 and begins no message of MessagePack, so values of Redis clients are
+//! hardly ever mistaken for an envelope. A value with flags 0 that begins with the magic is put
+//! into an envelope too. Bytes that begin with the magic and are no complete envelope of a known
+//! version are a plain value.
 //!
 //! The scripts of `item.lua` do the same on the server.
 
@@ -18,10 +18,10 @@ const MAGIC: &[u8] = b"\xc1mc";
 
 const VERSION: u8 = 1;
 
-/// Bytes before the value.
+/// Number of bytes before the value.
 const LEN: usize = 8;
 
-/// What goes before a value; empty where it lies as it is.
+/// The bytes before a value. Empty if it is stored unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     bytes: [u8; LEN],
@@ -29,7 +29,7 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// That of a value with these flags.
+    /// Returns the prefix of a value with these flags.
     pub(super) fn of(flags: u32, value: &[u8]) -> Prefix {
         let mut bytes = [0; LEN];
         if flags == 0 && !value.starts_with(MAGIC) {
@@ -46,7 +46,7 @@ impl Prefix {
     }
 }
 
-/// The flags and the value of what lies on a server.
+/// Returns the flags and the value of what is stored on a server.
 pub(super) fn open(stored: &[u8]) -> (u32, &[u8]) {
     let rest = stored.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
     match rest.and_then(|rest| rest.split_first_chunk()) {
@@ -55,8 +55,8 @@ pub(super) fn open(stored: &[u8]) -> (u32, &[u8]) {
     }
 }
 
-/// The number for compare-and-swap of what lies on a server: 60 bits of a hash
-/// of it, as there are clients that read a signed number. `parts` are put together.
+/// Returns the number for compare-and-swap of what is stored on a server: 60 bits of its hash,
+/// because some clients read a signed number. `parts` are concatenated.
 pub(super) fn number(parts: [&[u8]; 2]) -> u64 {
     let mut hash = Sha1::new();
     parts.iter().for_each(|part| hash.update(part));
@@ -73,7 +73,7 @@ mod tests {
         [Prefix::of(flags, value).as_bytes(), value].concat()
     }
 
-    /// Bytes that are often nearly an envelope.
+    /// Bytes that are often almost an envelope.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let magic = (0..=LEN, prop::collection::vec(any::<u8>(), 0..12))
             .prop_map(|(len, rest)| [&[0xc1, b'm', b'c', 1, 0, 0, 0, 7][..len], &rest].concat());
@@ -89,8 +89,8 @@ mod tests {
             }
         }
 
-        /// What a Redis client wrote is read as it is, but for an envelope,
-        /// which is read as one and written again as it was, if its flags say more than nothing.
+        /// What a Redis client wrote is read unchanged, except for an envelope. That is read as
+        /// one, and written again unchanged if its flags are not 0.
         #[test]
         fn whatever_lies_there_is_read(raw in bytes()) {
             let (flags, value) = open(&raw);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_number_is_of_flags_and_value() {
-        // The first 15 digits of what redis.sha1hex says.
+        // These are the first 15 digits of redis.sha1hex.
         assert_eq!(number([b"", b"abc"]), 0x0a99_93e3_6470_6816);
         assert_eq!(number([b"a", b"bc"]), number([b"", b"abc"]));
         let sealed = |flags, value| number([Prefix::of(flags, value).as_bytes(), value]);

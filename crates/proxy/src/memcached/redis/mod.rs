@@ -1,7 +1,7 @@
-//! Requests of memcached clients to servers of Redis. What a single command of
-//! Redis does is asked for with that; all else is one script ([`script`]), so
-//! that it happens at once. How items lie there: `envelope.rs`. Replies are
-//! read as those of a server of memcached ([`Question`]).
+//! Requests of memcached clients to servers of Redis. A request for which one command of Redis is
+//! enough uses that. All others use one script ([`script`]), so that they are atomic. The form of
+//! stored items is described in `envelope.rs`. Replies are read as those of a server of memcached
+//! ([`Question`]).
 
 mod envelope;
 mod reply;
@@ -14,48 +14,48 @@ use keyway_memcache::{Dialect, Expect, Head, RequestFlags, Verb};
 use keyway_resp::reply::{array, bulk, bulk_header};
 use std::sync::{Arc, LazyLock};
 
-/// Seconds up to which an expiry is from now on, as memcached has it.
+/// Number of seconds up to which an expiry is relative to now, as in memcached.
 const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// What a server of Redis was asked, which tells how to read its reply.
+/// The question to a server of Redis, which decides how its reply is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// For a value, or nothing.
+    /// A read of a value.
     Value,
-    /// For a value, of which only flags and number are told.
+    /// A read of a value of which only flags and number are returned.
     Touched,
-    /// For values of keys, or nothing in their places.
+    /// A read of several values.
     Values,
-    /// To store a value with this number and length, if a condition is met.
+    /// A store of a value with this number and length, if a condition is met.
     Stored {
-        /// The number, where it is wanted.
+        /// The number, if it is wanted.
         cas: Option<u64>,
-        /// Its length in bytes.
+        /// The length in bytes.
         len: u32,
     },
-    /// To change what is there: 1, or 0 where nothing is.
+    /// A change of an existing value: 1, or 0 if there is none.
     Found,
-    /// To do something that cannot fail to be done.
+    /// A request that cannot fail.
     Done,
-    /// A script, whose answer is in the words of memcached.
+    /// A script, which answers in memcached's protocol.
     Script,
-    /// What it says of itself, with its keys in this database.
+    /// INFO, with the keys of this database.
     Info {
         /// The database.
         database: u32,
     },
 }
 
-/// What a request is put with.
+/// The parameters of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Longest value that another may be joined to, in bytes.
+    /// Length of the longest value that may result from an append or prepend, in bytes.
     pub item_len_max: u32,
     /// The database that the servers' links have selected.
     pub database: u32,
 }
 
-/// How a request is put to a server of Redis.
+/// The command of Redis for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisCommand {
     /// `GET`.
@@ -74,15 +74,15 @@ pub enum RedisCommand {
     Flush,
     /// `INFO`.
     Info,
-    /// A script, with what it is to do.
+    /// A script, with the operation.
     Script(&'static str),
 }
 
 impl RedisCommand {
-    /// That of a request for so many keys.
+    /// Returns the command for a request with this number of keys.
     ///
     /// # Errors
-    /// What the client is told of a request that Redis cannot do.
+    /// Returns the error for the client if Redis cannot do the request.
     pub fn of(head: &Head, keys: usize) -> Result<RedisCommand, &'static str> {
         check(head)?;
         Ok(match head.verb {
@@ -99,24 +99,25 @@ impl RedisCommand {
             Verb::Delete => RedisCommand::Delete,
             Verb::Incr => RedisCommand::Script("incr"),
             Verb::Decr => RedisCommand::Script("decr"),
-            // Its reply tells flags.
+            // Its reply contains flags.
             Verb::Touch if head.dialect == Dialect::Binary => RedisCommand::GetTouch,
             Verb::Touch if head.expiry == 0 => RedisCommand::Script("touch"),
             Verb::Touch => RedisCommand::Expire,
             Verb::FlushAll => RedisCommand::Flush,
-            // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
+            // The text is short: libmemcached's own test accepts no line of more than 80 bytes as
+            // an error.
             Verb::Stats if keys > 0 => return Err("the servers are of Redis: only plain stats"),
             Verb::Stats => RedisCommand::Info,
             _ => return Err("the servers are of Redis, which has no such command"),
         })
     }
 
-    /// Whether the server has to have the [`script`].
+    /// Returns whether the server must have the [`script`].
     pub fn is_script(self) -> bool {
         matches!(self, RedisCommand::Script(_))
     }
 
-    /// Appends a request to a server; tells how its reply is read, and how it ends then.
+    /// Appends a request to a server. Returns how its reply is read, and how it ends.
     pub fn write<'a>(
         self,
         out: &mut Vec<u8>,
@@ -171,7 +172,7 @@ impl RedisCommand {
     }
 }
 
-/// What Redis does not keep, or cannot do at all.
+/// Checks that a request asks for nothing that Redis does not keep or cannot do.
 fn check(head: &Head) -> Result<(), &'static str> {
     const UNKEPT: RequestFlags = RequestFlags::HIT
         .with(RequestFlags::LAST_ACCESS)
@@ -206,11 +207,11 @@ fn number(out: &mut Vec<u8>, number: i64) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// When an item expires, as a server of Redis is told.
+/// When an item expires, in a form for a server of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expiry {
     Never,
-    /// In so many seconds.
+    /// In this number of seconds.
     In(i64),
     /// At this second since 1970.
     At(i64),
@@ -228,7 +229,7 @@ impl Expiry {
         }
     }
 
-    /// The word of SET and GETEX, if there is one.
+    /// Returns the option of SET and GETEX, if there is one.
     fn word(self) -> &'static [u8] {
         match self {
             Expiry::Never => b"",
@@ -276,7 +277,7 @@ impl Expiry {
         self.write_for_set(out);
     }
 
-    /// As two arguments of the script, with `word` for [`Expiry::Never`].
+    /// Appends it as two arguments of the script, with `word` for [`Expiry::Never`].
     fn write_for_script(self, out: &mut Vec<u8>, word: &[u8]) {
         if self == Expiry::Never {
             bulk(out, word);
@@ -286,7 +287,7 @@ impl Expiry {
     }
 }
 
-/// Appends a value as it lies on a server.
+/// Appends a value in the form in which it is stored on a server.
 fn sealed(out: &mut Vec<u8>, prefix: &Prefix, value: &[u8]) {
     bulk_header(out, prefix.as_bytes().len() + value.len());
     out.extend_from_slice(prefix.as_bytes());
@@ -315,7 +316,7 @@ fn write_set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Questi
     Question::Stored { cas, len: value.len() as u32 }
 }
 
-/// What the script is given behind the keys, and how many words it is.
+/// Appends the arguments of the script after the keys, and returns their number.
 fn write_script<'a>(
     out: &mut Vec<u8>,
     op: &str,
@@ -360,7 +361,7 @@ fn write_script<'a>(
     (Question::Script, Expect::One)
 }
 
-/// The number that the value must have, as the script knows it; empty for any.
+/// Appends the number that the value must have, as the script computes it. Empty for any.
 fn unique(out: &mut Vec<u8>, head: &Head) {
     match head.cas {
         Some(cas) => bulk(out, format!("{cas:016x}").as_bytes()),
@@ -373,7 +374,7 @@ fn write_count(out: &mut Vec<u8>, head: &Head) {
     bulk(out, buffer.format(head.delta).as_bytes());
     let initial = head.vivify.map(|_| buffer.format(head.initial).as_bytes());
     bulk(out, initial.unwrap_or_default());
-    // A meta command's T is for what is there, and for what is made as well.
+    // A meta command's T applies to an existing item and to a new one as well.
     let given = head.asked.has(RequestFlags::EXPIRY).then(|| Expiry::of(head.expiry));
     match given {
         Some(expiry) => expiry.write_for_script(out, b""),
@@ -382,16 +383,16 @@ fn write_count(out: &mut Vec<u8>, head: &Head) {
     given.unwrap_or(Expiry::of(head.vivify.unwrap_or(0))).write_for_script(out, b"");
 }
 
-/// The script that a server must have been given.
+/// The script that a server must have loaded.
 pub struct Script {
     /// Its text.
     pub body: Arc<[u8]>,
-    /// What it is known by.
+    /// Its digest.
     pub digest: Digest,
     hex: String,
 }
 
-/// What does all that Redis has no command for.
+/// Returns the script for everything for which Redis has no command.
 pub fn script() -> &'static Script {
     static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         let body = include_bytes!("item.lua");

@@ -1,4 +1,4 @@
-//! Replies of servers of Redis, in the words of memcached.
+//! Converts replies of servers of Redis to memcached's protocol.
 
 use super::Question;
 use super::envelope::{number, open};
@@ -16,7 +16,7 @@ enum Element<'a> {
     Array(usize),
 }
 
-/// Goes through a whole reply.
+/// Iterates over a complete reply.
 struct Elements<'a>(&'a [u8]);
 
 impl<'a> Iterator for Elements<'a> {
@@ -45,8 +45,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Appends what a server of memcached had said to `question`: one element in
-/// meta words, or a classic list where there are many keys.
+/// Appends what a server of memcached would have answered to `question`: one element of the meta
+/// protocol, or a classic list if there are many keys.
 pub(in crate::memcached) fn read<'k>(
     out: &mut Vec<u8>,
     question: Question,
@@ -98,7 +98,7 @@ fn value(out: &mut Vec<u8>, head: &Head, element: Option<Element<'_>>) -> Option
     }
 }
 
-/// `VA`, with all that is asked for.
+/// Writes `VA`, with everything that was asked for.
 fn item(out: &mut Vec<u8>, head: &Head, stored: &[u8], ttl: Option<i64>) -> Option<()> {
     let (flags, value) = open(stored);
     digits(out, "VA ", value.len());
@@ -126,7 +126,7 @@ fn touched(out: &mut Vec<u8>, element: Option<Element<'_>>) -> Option<()> {
     }
 }
 
-/// A classic list of the items there are.
+/// Writes a classic list of the existing items.
 fn values<'k>(
     out: &mut Vec<u8>,
     head: &Head,
@@ -171,7 +171,7 @@ fn stored(
     line(out, "")
 }
 
-/// What the script answered.
+/// Writes the script's answer.
 fn scripted(out: &mut Vec<u8>, head: &Head, elements: &mut Elements<'_>) -> Option<()> {
     let Element::Bulk(word) = elements.next()? else { return None };
     let (value, last) = (elements.next(), elements.next());
@@ -205,7 +205,7 @@ fn scripted(out: &mut Vec<u8>, head: &Head, elements: &mut Elements<'_>) -> Opti
     }
 }
 
-/// Statistics under memcached's names, as far as Redis has them.
+/// Writes statistics under memcached's names, as far as Redis has them.
 fn info(out: &mut Vec<u8>, text: &[u8], database: u32) -> Option<()> {
     let text = String::from_utf8_lossy(text);
     let field = |name: &str| {
@@ -236,7 +236,7 @@ fn info(out: &mut Vec<u8>, text: &[u8], database: u32) -> Option<()> {
     line(out, "END")
 }
 
-/// A server's error. Scripts put words of their own before those of a command.
+/// Writes a server's error. Scripts put a text of their own before that of a command.
 #[cold]
 fn error(out: &mut Vec<u8>, text: &[u8]) {
     let text = String::from_utf8_lossy(text);

@@ -13,18 +13,18 @@ fn parsed(bytes: &[u8]) -> Request {
     request
 }
 
-/// What a server is sent: its words between blanks, each as escaped text.
+/// Returns what is sent to a server: its words between blanks, each as escaped text.
 fn sent(bytes: &[u8]) -> Result<(String, Question, Expect), &'static str> {
     let request = parsed(bytes);
-    let way = RedisCommand::of(&request.head, request.keys.len())?;
+    let command = RedisCommand::of(&request.head, request.keys.len())?;
     let mut out = Vec::new();
     let value = request.value.of(bytes);
     let (question, expect) =
-        way.write(&mut out, &request.head, request.keys(bytes), (value, TERMS));
+        command.write(&mut out, &request.head, request.keys(bytes), (value, TERMS));
     Ok((words_of(&out), question, expect))
 }
 
-/// The arguments of a request, which takes all of `bytes`.
+/// Returns the arguments of a request, which takes all of `bytes`.
 fn words_of(mut bytes: &[u8]) -> String {
     let mut line = |mark: u8| {
         let end = bytes.windows(2).position(|pair| pair == b"\r\n").expect("a line");
@@ -86,7 +86,7 @@ fn requests_are_put_in_the_words_of_redis() {
     }
 }
 
-/// What a client's request comes to when the server answers so.
+/// Returns the client's reply when the server answers `reply`.
 fn heard(said: &[u8], reply: &[u8]) -> String {
     let (_, question, _) = sent(said).expect("it is sent");
     let request = parsed(said);
@@ -159,7 +159,7 @@ fn what_a_server_says_of_itself_is_told_under_memcacheds_names() {
 }
 
 proptest! {
-    /// A server may say anything.
+    /// A server may answer anything.
     #[test]
     fn any_reply_is_answered_by_whole_elements(
         reply in prop::collection::vec(prop::sample::select(vec![

@@ -9,12 +9,12 @@ fn item_copy(aim: Aim, old: Dialect, new: Dialect) -> ItemCopy {
 
 /// Asks, hears `reply`, and tells where and what was asked.
 fn ask(item_copy: &mut ItemCopy, reply: &str) -> String {
-    let place = item_copy.place();
+    let pool = item_copy.next_pool();
     let mut out = Vec::new();
     item_copy.compose(&mut out).expect("it can be said");
-    assert_eq!(item_copy.place(), None, "one request at a time");
+    assert_eq!(item_copy.next_pool(), None, "one request at a time");
     item_copy.on_reply(reply.as_bytes(), NOW);
-    format!("{:?} {}", place.expect("there is more to ask"), out.escape_ascii())
+    format!("{:?} {}", pool.expect("there is more to ask"), out.escape_ascii())
 }
 
 fn lost(sent: Sent) -> Fault {
@@ -28,7 +28,7 @@ fn an_item_is_moved_with_its_flags_and_the_time_it_has_left() {
     assert_eq!(asked, r"Old mg k v f c t\r\n");
     assert_eq!(ask(&mut item_copy, "HD c99\r\n"), r"New ms k 3 F7 T90 c ME\r\nabc\r\n");
     assert_eq!(ask(&mut item_copy, "HD\r\n"), r"Old md k C41\r\n");
-    assert_eq!((item_copy.end(), item_copy.place()), (Some(End::Filled), None));
+    assert_eq!((item_copy.end(), item_copy.next_pool()), (Some(End::Filled), None));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn an_expiry_never_grows() {
     let expiry = |left: &str| {
         let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Text);
         ask(&mut item_copy, &format!("VA 1 f0 c1 t{left}\r\na\r\n"));
-        item_copy.place().map(|_| item_copy.expiry)
+        item_copy.next_pool().map(|_| item_copy.expiry)
     };
     assert_eq!(expiry("-1"), Some(0));
     assert_eq!(expiry("0"), None, "0 would be for ever");
@@ -172,7 +172,7 @@ fn a_fill_that_was_not_sent_fails_and_a_lost_old_server_takes_it_back() {
 #[test]
 fn a_write_that_needs_nothing_only_deletes() {
     let mut item_copy = item_copy(Aim::Clear, Dialect::Binary, Dialect::Meta);
-    assert_eq!(item_copy.place(), Some(Place::Old));
+    assert_eq!(item_copy.next_pool(), Some(WarmUpPool::Old));
     let mut out = Vec::new();
     item_copy.compose(&mut out).unwrap();
     assert_eq!(out[..2], [0x80, 0x04]);

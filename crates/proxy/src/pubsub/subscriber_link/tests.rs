@@ -28,7 +28,7 @@ fn connected() -> SubscriberLink {
     link
 }
 
-/// Feeds `bytes`, whole or byte by byte, and writes down what is heard.
+/// Feeds `bytes`, whole or byte by byte, and returns what is reported.
 fn hear(link: &mut SubscriberLink, bytes: &str, piece: usize) -> Result<String, BackendFault> {
     let mut heard = String::new();
     for bytes in bytes.as_bytes().chunks(piece) {
@@ -66,7 +66,7 @@ fn a_shard_channel_that_leaves_its_server_is_asked_for_again() {
     let both = change("ssubscribe", "a") + &change("ssubscribe", "b");
     assert_eq!(hear(&mut link, &both, 1000).unwrap(), "+a +b ");
     link.advance(link.unsent().len());
-    // Its own end of the one crosses the server's end of both.
+    // The client's end of one subscription crosses the server's end of both.
     link.unwant(Shard, &name("b"), Time(0));
     link.advance(link.unsent().len());
     let ends = change("sunsubscribe", "a") + &change("sunsubscribe", "b");

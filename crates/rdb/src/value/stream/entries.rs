@@ -11,24 +11,24 @@ use crate::event::{Id, Part, StreamBlock};
 use crate::fault::{Form, StreamPart, What};
 use crate::value::text::element;
 
-/// Marks of an entry.
+/// Flags of an entry.
 const DELETED: i64 = 1;
 const SHARES_FIELDS: i64 = 2;
-/// Elements of an entry besides names and values, with the block's names, or
-/// with its own, whose number is one more.
+/// Number of elements of an entry besides names and values: with the block's names, or with its own
+/// names, whose number is one more element.
 const AROUND_SHARED: i64 = 3;
 const AROUND_OWN: i64 = 4;
 
-/// A place in a block.
+/// A position in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entries {
     first: Id,
     /// The next element.
     at: Block,
-    /// The first of the block's names, and how many there are.
+    /// The first of the block's names, and their number.
     names: Block,
     name_count: i64,
-    /// Entries that were not looked at yet, and those that are not deleted.
+    /// Number of entries that were not read yet, and of those that are not deleted.
     left: i64,
     live: i64,
     seen: i64,
@@ -40,9 +40,9 @@ enum Stage {
     Names {
         left: i64,
     },
-    /// In front of an entry.
+    /// Before an entry.
     Between,
-    /// An entry was looked at.
+    /// The head of an entry was read.
     Head(Head),
     Fields {
         head: Head,
@@ -60,7 +60,7 @@ struct Head {
 }
 
 impl Head {
-    /// Names and values, and what stands around them.
+    /// Returns the number of names and values, with the elements around them.
     fn elements(self) -> Option<i64> {
         match self.shares_fields {
             true => self.fields.checked_add(AROUND_SHARED),
@@ -86,7 +86,7 @@ fn integer(at: &mut Block, bytes: &[u8]) -> Result<i64, What> {
 }
 
 impl Entries {
-    /// In front of the first name of a block.
+    /// Returns the position before the first name of a block.
     pub(super) fn start(first: Id, bytes: &[u8]) -> Result<(Self, StreamBlock), What> {
         let (mut at, _) = Block::start(Form::Listpack, bytes)?;
         let (live, deleted) = (integer(&mut at, bytes)?, integer(&mut at, bytes)?);
@@ -106,13 +106,13 @@ impl Entries {
         Ok((Self { first, at, names: at, name_count, left, live, seen: 0, stage }, block))
     }
 
-    /// Entries so far that are not deleted.
+    /// Returns the number of entries so far that are not deleted.
     pub(super) fn seen(&self) -> u64 {
         self.seen as u64
     }
 
-    /// Goes on to the next part; whether there is one. `last` is the last entry
-    /// of the stream.
+    /// Moves to the next part. Returns whether there is one. `last` is the last entry of the
+    /// stream.
     pub(super) fn find_part(&mut self, bytes: &[u8], last: &mut Option<Id>) -> Result<bool, What> {
         loop {
             match self.stage {
@@ -175,7 +175,7 @@ impl Entries {
         Stage::Fields { head, left: head.fields, names: self.names }
     }
 
-    /// The part that [`Entries::find_part`] has found.
+    /// Returns the part that [`Entries::find_part`] has found.
     pub(super) fn part<'a>(
         &mut self,
         bytes: &'a [u8],

@@ -35,14 +35,14 @@ fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
     }
     let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
     assert_eq!(map.place_of(&endpoint(2)), None);
-    // Nobody else has it so soon, and who had it has.
+    // No other server may take the place so soon, but its former server may.
     assert!(map.with_member(&endpoint(3), at(41)).is_none());
     assert_eq!(map.with_member(&endpoint(2), at(41)).unwrap().place_of(&endpoint(2)), Some(place));
     assert_eq!(map.with_member(&endpoint(3), at(101)).unwrap().place_of(&endpoint(3)), Some(place));
 }
 
-/// What CLUSTER NODES says: primaries at ports from 1 on, with equal shares of the slots,
-/// and as many replicas at ports from 101 on; told in any order.
+/// Returns a view as CLUSTER NODES tells it: `count` primaries at ports from 1 on with equal shares
+/// of the slots, and as many replicas at ports from 101 on. `order` decides the order of the nodes.
 fn told(count: u16, order: impl Fn(u16) -> u16) -> ClusterView {
     let id = |number: u16| format!("{number:040x}");
     let share = SLOT_COUNT as u16 / count;
@@ -138,7 +138,7 @@ fn replicas_of_one_primary_leave_a_place_to_another() {
         panic!("it is new")
     };
     assert_eq!((map.unplaced(), left_out.len()), (0, 1));
-    // One that had no place is the primary now.
+    // A server that had no place becomes the primary.
     let Applied::Next(map, left_out) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(2)) else {
         panic!("it is new")
     };

@@ -1,10 +1,10 @@
 //! Requests of clients that may not do everything: looked at before they start.
 
 use crate::core::pools::servers::tracking::forget_caching;
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, Step};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
-use keyway_base::{Clock, Fault, Key, LimitFault};
+use keyway_base::{Clock, Fault, LimitFault};
 use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
@@ -23,7 +23,7 @@ impl Plane {
     pub(in crate::core::front) fn look_at(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         request: &Request,
     ) -> Option<Step> {
@@ -32,7 +32,9 @@ impl Plane {
             return Some(Step::Started);
         }
         let users = &self.plan.listeners[usize::from(session.listener)].users;
-        if users.are_slow() && self.awaits_login((key, session), local::credentials(request)) {
+        if users.are_slow()
+            && self.awaits_login(ClientMut { key, session }, local::credentials(request))
+        {
             return Some(Step::Wait);
         }
         if self.plan.listeners[usize::from(session.listener)].users.have_pools() {
@@ -49,13 +51,13 @@ impl Plane {
         // Who comes in goes there with the request behind that; and so does who is in a pool
         // that a reload has replaced.
         if !request.command.flags.contains(Flags::NO_AUTH)
-            && let Some(step) = self.bring_to_its_pool(links, (key, session), busy)
+            && let Some(step) = self.bring_to_its_pool(links, ClientMut { key, session }, busy)
         {
             return Some(step);
         }
         let judged = session.identity.user.as_ref().map_or(Ok(()), |user| user.judge(request));
         let denied = judged.err()?;
-        self.refuse_to_user(links, (key, session), busy, request, denied);
+        self.refuse_to_user(links, ClientMut { key, session }, busy, request, denied);
         Some(Step::Started)
     }
 
@@ -64,7 +66,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn awaits_login(
         &mut self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         credentials: Option<(&[u8], &[u8])>,
     ) -> bool {
         let users = &self.plan.listeners[usize::from(session.listener)].users;
@@ -92,7 +94,7 @@ impl Plane {
     pub(in crate::core) fn bring_to_its_pool(
         &mut self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
     ) -> Option<Step> {
         let own = self.own_pool(session);
@@ -100,7 +102,7 @@ impl Plane {
         // What it has begun it ends where it is.
         if lent_from.unwrap_or(session.pool) == own
             || self.has_begun(session)
-            || self.stays_for_order(links, (key, session))
+            || self.stays_for_order(links, ClientMut { key, session })
         {
             return None;
         }
@@ -118,9 +120,9 @@ impl Plane {
             match session.memcached {
                 None => self.answer(session, busy, |out| write_fault(fault, "", out)),
                 Some(_) => {
-                    let place = busy.order.reserve();
+                    let reply_index = busy.order.reserve();
                     busy.order.complete(
-                        place,
+                        reply_index,
                         &mut busy.output,
                         keyway_proxy::memcached::write_no_room,
                     );
@@ -146,7 +148,7 @@ impl Plane {
     fn refuse_to_user(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         request: &Request,
         denied: Denied,

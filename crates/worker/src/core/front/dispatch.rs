@@ -3,11 +3,12 @@ use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
-use crate::core::request::RequestContext;
+use crate::core::request::PoolInPlan;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
+use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{Args, Handling, Refusal, Request, Verb};
 use keyway_proxy::WaitFor;
@@ -17,7 +18,7 @@ use keyway_proxy::{
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, ServerSet};
+use keyway_topology::{Distribution, ServerId, ServerSet};
 use std::time::Duration;
 
 impl Plane {
@@ -28,8 +29,8 @@ impl Plane {
     pub(in crate::core) fn dispatch(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
-        (key, session): (Key<Session>, &mut Session),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         frame: &[u8],
         ranges: &[ByteRange],
@@ -51,7 +52,7 @@ impl Plane {
         };
         if !session.identity.is_free
             && !session.identity.passes(&request)
-            && let Some(step) = self.look_at(links, (key, session), busy, &request)
+            && let Some(step) = self.look_at(links, ClientMut { key, session }, busy, &request)
         {
             return step;
         }
@@ -60,29 +61,29 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, ClientMut { key, session }, &request) {
             return Step::Wait;
         }
         self.batch += 1;
         self.last_verb = Some(request.command.verb);
-        let mut asked = RequestContext { key, session, busy, request: &request };
+        let mut incoming = RequestContext { key, session, busy, request: &request };
         let (upstream, finds_servers) = match &pool.kind {
-            PoolKind::Store(store) => return self.serve(links, pool, store, &mut asked),
+            PoolKind::Store(store) => return self.serve(links, pool, store, &mut incoming),
             PoolKind::Routed(routes) => {
-                return self.dispatch_routed(links, plan, (pool, routes), &mut asked);
+                return self.dispatch_routed(links, plan, (pool, routes), &mut incoming);
             }
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
             | PoolKind::Sentinels(upstream) => (upstream, false),
             PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
         };
-        if finds_servers && self.awaits_map(&mut asked) {
+        if finds_servers && self.awaits_map(&mut incoming) {
             return Step::Wait;
         }
-        if asked.session.is_special() {
-            return self.dispatch_special(links, pool, &upstream.servers, &mut asked);
+        if incoming.session.is_special() {
+            return self.dispatch_special(links, pool, &upstream.servers, &mut incoming);
         }
-        self.send_on::<false>(links, pool, &upstream.servers, &mut asked)
+        self.send_on::<false>(links, pool, &upstream.servers, &mut incoming)
     }
 
     /// Starts a request in the pool that others led it to.
@@ -91,19 +92,23 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
         // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
-            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(
+                pool,
+                ClientMut { key: incoming.key, session: incoming.session },
+                incoming.request,
+            );
         if is_held {
             return Step::Wait;
         }
         let (upstream, finds_servers) = match &pool.kind {
-            PoolKind::Store(store) => return self.serve(links, pool, store, asked),
+            PoolKind::Store(store) => return self.serve(links, pool, store, incoming),
             // Pools that lead on are followed to their ends.
             PoolKind::Routed(_) => {
-                self.answer_unrouted(asked.session, asked.busy, asked.request);
+                self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
                 return Step::Started;
             }
             PoolKind::Sharded(ShardedPlan { upstream, .. })
@@ -111,10 +116,10 @@ impl Plane {
             | PoolKind::Sentinels(upstream) => (upstream, false),
             PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
         };
-        if finds_servers && self.awaits_map(asked) {
+        if finds_servers && self.awaits_map(incoming) {
             return Step::Wait;
         }
-        self.send_on::<false>(links, pool, &upstream.servers, asked)
+        self.send_on::<false>(links, pool, &upstream.servers, incoming)
     }
 
     /// Starts a request of a session that has begun something.
@@ -124,17 +129,17 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if asked.session.tracking.is_some() {
-            return self.dispatch_tracked(links, pool, sharded, asked);
+        if incoming.session.tracking.is_some() {
+            return self.dispatch_tracked(links, pool, sharded, incoming);
         }
-        if let Some(step) = self.dispatch_lent(links, asked) {
+        if let Some(step) = self.dispatch_lent(links, incoming) {
             return step;
         }
-        match self.dispatch_stateful(links, asked) {
+        match self.dispatch_stateful(links, incoming) {
             Some(step) => step,
-            None => self.send_on::<false>(links, pool, sharded, asked),
+            None => self.send_on::<false>(links, pool, sharded, incoming),
         }
     }
 
@@ -148,30 +153,32 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
         let random = match sharded.distribution {
             Distribution::Random => self.next_random() as u32,
             _ => 0,
         };
-        let own = &self.pools[usize::from(asked.session.pool)];
+        let own = &self.pools[usize::from(incoming.session.pool)];
         let Some(state) = own.servers() else {
-            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
             return Step::Started;
         };
-        let route = route(asked.request, sharded, state.ring(), random, &mut self.keys);
+        let route = route(incoming.request, sharded, state.ring(), random, &mut self.keys);
         if let (Route::One(server), true) = (route, own.readers().is_some()) {
-            return self.send_to_reader(links, asked, server);
+            return self.send_to_reader(links, incoming, server);
         }
         if let Route::One(server) = route {
             let link = match TRACKED {
-                true => self.link_of(asked.session, server),
-                false => state.link(server, asked.session.lane, asked.session.identity.protocol),
+                true => self.link_of(incoming.session, server),
+                false => {
+                    state.link(server, incoming.session.lane, incoming.session.identity.protocol)
+                }
             };
-            let RequestContext { key, session, busy, request } = asked;
+            let RequestContext { key, session, busy, request } = incoming;
             return self.forward(links, *key, session, busy, request, link);
         }
-        self.send_elsewhere(links, pool, asked, route)
+        self.send_elsewhere(links, pool, incoming, route)
     }
 
     /// Sends a request to a server that may answer it: of a pool whose replicas are
@@ -180,11 +187,11 @@ impl Plane {
     fn send_to_reader(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         primary: u16,
     ) -> Step {
-        let reads = self.reads_replicas(asked);
-        let RequestContext { key, session, busy, request } = asked;
+        let reads = self.reads_replicas(incoming);
+        let RequestContext { key, session, busy, request } = incoming;
         let server = match reads.then(|| self.reader_of(links, session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
@@ -209,21 +216,21 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         route: Route,
     ) -> Step {
-        let key = asked.key;
+        let key = incoming.key;
         match route {
-            Route::Block(server) => return self.block(links, asked, server),
-            Route::Transaction => return self.transact(links, asked),
-            Route::Tracking => return self.track(links, asked),
-            Route::Local if is_operation(asked.request) => return self.operate(links, asked),
-            Route::Local if is_greeting(asked.session, asked.request) => {
-                return self.greet(links, asked);
+            Route::Block(server) => return self.block(links, incoming, server),
+            Route::Transaction => return self.transact(links, incoming),
+            Route::Tracking => return self.track(links, incoming),
+            Route::Local if is_operation(incoming.request) => return self.operate(links, incoming),
+            Route::Local if is_greeting(incoming.session, incoming.request) => {
+                return self.greet(links, incoming);
             }
             _ => {}
         }
-        let RequestContext { session, busy, request, .. } = asked;
+        let RequestContext { session, busy, request, .. } = incoming;
         match route {
             Route::Split(split) => self.split(links, key, session, busy, request, split),
             Route::Everywhere(join) => {
@@ -235,7 +242,7 @@ impl Plane {
                 self.answer_without_server(session, busy, pool, request);
                 Step::Started
             }
-            Route::Unrouted if self.awaits_owner((key, session), request) => Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => Step::Wait,
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 Step::Started
@@ -276,11 +283,11 @@ impl Plane {
     pub(in crate::core::front) fn holds_back(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         self.commit_shown();
-        self.holds_back_led(pool, (key, session), request)
+        self.holds_back_led(pool, ClientMut { key, session }, request)
     }
 
     /// The same for a pool that others led it to.
@@ -288,7 +295,7 @@ impl Plane {
     pub(in crate::core) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
@@ -300,7 +307,7 @@ impl Plane {
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {
-            self.show_request((key, session), request);
+            self.show_request(ClientRef { key, session }, request);
         }
         until.is_some()
     }
@@ -317,7 +324,7 @@ impl Plane {
         index: ConnectionKey,
     ) -> Step {
         if session.has_late_write
-            && let Some(late) = late_apart(links, (key, session), (index, request))
+            && let Some(late) = late_apart(links, ClientMut { key, session }, (index, request))
         {
             return Step::Full(late);
         }
@@ -327,7 +334,7 @@ impl Plane {
         }
         self.count(session, request);
         if let Some(fault) = self.refused(connection) {
-            let backend = self.describe_backend(connection.pool, connection.backend);
+            let backend = self.describe_backend(connection.server_id);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
             self.note_served(session.pool, request.command.counted());
@@ -370,15 +377,17 @@ impl Plane {
             self.wake_link(index, connection);
         }
         let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         else {
             return;
         };
         // A client counts databases from the pool's own.
         let database = options.database + database;
         connection.link.select(database, options, self.clock.now);
-        let backend =
-            self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let backend = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         backend.requests.add(1);
     }
 
@@ -393,7 +402,7 @@ impl Plane {
             self.note_patience(connection);
         }
         if let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));
@@ -426,8 +435,8 @@ impl Plane {
         // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
         // about the request behind it.
         if !Self::is_silent(session) {
-            let place = busy.order.reserve();
-            busy.order.complete(place, &mut busy.output, |dest| {
+            let reply_index = busy.order.reserve();
+            busy.order.complete(reply_index, &mut busy.output, |dest| {
                 pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
             });
         } else {
@@ -513,8 +522,8 @@ impl Plane {
             errors.watch(&mut self.scratch, write);
             return Self::end_skip(session);
         }
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
+        let reply_index = busy.order.reserve();
+        busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
     }
 
     /// As [`Plane::answer`], with what counts its errors itself.
@@ -529,8 +538,8 @@ impl Plane {
             write(&mut self.scratch);
             return Self::end_skip(session);
         }
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, write);
+        let reply_index = busy.order.reserve();
+        busy.order.complete(reply_index, &mut busy.output, write);
     }
 
     /// Answers with an error that is the client's own doing.
@@ -615,23 +624,23 @@ impl Plane {
     /// A backend's name and address, for an error text, and with which words it
     /// refuses connections, if it does.
     #[cold]
-    pub(in crate::core) fn describe_backend(&self, index: u16, backend: u16) -> String {
-        let kind = &self.plan.pools[index as usize].kind;
+    pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
+        let kind = &self.plan.pools[usize::from(server.pool)].kind;
         if kind.upstream().is_none() {
             return "store".to_owned();
         }
-        let label = kind.label(usize::from(backend));
-        let address = kind.address(usize::from(backend));
+        let label = kind.label(usize::from(server.server));
+        let address = kind.address(usize::from(server.server));
         let address = address.map_or_else(|| label.clone(), |address| address.to_string());
-        let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+        let id = self.plan.topology.id_of(server);
         let name = if label == address { address } else { format!("{label} ({address})") };
         if let Some(waited) = self.cluster.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
         let trouble = self.upstream.failures.get(id);
-        let pool = &self.plan.pools[index as usize].name;
+        let pool = &self.plan.pools[usize::from(server.pool)].name;
         if trouble.refusal.is_none()
-            && let Some(said) = self.foreign_words((index, backend))
+            && let Some(said) = self.foreign_words(server)
         {
             return format!("{name} ({said})");
         }
@@ -644,7 +653,7 @@ impl Plane {
                 format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
             }
             (None, Some(fault)) => {
-                format!("{name} ({})", self.tls_words((index, backend), fault))
+                format!("{name} ({})", self.tls_words(server, fault))
             }
             (None, None) => name,
         }

@@ -1,7 +1,7 @@
 //! Bytes of clients, from their sockets to the loop that reads requests.
 
-use super::read::Client;
 use super::resp::Resp;
+use crate::core::request::BusyClient;
 use crate::core::{Connections, Core, Plane, reads_on};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
@@ -110,7 +110,7 @@ impl Plane {
         bytes: &'b [u8],
     ) -> &'b [u8] {
         if session.streaming.is_some() {
-            return self.stream_on(links, (key, session, busy), bytes);
+            return self.stream_on(links, BusyClient { key, session, busy }, bytes);
         }
         let kept = busy.unparsed().len();
         if kept == 0 {
@@ -177,8 +177,8 @@ impl Plane {
         busy: &mut Busy,
         bytes: &[u8],
     ) -> usize {
-        let client: Client<'_> = (key, session, busy);
-        if client.1.memcached.is_some() {
+        let client = BusyClient { key, session, busy };
+        if client.session.memcached.is_some() {
             return self.parse_memcached(links, client, bytes);
         }
         let codec = Resp::new(self);

@@ -8,11 +8,13 @@
 //! | `waits` | how long requests have waited for room, and when their time is over |
 //! | `dispatch` | a request goes to its pool, or is answered here |
 //! | `access` | requests of clients that may not do everything are looked at |
+//! | `cut_off` | requests without a reply are told so when their worker ends |
 //! | `rights` | clients lose what their users may not do any more |
 //!
 //! One request of memcached's protocols is read and started by `pools::memcached`.
 
 pub(in crate::core) mod access;
+pub(in crate::core) mod cut_off;
 pub(in crate::core) mod dispatch;
 pub(in crate::core) mod input;
 pub(in crate::core) mod read;

@@ -5,10 +5,10 @@
 //! of how long the requests have waited.
 
 use super::waits::{NextRequest, waited_for_room};
-use crate::core::request::Step;
+use crate::core::request::PoolInPlan;
+use crate::core::request::{BusyClient, ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
-use keyway_base::{Key, Time};
+use keyway_base::Time;
 use keyway_proxy::{Busy, Session, WaitFor};
 use std::sync::Arc;
 
@@ -28,9 +28,6 @@ pub(in crate::core) enum Taken {
     All,
 }
 
-/// A client with what is kept of its requests in flight.
-pub(in crate::core) type Client<'a> = (Key<Session>, &'a mut Session, &'a mut Busy);
-
 /// How the requests of one protocol are read and started.
 pub(in crate::core) trait Codec {
     /// Reads the first request of `bytes` and starts it. `pos` bytes were taken before it.
@@ -38,8 +35,8 @@ pub(in crate::core) trait Codec {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        pool: (&Plan, &PoolPlan),
-        client: Client<'_>,
+        pool: PoolInPlan<'_>,
+        client: BusyClient<'_>,
         bytes: (&[u8], usize),
         next: &mut NextRequest,
     ) -> Taken;
@@ -68,15 +65,15 @@ impl Plane {
         &mut self,
         mut codec: C,
         links: &mut Connections,
-        (key, session, busy): Client<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         bytes: &[u8],
     ) -> usize {
         let was_paused = std::mem::replace(&mut session.paused, false);
         // Not one by one: it is shared by the workers.
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
-        self.choose_lane(links, (key, session), busy);
-        let mut reading = self.begin_reading((key, session));
+        self.choose_lane(links, ClientMut { key, session }, busy);
+        let mut reading = self.begin_reading(ClientRef { key, session });
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.cluster.waited, waited);
         busy.input_needed = 0;
@@ -92,13 +89,13 @@ impl Plane {
                 break;
             }
             session.lift_fence();
-            let client = (key, &mut *session, &mut *busy);
+            let client = BusyClient { key, session, busy };
             let rest = (&bytes[pos..], pos);
             let next = &mut reading.next;
-            match codec.start(self, links, (&plan, pool), client, rest, next) {
+            match codec.start(self, links, PoolInPlan { plan: &plan, pool }, client, rest, next) {
                 Taken::Request(consumed) => {
                     if pos == 0 && reading.may_have_waited {
-                        reading.since = self.waited_since((key, &*session));
+                        reading.since = self.waited_since(ClientRef { key, session });
                         if self.cluster.waited.is_some() {
                             self.end_wait_in_vain(key);
                         }
@@ -115,7 +112,7 @@ impl Plane {
                 }
                 Taken::Held(step) => {
                     reading.is_full = matches!(step, Step::Full(_) | Step::Crowded);
-                    self.hold(links, (key, session), step);
+                    self.hold(links, ClientMut { key, session }, step);
                     break;
                 }
                 Taken::Part => break,
@@ -125,7 +122,7 @@ impl Plane {
                 }
             }
         }
-        self.end_reading(links, (key, session), &reading, pos);
+        self.end_reading(links, ClientMut { key, session }, &reading, pos);
         self.cluster.waited = led_from;
         codec.end(self, session, busy);
         if session.paused && !was_paused {
@@ -135,7 +132,7 @@ impl Plane {
     }
 
     #[inline]
-    fn begin_reading(&self, (key, session): (Key<Session>, &Session)) -> Reading {
+    fn begin_reading(&self, ClientRef { key, session }: ClientRef<'_>) -> Reading {
         let next = NextRequest::of(session, self.clients.rereading == Some(key));
         Reading {
             may_have_waited: next.was_full || self.cluster.has_waiting(),
@@ -164,7 +161,7 @@ impl Plane {
     fn hold(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         step: Step,
     ) {
         self.retract_shown(key);
@@ -185,7 +182,7 @@ impl Plane {
     fn end_reading(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         reading: &Reading,
         pos: usize,
     ) {
@@ -196,6 +193,6 @@ impl Plane {
         // The first request has waited, also if it was refused and the next one has started.
         let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
         let is_over = next.is_new || (pos > 0 && !reading.is_full);
-        self.settle_wait((key, session), is_over, has_waited && !reading.is_held_up);
+        self.settle_wait(ClientMut { key, session }, is_over, has_waited && !reading.is_held_up);
     }
 }

@@ -1,12 +1,12 @@
 //! Requests of clients that speak Redis's protocol.
 
-use super::read::{Client, Codec, Taken};
+use super::read::{Codec, Taken};
 use super::waits::{Late, NextRequest};
 use crate::core::pools::servers::tracking::forget_caching;
-use crate::core::request::Step;
+use crate::core::request::PoolInPlan;
+use crate::core::request::{BusyClient, ClientMut, Step};
 use crate::core::upstream::streamed_requests::Begun;
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
 use keyway_base::{ByteRange, Fault, Limits};
 use keyway_command::Verb;
 use keyway_proxy::{Busy, Session, write_fault};
@@ -36,8 +36,8 @@ impl Codec for Resp {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): Client<'_>,
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, pos): (&[u8], usize),
         next: &mut NextRequest,
     ) -> Taken {
@@ -55,7 +55,13 @@ impl Codec for Resp {
                     return Taken::Part;
                 }
                 let part = (bytes, at_least);
-                match plane.begin_streaming(links, pool, (key, session, busy), part, args) {
+                match plane.begin_streaming(
+                    links,
+                    pool,
+                    BusyClient { key, session, busy },
+                    part,
+                    args,
+                ) {
                     Begun::Yes => return Taken::All,
                     Begun::Wait => session.paused = true,
                     Begun::No => {}
@@ -67,7 +73,14 @@ impl Codec for Resp {
                 return Taken::All;
             }
         };
-        match plane.dispatch(links, (plan, pool), (key, session), busy, frame, args) {
+        match plane.dispatch(
+            links,
+            PoolInPlan { plan, pool },
+            ClientMut { key, session },
+            busy,
+            frame,
+            args,
+        ) {
             Step::Started => {
                 if plane.observe.hot_keys.is_due(consumed) {
                     plane.note_request((plan.pools.as_slice(), session), frame, args);
@@ -75,10 +88,10 @@ impl Codec for Resp {
                 Taken::Request(consumed)
             }
             step => {
-                let Some(late) = plane.late(links, (key, session), &step, next) else {
+                let Some(late) = plane.late(links, ClientMut { key, session }, &step, next) else {
                     return Taken::Held(step);
                 };
-                plane.refuse_late(links, (key, session, busy), late, consumed)
+                plane.refuse_late(links, BusyClient { key, session, busy }, late, consumed)
             }
         }
     }
@@ -98,7 +111,7 @@ impl Plane {
     fn refuse_late(
         &mut self,
         links: &mut Connections,
-        (key, session, busy): Client<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         late: Late,
         len: usize,
     ) -> Taken {
@@ -110,7 +123,7 @@ impl Plane {
             Late::Full(link, fault) => (link, fault),
         };
         session.note_fault(fault);
-        let backend = self.describe_backend(links[link].pool, links[link].backend);
+        let backend = self.describe_backend(links[link].server_id);
         match self.last_verb {
             // Its commands are dropped, as nothing of them was sent.
             Some(Verb::Exec) => self.end_transaction(links, key, session),
@@ -129,9 +142,9 @@ impl Plane {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
-        let place = busy.order.reserve();
+        let reply_index = busy.order.reserve();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
+        busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
         session.closing = true;
         session.broken = true;
     }

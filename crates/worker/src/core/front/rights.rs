@@ -63,7 +63,7 @@ impl Plane {
         let still = now.filter(|user| user.is_on());
         let is_same = before.as_deref() == still.map(|user| &**user);
         renew(&mut session.identity, still, users);
-        let name: Arc<str> = session.identity.user_name().into();
+        let name = session.identity.shared_user_name();
         plan.clients.update(session.identity.id, |entry| entry.user = name);
         if is_same {
             return None;

@@ -2,7 +2,7 @@
 //! their time is over.
 
 use crate::core::pools::BULK;
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, ClientRef, Step};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_proxy::{Owner, Session};
@@ -73,7 +73,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn settle_wait(
         &self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         is_over: bool,
         has_waited: bool,
     ) {
@@ -97,7 +97,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn waited_since(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) -> Option<Time> {
         self.end_wait_for_server(key).into_iter().chain(waited_for_room(session)).min()
     }
@@ -113,9 +113,10 @@ impl Plane {
     ) {
         for connection in links.iter_mut() {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
-            let since = self.counts_from(connection.pool, since);
+            let since = self.counts_from(connection.server_id.pool, since);
             if connection.link.backdate_last(is_its, (since, self.clock.now)) {
-                let timeout = self.plan.pools[usize::from(connection.pool)].kind.timeout();
+                let timeout =
+                    self.plan.pools[usize::from(connection.server_id.pool)].kind.timeout();
                 self.note_deadline(timeout.map(|timeout| since + timeout));
             }
         }
@@ -135,7 +136,7 @@ impl Plane {
     pub(in crate::core) fn late(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         step: &Step,
         next: &mut NextRequest,
     ) -> Option<Late> {
@@ -147,7 +148,9 @@ impl Plane {
                 }
                 Late::Crowded(self.crowded_too_long(session)?)
             }
-            Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => return None,
+            Step::Full(link) if self.waits_for_primary(links, link, ClientMut { key, session }) => {
+                return None;
+            }
             Step::Full(link) => {
                 self.note_no_room(&links[link], session, next);
                 Late::Full(link, self.lateness(&mut links[link], session)?)
@@ -166,7 +169,7 @@ impl Plane {
         connection: &mut Connection,
         session: &Session,
     ) -> Option<Fault> {
-        let options = self.link_options(connection.pool);
+        let options = self.link_options(connection.server_id.pool);
         let due =
             session.full_since.zip(options.timeout).map(|(since, timeout)| since + timeout)?;
         let due = match connection.link.at_work_until(options).filter(|_| connection.role.is_some())
@@ -181,7 +184,10 @@ impl Plane {
             self.note_waiting_behind(connection);
             return None;
         }
-        let cells = self.cells.pool(connection.pool.into()).backend(connection.backend.into());
+        let cells = self
+            .cells
+            .pool(connection.server_id.pool.into())
+            .backend(connection.server_id.server.into());
         cells.errors.of(BackendFault::Timeout).add(1);
         Some(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No })
     }

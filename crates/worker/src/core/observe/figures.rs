@@ -77,7 +77,7 @@ impl Core {
             raise(&mut figures.link_output_max, link.unsent_len());
             raise(&mut figures.link_input_max, link.input_len());
             let Some(Upstream { options, .. }) =
-                self.plane.plan.pools[connection.pool as usize].kind.upstream()
+                self.plane.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
             else {
                 continue;
             };

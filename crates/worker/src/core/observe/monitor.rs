@@ -7,9 +7,10 @@
 
 use crate::core::observe::state::Monitoring;
 use crate::core::observe::state::Watcher;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
+use crate::plan::PoolWorker;
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
@@ -25,26 +26,26 @@ const STARTED_LEN_MAX: usize = 64 << 10;
 impl Plane {
     /// Begins to show a client the requests of its pool.
     #[cold]
-    pub(in crate::core) fn start_monitor(&mut self, asked: &mut RequestContext) -> Step {
-        if !asked.busy.order.is_empty() {
-            asked.session.fence();
+    pub(in crate::core) fn start_monitor(&mut self, incoming: &mut RequestContext) -> Step {
+        if !incoming.busy.order.is_empty() {
+            incoming.session.fence();
             return Step::Wait;
         }
         if self.plan.limits.monitor_every == 0 {
             let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Step::Started;
         }
-        self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.counted());
-        self.answer(asked.session, asked.busy, |out| reply::simple(out, "OK"));
-        if !std::mem::replace(&mut asked.session.is_monitor, true) {
+        self.count(incoming.session, incoming.request);
+        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.answer(incoming.session, incoming.busy, |out| reply::simple(out, "OK"));
+        if !std::mem::replace(&mut incoming.session.is_monitor, true) {
             // What has come before is not for this one.
             self.hand_on_shown();
-            let pool = asked.session.pool;
-            self.observe.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
+            let pool = incoming.session.pool;
+            self.observe.monitoring.watchers.push(Watcher { pool, session: incoming.key, lost: 0 });
             let pause = &self.plan.pools[usize::from(pool)].pause;
-            self.plan.monitors.add((pool, self.worker()), pause);
+            self.plan.monitors.add(PoolWorker { pool, worker: self.worker() }, pause);
         }
         Step::Started
     }
@@ -55,14 +56,14 @@ impl Plane {
         session.is_monitor = false;
         self.observe.monitoring.watchers.retain(|watcher| watcher.session != key);
         let pause = &self.plan.pools[usize::from(session.pool)].pause;
-        self.plan.monitors.remove((session.pool, self.worker()), pause);
+        self.plan.monitors.remove(PoolWorker { pool: session.pool, worker: self.worker() }, pause);
     }
 
     /// Makes the line of a request that is about to start.
     #[cold]
     pub(in crate::core) fn show_request(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         request: &Request,
     ) {
         let every = u64::from(self.plan.limits.monitor_every);
@@ -80,7 +81,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn show_memcached(
         &mut self,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         request: &keyway_memcache::Request,
         bytes: &[u8],
     ) {

@@ -2,12 +2,14 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
-use crate::core::observe::state::Place;
+use crate::core::observe::state::SlowClient;
 use crate::core::observe::state::Told;
 use crate::core::observe::state::Unwritten;
+use crate::core::request::ReplyIndex;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::lookup;
 use keyway_proxy::{Owner, Session, Slow, SlowEntry, shown_args};
+use keyway_topology::ServerId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,23 +21,27 @@ impl Plane {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 
-    /// The session and the reply index of what is waited for; `None` for a session that has no client,
-    /// and brings the reply to another pool.
+    /// The client that waits for the reply to an exchange. A session without a client, which brings
+    /// the reply to another pool, has no reply of its own.
     #[cold]
-    pub(in crate::core) fn place_of(
+    pub(in crate::core) fn slow_client(
         &self,
         sessions: &Slab<Session>,
         owner: Owner,
-    ) -> Option<Place> {
-        let place = self.place_in_session(owner)?;
-        sessions.get(place.0).filter(|session| session.sub_request.is_none()).map(|_| place)
+    ) -> SlowClient {
+        let has_client = |index: &ReplyIndex| {
+            sessions.get(index.session).is_some_and(|session| session.sub_request.is_none())
+        };
+        let reply = self.reply_index(owner).filter(has_client);
+        SlowClient { id: self.client_of(sessions, owner), reply }
     }
 
-    pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
+    /// The reply that an exchange is for.
+    pub(in crate::core) fn reply_index(&self, owner: Owner) -> Option<ReplyIndex> {
         match owner {
-            Owner::Session { session, sequence } => Some((session, sequence)),
+            Owner::Session { session, sequence } => Some(ReplyIndex { session, reply: sequence }),
             Owner::Operation { operation, .. } => self.pending.reply_index(operation),
-            Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
+            Owner::Hedged { hedge, .. } => self.reply_index(self.cluster.owner_of(hedge)?),
             Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
@@ -50,15 +56,10 @@ impl Plane {
         }
     }
 
-    /// Adds a slow request to its pool's log; `place` is its session and reply index.
+    /// Adds a slow request to its pool's log.
     #[cold]
-    pub(in crate::core) fn log_slow(
-        &mut self,
-        (pool, backend): (u16, u16),
-        slow: Slow,
-        (client, place): (Option<u64>, Option<Place>),
-    ) {
-        let (addr, name) = self.client_names(client);
+    pub(in crate::core) fn log_slow(&mut self, server: ServerId, slow: Slow, client: SlowClient) {
+        let (addr, name) = self.client_names(client.id);
         let (queued, took) = (slow.queued, slow.queued + slow.took);
         let received = took + self.clock.now.since(slow.answered);
         let micros = |time: Duration| time.as_micros() as u64;
@@ -71,20 +72,22 @@ impl Plane {
             addr,
             name,
             trace: self.next_random(),
-            server: self.name_backend(pool, backend).label,
+            server: self.name_backend(server).label,
             queue_micros: micros(queued),
             receive_micros: micros(received) - micros(took),
             write_micros: None,
         };
-        let pool = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let pool = Arc::clone(&self.plan.pools[usize::from(server.pool)]);
         let received = (self.clock.now, received.subsec_nanos() % 1000);
-        self.keep_slow(&pool, entry, place, received);
+        self.keep_slow(&pool, entry, client.reply, received);
     }
 
     /// Address and name of a client, as far as it is there.
     pub(in crate::core) fn client_names(&self, client: Option<u64>) -> (String, String) {
         let entry = client.and_then(|id| self.plan.clients.get(id));
-        entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name))
+        entry.map_or_else(Default::default, |entry| {
+            (entry.addr.to_string(), entry.name().to_owned())
+        })
     }
 
     /// Adds an entry to the log of its pool, and completes it once the reply, which is here since
@@ -93,17 +96,17 @@ impl Plane {
         &mut self,
         pool: &PoolPlan,
         entry: SlowEntry,
-        place: Option<Place>,
+        reply: Option<ReplyIndex>,
         (received, rest): (Time, u32),
     ) {
         let told = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| Told { pool: pool.name.clone(), entry: entry.clone() });
         let log = Arc::clone(&pool.slow_log);
         let id = log.add(entry);
-        let place_or_none = place.unwrap_or((Key::NONE, 0));
+        let reply_or_none = reply.unwrap_or(ReplyIndex { session: Key::NONE, reply: 0 });
         let unwritten =
-            Unwritten { place: place_or_none, left: None, received, rest, log, id, told };
-        if place.is_none() {
+            Unwritten { reply: reply_or_none, left: None, received, rest, log, id, told };
+        if reply.is_none() {
             return self.tell_slow(unwritten, None);
         }
         if self.observe.unwritten.len() == UNWRITTEN_MAX {
@@ -118,9 +121,9 @@ impl Plane {
     pub(in crate::core) fn await_written(
         &self,
         sessions: &mut Slab<Session>,
-        place: Option<Place>,
+        reply: Option<ReplyIndex>,
     ) {
-        if let Some(session) = place.and_then(|(key, _)| sessions.get_mut(key)) {
+        if let Some(session) = reply.and_then(|index| sessions.get_mut(index.session)) {
             session.has_unwritten = true;
         }
     }
@@ -130,10 +133,13 @@ impl Plane {
     #[cold]
     pub(crate) fn mark_unwritten(&mut self, key: Key<Session>, session: &Session) {
         let Some(busy) = &session.busy else { return };
-        for it in
-            self.observe.unwritten.iter_mut().filter(|it| it.place.0 == key && it.left.is_none())
+        for it in self
+            .observe
+            .unwritten
+            .iter_mut()
+            .filter(|it| it.reply.session == key && it.left.is_none())
         {
-            if busy.order.has_passed(it.place.1.wrapping_add(1)) {
+            if busy.order.has_passed(it.reply.reply.wrapping_add(1)) {
                 it.left = Some(busy.output.len());
             }
         }
@@ -145,7 +151,7 @@ impl Plane {
     pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) -> bool {
         let (mut index, mut has_more) = (0, false);
         while let Some(it) = self.observe.unwritten.get_mut(index) {
-            let is_here = it.place.0 == key;
+            let is_here = it.reply.session == key;
             if let (true, Some(left)) = (is_here, &mut it.left) {
                 *left = left.saturating_sub(taken);
             }
@@ -163,7 +169,8 @@ impl Plane {
     /// Forgets the slow requests of a client that is gone.
     #[cold]
     pub(in crate::core) fn forget_unwritten(&mut self, key: Key<Session>) {
-        while let Some(index) = self.observe.unwritten.iter().position(|it| it.place.0 == key) {
+        while let Some(index) = self.observe.unwritten.iter().position(|it| it.reply.session == key)
+        {
             let it = self.observe.unwritten.remove(index);
             self.tell_slow(it, None);
         }

@@ -2,6 +2,7 @@
 
 use super::served::Served;
 use crate::Plan;
+use crate::core::request::ReplyIndex;
 use crate::monitors::Line;
 use keyway_base::{Key, Limits, Time};
 use keyway_memcache as memcache;
@@ -115,7 +116,7 @@ pub(in crate::core::observe) struct Watcher {
 
 /// A slow request whose reply is not with its client.
 pub(crate) struct Unwritten {
-    pub(in crate::core::observe) place: Place,
+    pub(in crate::core::observe) reply: ReplyIndex,
     /// Bytes up to the end of the reply that the system has still to take, once its turn has
     /// come.
     pub(in crate::core::observe) left: Option<usize>,
@@ -153,8 +154,13 @@ impl SlowLines {
     }
 }
 
-/// A session, and the index of a reply in its order.
-pub(in crate::core) type Place = (Key<Session>, u32);
+/// The client of a slow request, as far as it is there.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct SlowClient {
+    pub(in crate::core) id: Option<u64>,
+    /// The reply, if the client gets one.
+    pub(in crate::core) reply: Option<ReplyIndex>,
+}
 
 /// Lines on slow requests in one second of one worker. More would let a slow server fill the
 /// log.

@@ -4,8 +4,8 @@
 
 use crate::Upstream;
 use crate::core::pending::state::Scratch;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};
@@ -158,7 +158,8 @@ impl Plane {
         busy: &mut Busy,
         work: Work<'_>,
     ) -> Step {
-        if let Some(link) = self.link_to_wait_for(scratch, links, (key, session), work) {
+        if let Some(link) = self.link_to_wait_for(scratch, links, ClientMut { key, session }, work)
+        {
             return Step::Full(link);
         }
         let (to, mut join) = self.begin_join(key, session, busy, work.request, work.rule);
@@ -199,7 +200,7 @@ impl Plane {
         &self,
         scratch: &Scratch,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         work: Work<'_>,
     ) -> Option<ConnectionKey> {
         for (server, &count) in scratch.counts.iter().enumerate() {
@@ -215,7 +216,8 @@ impl Plane {
                 return Some(link);
             }
             if session.has_late_write
-                && let Some(late) = late_apart(links, (key, session), (link, work.request))
+                && let Some(late) =
+                    late_apart(links, ClientMut { key, session }, (link, work.request))
             {
                 return Some(late);
             }
@@ -278,7 +280,7 @@ impl Plane {
         rule: Rule,
     ) -> (ReplyTo, Box<Join>) {
         self.count(session, request);
-        let to = self.reply_to_request((key, session), busy, request);
+        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);
         join.command = request.command.name;

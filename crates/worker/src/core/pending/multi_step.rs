@@ -10,8 +10,8 @@ use super::Due;
 use crate::Upstream;
 use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
@@ -21,6 +21,7 @@ use keyway_proxy::{
 };
 use keyway_resp::{Kind, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
+use keyway_topology::ServerId;
 use std::sync::Arc;
 
 impl Plane {
@@ -39,13 +40,13 @@ impl Plane {
             Across::RandomKey => self.random_key(links, key, session, busy, request),
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => {
-                let mut asked = RequestContext { key, session, busy, request };
-                self.load(links, &mut asked, what)
+                let mut incoming = RequestContext { key, session, busy, request };
+                self.load(links, &mut incoming, what)
             }
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
             Across::Unload(what) => {
-                let mut asked = RequestContext { key, session, busy, request };
-                self.unload(links, &mut asked, what)
+                let mut incoming = RequestContext { key, session, busy, request };
+                self.unload(links, &mut incoming, what)
             }
             Across::Run => self.run_script(links, key, session, busy, request),
             Across::First => match self.in_use(session.pool).first_from(0) {
@@ -193,10 +194,11 @@ impl Plane {
         (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session, multi_step.server);
-        let waits =
-            session.has_late_write && late_apart(links, (key, session), (index, request)).is_some();
+        let waits = session.has_late_write
+            && late_apart(links, ClientMut { key, session }, (index, request)).is_some();
         let connection = &mut links[index];
-        let has_room = !waits && connection.link.has_room(self.link_options(connection.pool));
+        let has_room =
+            !waits && connection.link.has_room(self.link_options(connection.server_id.pool));
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_steps_free.give(multi_step);
@@ -204,7 +206,7 @@ impl Plane {
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        let to = self.reply_to_request((key, session), busy, request);
+        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
         multi_step.database = session.identity.database;
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
@@ -221,24 +223,24 @@ impl Plane {
     pub(in crate::core) fn own_as_multi_step(
         &mut self,
         (connection, index): (&Connection, ConnectionKey),
-        (asked, owner): (&RequestContext, Owner),
+        (incoming, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
         let to = ReplyTo {
-            session: asked.key,
+            session: incoming.key,
             reply: match owner {
                 Owner::Session { sequence, .. } => Some(sequence),
                 _ => None,
             },
             started: self.clock.now,
-            counted: asked.request.command.counted(),
-            pool: asked.session.pool,
+            counted: incoming.request.command.counted(),
+            pool: incoming.session.pool,
         };
         let mut multi_step = self.pending.take_multi_step(work);
         multi_step.caching = None;
-        multi_step.database = asked.session.identity.database;
-        multi_step.protocol = asked.session.identity.protocol;
-        multi_step.server = connection.backend;
+        multi_step.database = incoming.session.identity.database;
+        multi_step.protocol = incoming.session.identity.protocol;
+        multi_step.server = connection.server_id.server;
         multi_step.link = index;
         Owner::Operation { operation: self.pending.begin(to, multi_step), part: 0 }
     }
@@ -287,9 +289,9 @@ impl Plane {
         let index = own.unwrap_or_else(shared);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
-            let (pool, backend) = (connection.pool, connection.backend);
+            let server = connection.server_id;
             let key = self.pending.begin(to, multi_step);
-            return self.on_multi_step_fault(sessions, (pool, backend), key, fault);
+            return self.on_multi_step_fault(sessions, server, key, fault);
         }
         self.prepare_link(index, connection, multi_step.database);
         if let Work::Script { digest, step: ScriptStep::Again } = multi_step.work
@@ -367,7 +369,7 @@ impl Plane {
         let Some(to) = self.pending.reply_to(key) else { return false };
         let Some(reply) = to.reply else { return false };
         let Some(session) = sessions.get_mut(to.session) else { return false };
-        let next = session.busy.as_ref().map(|busy| busy.order.next_place());
+        let next = session.busy.as_ref().map(|busy| busy.order.next_index());
         let is_last = next == Some(reply.wrapping_add(1));
         if !is_last || self.scripts(to.pool).script(&digest).is_none() {
             return false;
@@ -381,7 +383,7 @@ impl Plane {
     pub(in crate::core) fn on_multi_step_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         key: Key<Operation>,
         fault: Fault,
     ) {
@@ -396,7 +398,7 @@ impl Plane {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
         self.count_fault(to.pool, to.counted, fault);
         self.request_cells(to.pool, to.counted).latency(to.started, self.clock.now);
-        let text = self.describe_backend(pool, backend);
+        let text = self.describe_backend(server);
         let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
         self.answer_operation(sessions, to, None, |out| match is_null {
             true => multi_step.protocol.null(out),

@@ -2,6 +2,7 @@
 //! who is answered, how replies and faults of servers come to them, and how they end.
 
 use crate::core::ConnectionKey;
+use crate::core::request::ReplyIndex;
 use keyway_base::{Key, Slab};
 use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::route_policy::RoutedRequest;
@@ -154,11 +155,11 @@ impl super::State {
 
     /// The session that an operation answers, and the index of its reply there; `None` when the
     /// client asked for no reply, or when the replies of servers only prepare for its request.
-    pub(in crate::core) fn reply_index(&self, key: Key<Operation>) -> Option<(Key<Session>, u32)> {
+    pub(in crate::core) fn reply_index(&self, key: Key<Operation>) -> Option<ReplyIndex> {
         let Operation { reply_to, kind } = self.operations.slab.get(key)?;
         match kind {
             OperationKind::WarmUpRead(_) => None,
-            _ => Some((reply_to.session, reply_to.reply?)),
+            _ => Some(ReplyIndex { session: reply_to.session, reply: reply_to.reply? }),
         }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         let unheard = pending.begin(ReplyTo { reply: None, ..to }, Box::<Join>::default());
         assert_eq!((pending.count::<Join>(), pending.count::<MemcachedJoin>()), (2, 1));
         assert!(pending.get::<Join>(join).is_some() && pending.get::<Join>(memcached).is_none());
-        assert_eq!(pending.reply_index(join), Some((session, 3)));
+        assert_eq!(pending.reply_index(join), Some(ReplyIndex { session, reply: 3 }));
         assert_eq!(pending.reply_index(unheard), None);
         assert_eq!(pending.session_of(unheard), Some(session));
         for key in [join, unheard] {

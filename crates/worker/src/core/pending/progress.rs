@@ -3,11 +3,14 @@
 use crate::core::pending::operations::Due;
 use crate::core::pending::operations::OfKind;
 use crate::core::pools::servers::given::Given;
+use crate::core::request::ClientMut;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
+use keyway_proxy::OperationPart;
 use keyway_proxy::{Busy, Operation, OperationKind, ReplyTo, Session};
 use keyway_resp::Kind;
+use keyway_topology::ServerId;
 
 impl Core {
     /// Takes the next steps of the operations that have one; once a turn, before the links' output
@@ -54,7 +57,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn reply_to_request(
         &self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &mut Busy,
         request: &Request,
     ) -> ReplyTo {
@@ -75,7 +78,7 @@ impl Plane {
     pub(in crate::core) fn on_operation_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        (key, part): (Key<Operation>, u32),
+        OperationPart { operation: key, part }: OperationPart,
         kind: Kind,
         reply: &[u8],
     ) {
@@ -105,8 +108,8 @@ impl Plane {
     pub(in crate::core) fn on_operation_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        server: (u16, u16),
-        (key, part): (Key<Operation>, u32),
+        server: ServerId,
+        OperationPart { operation: key, part }: OperationPart,
         fault: Fault,
     ) {
         let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };

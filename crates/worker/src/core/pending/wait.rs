@@ -11,13 +11,14 @@ use crate::core::pools::cluster::{ClusterState, Waits};
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
+use keyway_proxy::OperationPart;
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
 use keyway_proxy::local::wait_refusal;
 use keyway_proxy::{Join, Operation, Owner, Redirected, ReplyTo, Session};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::key_slot;
+use keyway_topology::{ServerId, key_slot};
 
 /// What moves the offset that a server's WAIT on this connection waits for, and
 /// nothing else. A message on a shard channel, to which no pattern listens, is
@@ -54,43 +55,43 @@ impl Plane {
     pub(in crate::core) fn operate(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        match asked.request.command.verb {
-            Verb::Info => self.info(links, asked),
-            Verb::Monitor => self.start_monitor(asked),
-            _ => self.wait(links, asked),
+        match incoming.request.command.verb {
+            Verb::Info => self.info(links, incoming),
+            Verb::Monitor => self.start_monitor(incoming),
+            _ => self.wait(links, incoming),
         }
     }
 
-    fn wait(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
-        if let Some(text) = wait_refusal(&asked.request.args) {
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+    fn wait(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        if let Some(text) = wait_refusal(&incoming.request.args) {
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Step::Started;
         }
-        if let Some(step) = self.check_blocking(asked) {
+        if let Some(step) = self.check_blocking(incoming) {
             return step;
         }
-        let in_use = self.in_use(asked.session.pool);
+        let in_use = self.in_use(incoming.session.pool);
         let next =
             |server: Option<u16>| in_use.first_from(server.map_or(0, |it| usize::from(it) + 1));
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
         if servers.is_empty() {
-            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
             return Step::Started;
         }
-        let shared = |&server: &u16| self.link_of(asked.session, server);
+        let shared = |&server: &u16| self.link_of(incoming.session, server);
         let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
         if let Some(held) = held {
             return Step::Full(held);
         }
-        let Some(leased) = self.lease_each(links, asked, &servers) else {
+        let Some(leased) = self.lease_each(links, incoming, &servers) else {
             let text = "ERR too many clients watch keys or wait in blocking commands";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Step::Started;
         };
-        self.send_waits(links, asked, &leased);
+        self.send_waits(links, incoming, &leased);
         Step::Started
     }
 
@@ -99,19 +100,19 @@ impl Plane {
     fn lease_each(
         &mut self,
         links: &mut Connections,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         servers: &[u16],
     ) -> Option<Vec<(u16, Result<ConnectionKey, Fault>)>> {
-        let pool = asked.session.pool;
+        let pool = incoming.session.pool;
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
             let state = self.pools[pool as usize].servers()?;
-            let shared = state.link(server, asked.session.lane, Protocol::Resp2);
+            let shared = state.link(server, incoming.session.lane, Protocol::Resp2);
             if let Some(fault) = self.refused(&links[shared]) {
                 leased.push((server, Err(fault)));
                 continue;
             }
-            match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {
+            match self.lease(links, incoming.key, ServerId { pool, server }, Protocol::Resp2) {
                 Some(index) => leased.push((server, Ok(index))),
                 None => {
                     leased.iter().filter_map(|(_, index)| index.ok()).for_each(|index| {
@@ -127,20 +128,20 @@ impl Plane {
     fn send_waits(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         leased: &[(u16, Result<ConnectionKey, Fault>)],
     ) {
-        self.count(asked.session, asked.request);
+        self.count(incoming.session, incoming.request);
         let to = ReplyTo {
-            session: asked.key,
-            reply: Some(asked.busy.order.reserve()),
+            session: incoming.key,
+            reply: Some(incoming.busy.order.reserve()),
             started: self.clock.now,
-            counted: asked.request.command.counted(),
-            pool: asked.session.pool,
+            counted: incoming.request.command.counted(),
+            pool: incoming.session.pool,
         };
         let mut join = self.pending.joins_free.take();
         join.restart(Rule::Min);
-        join.command = asked.request.command.name;
+        join.command = incoming.request.command.name;
         join.is_whole = true;
         join.is_waiting = true;
         leased.iter().for_each(|(server, _)| {
@@ -154,7 +155,12 @@ impl Plane {
                 // It fails, whatever this one says.
                 Ok(index) if is_over => self.release(links, *index),
                 Ok(index) => {
-                    self.send_wait(&mut links[*index], *index, asked, (operation, fragment));
+                    self.send_wait(
+                        &mut links[*index],
+                        *index,
+                        incoming,
+                        OperationPart { operation, part: u32::from(fragment) },
+                    );
                     blocked_on.push(*index);
                 }
                 Err(fault) => {
@@ -164,11 +170,11 @@ impl Plane {
             }
         }
         if is_over {
-            return self.finish_join_now(operation, asked.session, asked.busy);
+            return self.finish_join_now(operation, incoming.session, incoming.busy);
         }
-        asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
-        asked.session.fence();
-        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        incoming.session.stateful.get_or_insert_default().blocked_on = blocked_on;
+        incoming.session.fence();
+        self.plan.clients.set_blocked(incoming.session.identity.id, true);
     }
 
     /// Ends a WAIT of which a server was lost, and what the others were asked for it.
@@ -198,32 +204,34 @@ impl Plane {
         &mut self,
         connection: &mut Connection,
         index: ConnectionKey,
-        asked: &RequestContext,
-        (operation, fragment): (Key<Operation>, u16),
+        incoming: &RequestContext,
+        OperationPart { operation, part }: OperationPart,
     ) {
-        let until = self.answered_by(asked);
+        let until = self.answered_by(incoming);
         connection.link.is_blocking = true;
         connection.link.blocks_until = until;
         self.note_deadline(until);
-        self.prepare_link(index, connection, asked.session.identity.database);
-        let tag = self.tag_of_server(connection.pool, connection.backend);
+        self.prepare_link(index, connection, incoming.session.identity.database);
+        let tag = self.tag_of_server(connection.server_id);
         let out = connection.link.request_buf();
         let start = out.len();
         move_offset(out, tag);
-        reply::array(out, asked.request.args.len());
-        asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
+        reply::array(out, incoming.request.args.len());
+        incoming.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
-        let owner = Owner::Operation { operation, part: fragment.into() };
-        let counted = asked.request.command.counted();
+        let owner = Owner::Operation { operation, part };
+        let counted = incoming.request.command.counted();
         connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, connection);
     }
 
     /// A number whose slot a server of a cluster has.
-    fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
-        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+    fn tag_of_server(&self, server: ServerId) -> Option<u32> {
+        let state = self.cluster_state(server.pool).filter(|state| state.has_slots())?;
         let mut tags = 0..TAGS_MAX;
-        tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
+        tags.find(|tag| {
+            state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server.server)
+        })
     }
 }
 
@@ -256,22 +264,22 @@ impl Core {
     #[cold]
     pub(in crate::core) fn wait_again(
         &mut self,
-        (from, (pool, backend)): (ConnectionKey, (u16, u16)),
+        (from, server): (ConnectionKey, ServerId),
         mut one: Redirected,
         waits: Option<Waits>,
     ) {
-        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
-        let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
+        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(server.server));
+        let place = match self.plane.cluster_state(server.pool).is_some_and(is_serving) {
             true => {
-                let tag = self.plane.tag_of_server(pool, backend);
+                let tag = self.plane.tag_of_server(server);
                 let mut request = Vec::with_capacity(one.request.len());
                 move_offset(&mut request, tag);
                 let at = one.request.windows(WAIT.len()).rposition(|bytes| bytes == WAIT);
                 request.extend_from_slice(&one.request[at.unwrap_or_default()..]);
                 one.request = request.into();
-                Some(backend)
+                Some(server.server)
             }
-            false => self.plane.place_of_offset(pool, &one.request),
+            false => self.plane.place_of_offset(server.pool, &one.request),
         };
         match place {
             Some(place) => self.retry_private(place, from, &one, waits),

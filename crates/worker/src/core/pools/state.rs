@@ -7,7 +7,7 @@ use crate::{DiscoveredPlan, Plan, PoolKind, Upstream};
 use keyway_proxy::Budget;
 use keyway_proxy::ConnectionKey;
 use keyway_resp::Protocol;
-use keyway_topology::{Ring, ServerSet};
+use keyway_topology::{Ring, ServerId, ServerSet};
 
 /// The lane of sessions whose replies are large: they share a connection to each
 /// server, which is made when the first of them needs it.
@@ -187,9 +187,10 @@ impl ServersState {
     ) -> Self {
         let count = upstream.servers.servers.len();
         let connections = usize::from(upstream.servers.options.server_connections.max(1));
-        let connection = |backend: usize, protocol: Protocol| {
-            let id = plan.topology.backend_id(index, backend);
-            Connection::new((index as u16, backend as u16), id, protocol)
+        let connection = |server: usize, protocol: Protocol| {
+            let id = plan.topology.backend_id(index, server);
+            let server = ServerId { pool: index as u16, server: server as u16 };
+            Connection::new(server, id, protocol)
                 .following(follows)
                 .watched(plan.health.watches(id))
         };

@@ -8,10 +8,12 @@
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, BYPASS};
+use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
+use keyway_topology::ServerId;
 
 /// Stands for the number of replies of a connection that is not known yet.
 const NOT_KNOWN: u64 = u64::MAX;
@@ -22,19 +24,19 @@ impl Plane {
     pub(in crate::core) fn choose_lane(
         &mut self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &Busy,
     ) {
         if !self.upstream.blocked.is_empty() || session.lane == BYPASS {
-            self.look_for_way(links, (key, session), busy);
+            self.look_for_lane(links, ClientMut { key, session }, busy);
         }
     }
 
     #[cold]
-    fn look_for_way(
+    fn look_for_lane(
         &mut self,
         links: &Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
@@ -48,7 +50,9 @@ impl Plane {
         let count = |is_bypass: bool| {
             let is_such = |connection: &Connection| {
                 let is_spoken = connection.link.protocol() == session.identity.protocol;
-                connection.pool == session.pool && connection.is_bypass == is_bypass && is_spoken
+                connection.server_id.pool == session.pool
+                    && connection.is_bypass == is_bypass
+                    && is_spoken
             };
             self.upstream.blocked.iter().filter(|&&index| is_such(&links[index])).count()
         };
@@ -61,7 +65,7 @@ impl Plane {
         if lane == session.lane {
             return;
         }
-        if owes_late_write(links, (key, session)) {
+        if owes_late_write(links, ClientMut { key, session }) {
             return;
         }
         match session.is_quiet(busy) && session.sub_requests == 0 {
@@ -119,12 +123,12 @@ impl Core {
         if !is_shared || !connection.is_blocked(len_min) {
             return index;
         }
-        let Some(state) = self.plane.pools[usize::from(connection.pool)].servers() else {
+        let Some(state) = self.plane.pools[usize::from(connection.server_id.pool)].servers() else {
             return index;
         };
         let lanes = [BYPASS, BULK].into_iter().chain(0..state.connections() as u32);
-        let mut others =
-            lanes.map(|lane| state.link(connection.backend, lane, connection.link.protocol()));
+        let mut others = lanes
+            .map(|lane| state.link(connection.server_id.server, lane, connection.link.protocol()));
         others.find(|&other| !self.links[other].is_blocked(len_min)).unwrap_or(index)
     }
 }
@@ -133,7 +137,9 @@ impl Core {
     /// Returns whether requests of a client may go by other connections from now on.
     pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, links, .. } = self;
-        sessions.get_mut(key).is_some_and(|session| may_change_links(links, (key, session)))
+        sessions
+            .get_mut(key)
+            .is_some_and(|session| may_change_links(links, ClientMut { key, session }))
     }
 }
 
@@ -178,7 +184,7 @@ fn whose(key: Key<Session>, session: &Session) -> Key<Session> {
 #[cold]
 pub(in crate::core) fn owes_late_write(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
 ) -> bool {
     let client = whose(key, session);
     session.has_late_write &= links.iter().any(|connection| connection.is_late_for(client));
@@ -191,15 +197,14 @@ pub(in crate::core) fn owes_late_write(
 #[cold]
 pub(in crate::core) fn late_link(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
-    server: (u16, u16),
+    ClientMut { key, session }: ClientMut<'_>,
+    server: ServerId,
 ) -> Option<ConnectionKey> {
-    if !owes_late_write(links, (key, session)) {
+    if !owes_late_write(links, ClientMut { key, session }) {
         return None;
     }
     let client = whose(key, session);
-    let is_its =
-        |(_, it): &(_, &Connection)| (it.pool, it.backend) == server && it.is_late_for(client);
+    let is_its = |(_, it): &(_, &Connection)| it.server_id == server && it.is_late_for(client);
     links.with_keys().find(is_its).map(|(key, _)| key)
 }
 
@@ -210,16 +215,18 @@ pub(in crate::core) fn late_link(
 #[cold]
 pub(in crate::core) fn late_apart(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
     (at, request): (ConnectionKey, &Request),
 ) -> Option<ConnectionKey> {
-    if !owes_late_write(links, (key, session)) || !request.command.counted().class().may_write() {
+    if !owes_late_write(links, ClientMut { key, session })
+        || !request.command.counted().class().may_write()
+    {
         return None;
     }
     let client = whose(key, session);
-    let server = (links[at].pool, links[at].backend);
+    let server = links[at].server_id;
     let is_its = |&(index, it): &(ConnectionKey, &Connection)| {
-        index != at && (it.pool, it.backend) == server && it.is_late_for(client)
+        index != at && it.server_id == server && it.is_late_for(client)
     };
     links.with_keys().find(is_its).map(|(index, _)| index)
 }
@@ -230,9 +237,9 @@ pub(in crate::core) fn late_apart(
 #[cold]
 pub(in crate::core::upstream) fn may_change_links(
     links: &Connections,
-    (key, session): (Key<Session>, &mut Session),
+    ClientMut { key, session }: ClientMut<'_>,
 ) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
     let is_over = is_quiet && session.unheard == 0 && session.sub_requests == 0;
-    is_over && !owes_late_write(links, (key, session))
+    is_over && !owes_late_write(links, ClientMut { key, session })
 }

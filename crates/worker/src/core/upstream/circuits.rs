@@ -31,7 +31,7 @@ impl Core {
         let health = &self.plane.plan.health;
         // Places that wait to be used again say what they were of another version's.
         let is_of = |connection: &&mut Connection| {
-            connection.pool == pool && !connection.is_free && !connection.is_spare
+            connection.server_id.pool == pool && !connection.is_free && !connection.is_spare
         };
         for connection in self.links.iter_mut().filter(is_of) {
             connection.is_watched = health.watches(connection.id);
@@ -75,7 +75,8 @@ impl Plane {
     /// leaves it out, and what it was given before is answered.
     #[inline]
     pub(in crate::core) fn is_kept_from(&self, connection: &Connection) -> bool {
-        self.plan.health.is_held(connection.id) && self.cluster_state(connection.pool).is_some()
+        self.plan.health.is_held(connection.id)
+            && self.cluster_state(connection.server_id.pool).is_some()
     }
 
     /// Whether a request would be let through to a server; nothing changes by asking.
@@ -113,7 +114,8 @@ impl Plane {
     /// The same for what tells of each server, whether that can be reached or not.
     #[inline]
     pub(in crate::core) fn has_no_room(&self, connection: &Connection) -> bool {
-        !connection.link.has_room(self.link_options(connection.pool)) && self.admits(connection)
+        !connection.link.has_room(self.link_options(connection.server_id.pool))
+            && self.admits(connection)
     }
 
     #[cold]
@@ -122,7 +124,10 @@ impl Plane {
             true => BackendFault::Ejected,
             false => BackendFault::CircuitOpen,
         };
-        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let cells = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }
     }
@@ -165,8 +170,10 @@ impl Plane {
         let (health, times) = (&self.plan.health, (began, self.clock.now));
         health.reads().note_failures(connection.id, count, times);
         if let Some(change) = health.circuits().note_failures(connection.id, count, reason, times) {
-            let cells =
-                self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+            let cells = self
+                .cells
+                .pool(usize::from(connection.server_id.pool))
+                .backend(usize::from(connection.server_id.server));
             cells.circuit_opens.add(1);
             self.log_circuit(&change);
         }
@@ -238,14 +245,14 @@ impl Plane {
 
     #[cold]
     fn on_outlier(&self, change: &OutlierChange) {
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let Some(found) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(found.server_id());
         let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
         let Some((out_for, reason)) = change.out else {
             tracing::info!(pool, backend, address, "reads may go to it again");
             return;
         };
-        self.cells.pool(place.pool_index).backend(place.server_index).outliers.add(1);
+        self.cells.pool(found.pool_index).backend(found.server_index).outliers.add(1);
         let (period, others_micros) = (change.period, change.others_micros);
         tracing::warn!(
             pool,
@@ -263,8 +270,8 @@ impl Plane {
 
     #[cold]
     fn log_circuit(&self, change: &CircuitChange) {
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let Some(found) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(found.server_id());
         let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
         let (from, to) = (change.from.label(), change.to.label());
         let reason = change.reason.map(FailureReason::label);

@@ -20,7 +20,7 @@ impl Core {
             // Those for RESP3 wait until a client speaks it.
             let connection = &self.links[index];
             let is_first = connection.link.protocol() == Protocol::Resp2 && !connection.is_beside();
-            if is_first && is_preconnected(&self.plane, connection.pool) {
+            if is_first && is_preconnected(&self.plane, connection.server_id.pool) {
                 self.links[index].is_connecting = true;
                 self.plane.upstream.connects.push(index);
             }
@@ -73,8 +73,11 @@ impl Core {
         connection.attempted = self.plane.clock.now;
         let connection = &self.links[index];
         self.plane.note_deadline(connection.link.deadline(&options));
-        let cells =
-            self.plane.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let cells = self
+            .plane
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         cells.links_connecting.raise(1);
     }
 
@@ -106,9 +109,9 @@ impl Core {
 
     /// A connection could not be made.
     pub fn on_connect_failed(&mut self, index: ConnectionKey, fault: ConnectFault) {
-        let place = (self.links[index].pool, self.links[index].backend);
-        let reason = self.plane.note_connect_fault(place, fault);
-        self.plane.log_cannot_connect(place, &reason);
+        let server = self.links[index].server_id;
+        let reason = self.plane.note_connect_fault(server, fault);
+        self.plane.log_cannot_connect(server, &reason);
         self.links[index].is_starved = fault == ConnectFault::Exhausted;
         self.on_link_lost(index, BackendFault::Connect);
     }
@@ -116,8 +119,8 @@ impl Core {
     /// A connection stood and was not secured after all: what its server says against
     /// our certificate comes behind the handshake.
     pub fn on_tls_fault(&mut self, index: ConnectionKey, fault: TlsFault) {
-        let place = (self.links[index].pool, self.links[index].backend);
-        self.plane.on_tls_fault(place, fault);
+        let server = self.links[index].server_id;
+        self.plane.on_tls_fault(server, fault);
     }
 
     /// A connection is over: everything in flight on it is answered with an
@@ -135,7 +138,7 @@ impl Core {
         let options = self.options(index);
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let (pool, backend) = (connection.pool, connection.backend);
+        let server = connection.server_id;
         let state = connection.link.state();
         // What is still said of this connection, such as that it stands after
         // all, is about the past.
@@ -170,7 +173,7 @@ impl Core {
         );
         for (exchange, sent) in lost {
             let why = lost_with(fault, sent);
-            plane.fail(sessions, (pool, backend), (&exchange, false), why);
+            plane.fail(sessions, server, (&exchange, false), why);
         }
         if !has_left {
             // Else its server is not of the cluster any more.
@@ -211,7 +214,7 @@ impl Core {
             let options = self.options(index);
             let Core { sessions, links, plane } = self;
             let connection = &mut links[index];
-            let (pool, backend) = (connection.pool, connection.backend);
+            let server = connection.server_id;
             let (mut expired, mut has_expired, mut probe_expired) = (None, false, false);
             let mut failed = Failed::default();
             let ready = connection.link.state() == LinkState::Ready;
@@ -237,13 +240,13 @@ impl Core {
                 let fault = if is_held { BackendFault::Connect } else { BackendFault::Timeout };
                 let fault = Fault::Backend { fault, sent };
                 if is_held {
-                    plane.note_in_vain(pool);
+                    plane.note_in_vain(server.pool);
                     plane.cluster.waited = Some(now.since(exchange.asked()));
                 }
                 if ready {
                     plane.note_late(sessions, exchange, &mut connection.late_of);
                 }
-                plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
+                plane.fail(sessions, server, (exchange, is_blocking), fault);
                 plane.cluster.waited = None;
                 has_expired = true;
                 // The request may have waited behind other clients' requests, or on another link.
@@ -307,7 +310,7 @@ impl Core {
     }
 
     fn options(&self, index: ConnectionKey) -> Arc<LinkOptions> {
-        Arc::clone(self.plane.link_options(self.links[index].pool))
+        Arc::clone(self.plane.link_options(self.links[index].server_id.pool))
     }
 }
 
@@ -355,7 +358,7 @@ impl Plane {
         // What relies on a script that was loaded through it, or on another
         // database than the first, is not for another connection.
         (worked || self.holds_unsent(connection))
-            && self.plan.pools[usize::from(connection.pool)].databases <= 1
+            && self.plan.pools[usize::from(connection.server_id.pool)].databases <= 1
             && connection.given.is_empty()
             && !self.has_left(connection)
             && !self.is_held_back(connection)
@@ -374,7 +377,7 @@ impl Plane {
             connection.link.on_backoff(options, self.clock.now, jitter);
             return;
         }
-        let is_wanted = worked && is_preconnected(self, connection.pool);
+        let is_wanted = worked && is_preconnected(self, connection.server_id.pool);
         if is_wanted || connection.link.in_flight() > 0 {
             connection.is_connecting = true;
             self.upstream.connects.push(index);
@@ -406,14 +409,17 @@ impl Plane {
         self.note_established(connection);
         self.knock(connection);
         self.look_at_generation(index, connection, true);
-        let deadline = connection.link.deadline(self.link_options(connection.pool));
+        let deadline = connection.link.deadline(self.link_options(connection.server_id.pool));
         self.note_deadline(deadline);
         self.mark_link_dirty(index, connection);
     }
 
     /// A link takes requests from here on.
     fn note_established(&mut self, connection: &mut Connection) {
-        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let cells = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         cells.links_connecting.lower(1);
         cells.links_ready.raise(1);
         cells.connects.add(1);
@@ -430,7 +436,10 @@ impl Plane {
     /// attempt to connect has failed, and was counted. Returns why.
     #[cold]
     pub(in crate::core::upstream) fn note_refused(&self, connection: &Connection) -> Fault {
-        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let cells = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         let refusal = &self.upstream.failures.get(connection.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
         cells.errors.of(fault).add(1);
@@ -439,7 +448,10 @@ impl Plane {
 
     /// A link takes no requests any more, if it did.
     pub(in crate::core) fn end_counts(&self, connection: &mut Connection, state: LinkState) {
-        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let cells = self
+            .cells
+            .pool(usize::from(connection.server_id.pool))
+            .backend(usize::from(connection.server_id.server));
         if std::mem::take(&mut connection.is_counted_ready) {
             cells.links_ready.lower(1);
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {

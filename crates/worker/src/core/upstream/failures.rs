@@ -9,6 +9,7 @@ use crate::core::{Connection, Plane};
 use keyway_base::{BackendFault, ReplyBound};
 use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
+use keyway_topology::ServerId;
 use std::borrow::Cow;
 
 /// Logs the first of a row as a warning, and the rest for those who look close.
@@ -55,7 +56,7 @@ impl Plane {
     /// Whether a server that never answered has closed a plain connection after it was asked
     /// something, as one does that speaks TLS.
     fn ends_unanswered(&self, connection: &Connection, fault: BackendFault) -> bool {
-        let is_plain = self.plan.pools[usize::from(connection.pool)].kind.tls().is_none();
+        let is_plain = self.plan.pools[usize::from(connection.server_id.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
         let is_asked =
             connection.link.in_flight() > 0 || connection.link.state() != LinkState::Ready;
@@ -70,14 +71,14 @@ impl Plane {
     }
 
     /// Why a server cannot be connected to, if that is so.
-    pub(in crate::core) fn unreached(&self, (pool, backend): (u16, u16)) -> Option<ConnectFault> {
-        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+    pub(in crate::core) fn unreached(&self, server: ServerId) -> Option<ConnectFault> {
+        let id = self.plan.topology.id_of(server);
         self.upstream.failures.get(id).unreached
     }
 
     /// Forgets what was known of the server at a place: another one is there.
-    pub(in crate::core) fn forget_troubles(&mut self, pool: u16, backend: u16) {
-        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+    pub(in crate::core) fn forget_troubles(&mut self, server: ServerId) {
+        let id = self.plan.topology.id_of(server);
         *self.upstream.failures.get_mut(id) = ConnectionFailures::default();
     }
 
@@ -93,7 +94,11 @@ impl Plane {
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
-                _ if self.plan.pools[usize::from(connection.pool)].kind.tls().is_none() => {
+                _ if self.plan.pools[usize::from(connection.server_id.pool)]
+                    .kind
+                    .tls()
+                    .is_none() =>
+                {
                     "connecting took longer than connect_timeout"
                 }
                 _ if has_spoken => {
@@ -104,17 +109,17 @@ impl Plane {
                      server speak TLS on this port?"
                 }
             };
-            self.log_cannot_connect((connection.pool, connection.backend), reason);
+            self.log_cannot_connect(connection.server_id, reason);
         }
         let in_flight = connection.link.in_flight();
         if fault != BackendFault::Connect {
-            let is_memcached = self.link_options(connection.pool).memcached.is_some();
+            let is_memcached = self.link_options(connection.server_id.pool).memcached.is_some();
             let what = match fault {
                 BackendFault::Protocol if is_memcached => {
                     "the backend answered something that is not memcached's protocol"
                 }
                 BackendFault::Handshake
-                    if self.link_options(connection.pool).password.is_none() =>
+                    if self.link_options(connection.server_id.pool).password.is_none() =>
                 {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
@@ -141,7 +146,7 @@ impl Plane {
             };
             let is_first = self.upstream.failures.get_mut(connection.id).is_first();
             let said = self.refusal_text(connection);
-            let name = self.name_backend(connection.pool, connection.backend);
+            let name = self.name_backend(connection.server_id);
             log_at!(
                 is_first,
                 pool = name.pool,
@@ -158,10 +163,10 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn note_connect_fault(
         &mut self,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         fault: ConnectFault,
     ) -> Cow<'static, str> {
-        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let id = self.plan.topology.id_of(server);
         let trouble = self.upstream.failures.get_mut(id);
         let ConnectFault::Tls(fault) = fault else {
             (trouble.tls, trouble.unreached) = (None, Some(fault));
@@ -172,25 +177,21 @@ impl Plane {
             // Worth a line, also in a row that began with something else.
             trouble.lost = 0;
         }
-        self.tls_words((pool, backend), fault).into()
+        self.tls_words(server, fault).into()
     }
 
     /// A connection was not secured, or not after all.
     #[cold]
-    pub(in crate::core) fn on_tls_fault(&mut self, place: (u16, u16), fault: TlsFault) {
-        let reason = self.note_connect_fault(place, ConnectFault::Tls(fault));
-        self.log_cannot_connect(place, &reason);
+    pub(in crate::core) fn on_tls_fault(&mut self, server: ServerId, fault: TlsFault) {
+        let reason = self.note_connect_fault(server, ConnectFault::Tls(fault));
+        self.log_cannot_connect(server, &reason);
     }
 
     /// Why TLS did not come about, for the log and for clients.
     #[cold]
-    pub(in crate::core) fn tls_words(
-        &self,
-        (pool, backend): (u16, u16),
-        fault: TlsFault,
-    ) -> String {
-        let kind = &self.plan.pools[usize::from(pool)].kind;
-        let address = kind.address(usize::from(backend));
+    pub(in crate::core) fn tls_words(&self, server: ServerId, fault: TlsFault) -> String {
+        let kind = &self.plan.pools[usize::from(server.pool)].kind;
+        let address = kind.address(usize::from(server.server));
         let why = match (kind.tls(), &address) {
             (Some(tls), Some(Address::Tcp { host, .. })) => tls.explain(fault, host),
             _ => fault.text().to_owned(),
@@ -203,14 +204,10 @@ impl Plane {
 
     /// Tells the log why a connection could not be made.
     #[cold]
-    pub(in crate::core::upstream) fn log_cannot_connect(
-        &mut self,
-        (pool, backend): (u16, u16),
-        reason: &str,
-    ) {
-        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+    pub(in crate::core::upstream) fn log_cannot_connect(&mut self, server: ServerId, reason: &str) {
+        let id = self.plan.topology.id_of(server);
         let is_first = self.upstream.failures.get_mut(id).is_first();
-        let name = self.name_backend(pool, backend);
+        let name = self.name_backend(server);
         log_at!(
             is_first,
             pool = name.pool,
@@ -231,7 +228,8 @@ impl Plane {
             return None;
         }
         let text = String::from_utf8_lossy(line);
-        let Upstream { options, .. } = self.plan.pools[connection.pool as usize].kind.upstream()?;
+        let Upstream { options, .. } =
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()?;
         // A server that repeats what it was sent may cut it off.
         let is_secret = |password: &String| {
             let begin: String = password.chars().take(SECRET_LEN).collect();

@@ -26,7 +26,7 @@ impl Core {
         let mut asked = 0;
         for id in health.unknown() {
             let Some(index) = self.plane.unknown_link(id) else { continue };
-            let patience = self.plane.patience_with(self.links[index].pool);
+            let patience = self.plane.patience_with(self.links[index].server_id.pool);
             let spread =
                 SPREAD.mul_f64((self.plane.next_random() >> 11) as f64 / (1u64 << 53) as f64);
             match health.first_look(id, self.plane.clock.now, (spread, patience)) {
@@ -78,15 +78,15 @@ impl Plane {
     /// The link on which an unknown server is asked. `None` while its pool has no server at that
     /// place.
     fn unknown_link(&self, id: BackendId) -> Option<ConnectionKey> {
-        let place = self.plan.topology.backend(id)?;
-        let pool = place.pool_index as u16;
+        let found = self.plan.topology.backend(id)?;
+        let pool = found.pool_index as u16;
         let is_there = self
             .cluster_state(pool)
-            .is_none_or(|state| state.map.node(place.server_index).is_some());
+            .is_none_or(|state| state.map.node(found.server_index).is_some());
         if !is_there || self.plan.retired(pool).is_some() {
             return None;
         }
-        Some(self.pools[place.pool_index].servers()?.probe_link(place.server_index))
+        Some(self.pools[found.pool_index].servers()?.probe_link(found.server_index))
     }
 
     fn patience_with(&self, pool: u16) -> Duration {

@@ -4,7 +4,7 @@ use crate::Upstream;
 use crate::advice::advice_of_foreign;
 use crate::core::{Connection, Plane};
 use keyway_base::BackendFault;
-use keyway_topology::FailureReason;
+use keyway_topology::{FailureReason, ServerId};
 
 /// So much of a password in what a server says keeps that from being shown.
 const SECRET_LEN: usize = 8;
@@ -19,12 +19,12 @@ impl Plane {
     ) -> BackendFault {
         let said = connection.link.handshake_refusal();
         if fault == BackendFault::Protocol && !said.is_empty() && !connection.link.has_answered() {
-            let pool = &self.plan.pools[usize::from(connection.pool)];
-            let said = match self.repeats_password(connection.pool, said) {
+            let pool = &self.plan.pools[usize::from(connection.server_id.pool)];
+            let said = match self.repeats_password(connection.server_id.pool, said) {
                 true => "it said what repeats the password".to_owned(),
                 false => advice_of_foreign(&pool.name, said),
             };
-            pool.notices.note_foreign(connection.backend, said, self.clock.now);
+            pool.notices.note_foreign(connection.server_id.server, said, self.clock.now);
         }
         fault
     }
@@ -40,9 +40,10 @@ impl Plane {
 
     /// The words of a server that are not of its pool's protocol, if that is why it is not up.
     #[cold]
-    pub(in crate::core) fn foreign_words(&self, (pool, backend): (u16, u16)) -> Option<String> {
-        let (at, said) = self.plan.pools[usize::from(pool)].notices.foreign(backend)?;
-        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+    pub(in crate::core) fn foreign_words(&self, server: ServerId) -> Option<String> {
+        let (at, said) =
+            self.plan.pools[usize::from(server.pool)].notices.foreign(server.server)?;
+        let id = self.plan.topology.id_of(server);
         let is_why = self.plan.health.reason(id) == Some(FailureReason::Protocol);
         // Requests that are lost with the connection are answered before its end counts.
         (is_why || at == self.clock.now).then_some(said)

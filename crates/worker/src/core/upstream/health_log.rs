@@ -3,7 +3,7 @@
 use crate::core::Plane;
 use crate::flaps::Flap;
 use crate::{Plan, PoolKind};
-use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
+use keyway_topology::{FailureReason, HealthState, Rejoin, ServerId, StateChange};
 
 /// How the log calls a backend: everywhere the same, and as metrics do.
 pub(in crate::core) struct BackendName<'p> {
@@ -16,10 +16,11 @@ pub(in crate::core) struct BackendName<'p> {
 impl Plane {
     /// How the log calls a backend.
     #[cold]
-    pub(in crate::core) fn name_backend(&self, pool: u16, backend: u16) -> BackendName<'_> {
-        let plan = &self.plan.pools[usize::from(pool)];
-        let label = plan.kind.label(usize::from(backend));
-        let address = plan.kind.address(usize::from(backend)).map(|address| address.to_string());
+    pub(in crate::core) fn name_backend(&self, server: ServerId) -> BackendName<'_> {
+        let plan = &self.plan.pools[usize::from(server.pool)];
+        let label = plan.kind.label(usize::from(server.server));
+        let address =
+            plan.kind.address(usize::from(server.server)).map(|address| address.to_string());
         let address = address.filter(|address| *address != label);
         BackendName { pool: &plan.name, label, address }
     }
@@ -46,23 +47,23 @@ impl Plane {
         if change.from == HealthState::Unknown && change.to == HealthState::Up {
             return;
         }
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let (at, server) = (place.pool_index as u16, place.server_index as u16);
-        let log = &self.plan.pools[place.pool_index].notices.health;
+        let Some(found) = self.plan.topology.backend(change.backend) else { return };
+        let server = found.server_id();
+        let log = &self.plan.pools[found.pool_index].notices.health;
         if change.from.is_usable() && change.to.is_usable() {
-            if let Some(flap) = log.on_flap(server, change, self.clock.now) {
-                self.log_flap(at, &flap);
+            if let Some(flap) = log.on_flap(server.server, change, self.clock.now) {
+                self.log_flap(server.pool, &flap);
             }
             return;
         }
-        log.on_told(server, change, self.clock.now);
-        let name = self.name_backend(at, server);
+        log.on_told(server.server, change, self.clock.now);
+        let name = self.name_backend(server);
         let BackendName { pool, label, address } = &name;
         let (backend, address) = (&**label, address.as_deref());
         let (from, to) = (change.from.label(), change.to.label());
         let reason = change.reason.map_or("", FailureReason::label);
         if change.to == HealthState::Up {
-            let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
+            let policy = found.pool.ejection().map(|ejection| ejection.rejoin);
             match policy {
                 Some(Rejoin::Serve) => tracing::warn!(
                     pool,
@@ -79,7 +80,7 @@ impl Plane {
                     from,
                     to,
                     "back in use; {} (rejoin = \"flush\")",
-                    self.describe_cleaned(place.pool_index)
+                    self.describe_cleaned(found.pool_index)
                 ),
                 _ => tracing::info!(pool, backend, address, from, to, "back in use"),
             }
@@ -99,7 +100,7 @@ impl Plane {
 
     #[cold]
     fn log_flap(&self, pool: u16, flap: &Flap) {
-        let name = self.name_backend(pool, flap.server);
+        let name = self.name_backend(ServerId { pool, server: flap.server });
         let BackendName { pool, label, address } = &name;
         let (backend, address) = (&**label, address.as_deref());
         let (from, to) = (flap.from.label(), flap.to.label());

@@ -3,21 +3,22 @@
 
 use super::locked::is_locked;
 use super::reply::Lent;
-use crate::core::observe::state::Place;
+use crate::core::observe::state::SlowClient;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
 use keyway_base::{Key, Slab, Time};
+use keyway_proxy::OperationPart;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{Exchange, Internal, Owner, Redirected, Redirection, Session};
 use keyway_resp::Kind;
-use keyway_topology::FailureReason;
+use keyway_topology::{FailureReason, ServerId};
 
 /// The sum of the replies that came on a connection in one go.
 pub(in crate::core::upstream) struct Heard<'b> {
     connection: ConnectionKey,
     /// Positions of the connection's pool and server.
-    server: (u16, u16),
+    server: ServerId,
     /// The bytes are in a block of which parts may be held.
     lent: Lent<'b>,
     is_blocking: bool,
@@ -41,7 +42,7 @@ pub(in crate::core::upstream) struct Heard<'b> {
     /// A reply is not the one to its question.
     pub(in crate::core::upstream) is_astray: bool,
     /// The client of a slow request, and its reply.
-    pub(in crate::core::upstream) slow_client: Option<(Option<u64>, Option<Place>)>,
+    pub(in crate::core::upstream) slow_client: Option<SlowClient>,
 }
 
 impl<'b> Heard<'b> {
@@ -53,7 +54,7 @@ impl<'b> Heard<'b> {
     ) -> Self {
         Heard {
             connection: key,
-            server: (connection.pool, connection.backend),
+            server: connection.server_id,
             lent,
             is_blocking: connection.link.is_blocking,
             lease: connection.lease,
@@ -95,8 +96,7 @@ impl<'b> Heard<'b> {
         // A blocking command is slow on purpose.
         let is_internal = matches!(exchange.owner, Owner::Internal(_));
         if exchange.is_slow && !self.is_blocking && !is_internal {
-            let place = plane.place_of(sessions, exchange.owner);
-            self.slow_client = Some((plane.client_of(sessions, exchange.owner), place));
+            self.slow_client = Some(plane.slow_client(sessions, exchange.owner));
         }
         match exchange.owner {
             Owner::Internal(which) => {
@@ -133,7 +133,7 @@ impl<'b> Heard<'b> {
                 self.denies_ping |= reply.starts_with(b"-NOPERM");
             }
             Internal::Look | Internal::Return => {
-                plane.hear_generation(self.server.0, which, reply);
+                plane.hear_generation(self.server.pool, which, reply);
             }
             Internal::Cluster(_) | Internal::Names | Internal::Replication => {
                 plane.hear_of_cluster(which, self.server, reply);
@@ -166,7 +166,7 @@ impl<'b> Heard<'b> {
             }
             Owner::Operation { operation, part } => {
                 plane.deliver_waited(self.server, None, kind);
-                plane.on_operation_reply(sessions, (operation, part), kind, reply);
+                plane.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             _ => {}
         }

@@ -17,6 +17,7 @@ use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
+use keyway_topology::ServerId;
 
 /// Idle private links kept per server. Fewer connect again for every blocking
 /// command; more keep connections that a server counts.
@@ -38,17 +39,17 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         session: Key<Session>,
-        (pool, server): (u16, u16),
+        server: ServerId,
         protocol: Protocol,
     ) -> Option<ConnectionKey> {
-        let state = self.pools[pool as usize].servers_mut()?;
-        let idle = state.idle_mut(server);
+        let state = self.pools[usize::from(server.pool)].servers_mut()?;
+        let idle = state.idle_mut(server.server);
         let is_fit = |&index: &ConnectionKey| {
             let link = &links[index].link;
             link.in_flight() == 0 && link.protocol() == protocol
         };
-        if let Some(place) = idle.iter().rposition(is_fit) {
-            let index = idle.swap_remove(place);
+        if let Some(position) = idle.iter().rposition(is_fit) {
+            let index = idle.swap_remove(position);
             let connection = &mut links[index];
             connection.lease = Some(session);
             // Its last request may have been a large one whose time was up.
@@ -58,7 +59,7 @@ impl Plane {
         if !self.has_private(1) {
             return None;
         }
-        let index = self.add_private(links, session, (pool, server), protocol);
+        let index = self.add_private(links, session, server, protocol);
         let now = self.clock.now;
         let out = links[index].link.request_buf();
         reply::array(out, 2);
@@ -84,11 +85,11 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         session: Key<Session>,
-        place: (u16, u16),
+        server: ServerId,
         protocol: Protocol,
     ) -> ConnectionKey {
         self.upstream.leases.own += 1;
-        self.add_private(links, session, place, protocol)
+        self.add_private(links, session, server, protocol)
     }
 
     /// Another link for `session` alone, that nothing was said on.
@@ -96,14 +97,14 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         session: Key<Session>,
-        (pool, server): (u16, u16),
+        server: ServerId,
         protocol: Protocol,
     ) -> ConnectionKey {
         self.upstream.leases.count += 1;
         let gone = self.upstream.leases.places.pop();
-        let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
-        let follows = self.cluster_state(pool).is_some();
-        let mut connection = Connection::new((pool, server), id, protocol)
+        let id = self.plan.topology.id_of(server);
+        let follows = self.cluster_state(server.pool).is_some();
+        let mut connection = Connection::new(server, id, protocol)
             .following(follows)
             .watched(self.plan.health.watches(id));
         connection.is_private = true;
@@ -138,16 +139,20 @@ impl Plane {
 
     /// Keeps a link that no session has for the next one.
     fn give_back(&mut self, index: ConnectionKey, connection: &Connection) {
-        let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
-        state.idle_mut(connection.backend).push(index);
+        let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers_mut() else {
+            return;
+        };
+        state.idle_mut(connection.server_id.server).push(index);
         self.trim_idle(index, connection);
     }
 
     /// Ends an idle link if there are too many for its server, and nothing is
     /// in flight on it: that may be an `EXEC`.
     fn trim_idle(&mut self, index: ConnectionKey, connection: &Connection) {
-        let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
-        let idle = state.idle_mut(connection.backend);
+        let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers_mut() else {
+            return;
+        };
+        let idle = state.idle_mut(connection.server_id.server);
         if idle.len() > IDLE_MAX && connection.link.in_flight() == 0 {
             idle.retain(|&one| one != index);
             self.upstream.discards.push(index);
@@ -202,7 +207,9 @@ impl Plane {
             let len = out.len() - start;
             connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
             self.mark_link_dirty(index, connection);
-            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+            self.note_deadline(
+                connection.link.deadline(self.link_options(connection.server_id.pool)),
+            );
         }
         self.release(links, index);
     }
@@ -235,8 +242,8 @@ impl Plane {
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
             watch.link = None;
         }
-        if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
-            stateful.blocked_on.swap_remove(place);
+        if let Some(position) = stateful.blocked_on.iter().position(|&link| link == index) {
+            stateful.blocked_on.swap_remove(position);
             if connection.awaits_retry {
                 // The command is sent again by another link: its client still waits.
                 stateful.unsent += 1;
@@ -277,9 +284,11 @@ impl Plane {
 
     /// Whether a command waits on this link for keys that live elsewhere now.
     pub(in crate::core) fn is_displaced(&self, connection: &Connection) -> bool {
-        let Some(state) = self.pools[usize::from(connection.pool)].servers() else { return false };
+        let Some(state) = self.pools[usize::from(connection.server_id.pool)].servers() else {
+            return false;
+        };
         let server = |hash: &u32| state.ring().pick(*hash, 0);
-        connection.awaited_keys.iter().any(|hash| server(hash) != Some(connection.backend))
+        connection.awaited_keys.iter().any(|hash| server(hash) != Some(connection.server_id.server))
     }
 
     /// A blocking command was answered: the session goes on.
@@ -350,7 +359,7 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let (pool, backend) = (connection.pool, connection.backend);
+        let server = connection.server_id;
         let state = connection.link.state();
         let (worked, in_flight) = (connection.link.has_answered(), connection.link.in_flight());
         connection.generation = crate::core::connection::next_generation(connection.generation);
@@ -371,7 +380,7 @@ impl Core {
         }
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+            plane.fail(sessions, server, (&exchange, is_blocking), why);
         }
         if is_failure && !is_blameless {
             let began = plane.began(connection, worked);
@@ -388,8 +397,8 @@ impl Core {
         connection.client_id = None;
         connection.unblock = None;
         connection.awaits_retry = false;
-        if let Some(state) = plane.pools[usize::from(pool)].servers_mut() {
-            state.idle_mut(backend).retain(|&idle| idle != index);
+        if let Some(state) = plane.pools[usize::from(server.pool)].servers_mut() {
+            state.idle_mut(server.server).retain(|&idle| idle != index);
         }
         connection.is_free = true;
         plane.upstream.leases.places.push(index);
@@ -402,7 +411,9 @@ impl Core {
     #[cold]
     pub(in crate::core) fn end_displaced(&mut self, pool: u16) {
         let is_blocked = |connection: &Connection| {
-            connection.pool == pool && connection.link.is_blocking && connection.lease.is_some()
+            connection.server_id.pool == pool
+                && connection.link.is_blocking
+                && connection.lease.is_some()
         };
         for position in 0..self.links.len() {
             let index = self.links.key_at(position);
@@ -417,10 +428,10 @@ impl Core {
                 // It may never answer, not even that the command has ended; or it has half
                 // of one.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
-                let place = (connection.pool, connection.backend);
+                let server = connection.server_id;
                 connection
                     .link
-                    .abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+                    .abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
                 plane.end_lease(sessions, index, connection);
                 plane.upstream.discards.push(index);
             } else if is_astray && connection.unblock.replace(UnblockReason::Displaced).is_none() {

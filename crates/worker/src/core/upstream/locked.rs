@@ -17,13 +17,12 @@ impl Plane {
     /// Tells the log that a server wants a password, once a minute for each pool.
     #[cold]
     pub(in crate::core::upstream) fn tell_locked(&self, connection: &Connection) {
-        let pool = &self.plan.pools[usize::from(connection.pool)];
+        let pool = &self.plan.pools[usize::from(connection.server_id.pool)];
         if !pool.notices.locked.is_due(self.clock.now) {
             return;
         }
         let what = advice(&pool.name, "NOAUTH").unwrap_or_default();
-        let BackendName { pool, label, address } =
-            self.name_backend(connection.pool, connection.backend);
+        let BackendName { pool, label, address } = self.name_backend(connection.server_id);
         tracing::warn!(
             pool,
             backend = &*label,
@@ -38,12 +37,11 @@ impl Plane {
     pub(in crate::core::upstream) fn tell_ping_denied(&self, connection: &Connection) {
         let state = self.plan.health.state(connection.id);
         let is_news = matches!(state, HealthState::Unknown | HealthState::Failing);
-        let notices = &self.plan.pools[usize::from(connection.pool)].notices;
+        let notices = &self.plan.pools[usize::from(connection.server_id.pool)].notices;
         if !is_news || !notices.ping_denied.is_due(self.clock.now) {
             return;
         }
-        let BackendName { pool, label, address } =
-            self.name_backend(connection.pool, connection.backend);
+        let BackendName { pool, label, address } = self.name_backend(connection.server_id);
         tracing::warn!(
             pool,
             backend = &*label,

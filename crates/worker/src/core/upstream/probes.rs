@@ -28,12 +28,12 @@ impl Core {
             self.plane.log_change(&change);
         }
         for id in health.due_for_rejoin(now).collect::<Vec<_>>() {
-            let Some(place) = self.plane.plan.topology.backend(id) else { continue };
-            if self.plane.plan.retired(place.pool_index as u16).is_some() {
+            let Some(found) = self.plane.plan.topology.backend(id) else { continue };
+            if self.plane.plan.retired(found.pool_index as u16).is_some() {
                 continue;
             }
-            let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
-            let index = state.probe_link(place.server_index);
+            let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
+            let index = state.probe_link(found.server_index);
             let Core { links, plane, .. } = self;
             let connection = &mut links[index];
             // An answer to an earlier question would pass for one to this return's.
@@ -74,7 +74,8 @@ impl Core {
                 && connection.link.protocol() == Protocol::Resp2
                 && !connection.is_beside();
             if is_first && is_due && !connection.is_connecting && is_failing() {
-                connection.next_try = now + plane.link_options(connection.pool).backoff_max;
+                connection.next_try =
+                    now + plane.link_options(connection.server_id.pool).backoff_max;
                 if is_at_rest {
                     plane.knock(connection);
                     plane.mark_link_dirty(index, connection);
@@ -102,7 +103,7 @@ impl Plane {
     /// an attempt to connect.
     pub(in crate::core) fn began(&self, connection: &Connection, worked: bool) -> Time {
         let latest = if worked { connection.heard } else { connection.attempted };
-        self.began_attempt(connection.pool, connection.id, latest)
+        self.began_attempt(connection.server_id.pool, connection.id, latest)
     }
 
     /// Since when what fails now is a failure, having been `latest` tried or heard: so
@@ -134,8 +135,10 @@ impl Plane {
             self.plan.health.note_failure(connection.id, reason, (began, self.clock.now))
         {
             if change.to == HealthState::Ejected {
-                let cells =
-                    self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+                let cells = self
+                    .cells
+                    .pool(usize::from(connection.server_id.pool))
+                    .backend(usize::from(connection.server_id.server));
                 cells.ejections.add(1);
                 if change.from.is_usable() {
                     let cell = self.plan.health.generation(connection.id);
@@ -159,7 +162,7 @@ impl Plane {
         }
         self.ask_about(connection, Internal::Probe);
         if let Some(Upstream { options, .. }) =
-            self.plan.pools[connection.pool as usize].kind.upstream()
+            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
         {
             let deadline = connection.link.deadline(options);
             self.note_deadline(deadline);
@@ -182,7 +185,7 @@ impl Plane {
             return;
         }
         self.ask_about(connection, Internal::Probe);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 
     /// A backend has answered what it was asked by [`Plane::send_probe`] or
@@ -231,11 +234,12 @@ impl Plane {
     /// Asks a server whether it is there, or has it emptied.
     fn ask_about(&self, connection: &mut Connection, which: Internal) {
         let is_flush = which == Internal::Flush;
-        if let Some(memcached) = &self.link_options(connection.pool).memcached {
+        if let Some(memcached) = &self.link_options(connection.server_id.pool).memcached {
             let verb = if is_flush { Verb::FlushAll } else { Verb::Version };
             return connection.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
         }
-        let name = if is_flush { self.flush_command(connection.pool.into()) } else { "PING" };
+        let name =
+            if is_flush { self.flush_command(connection.server_id.pool.into()) } else { "PING" };
         let out = connection.link.request_buf();
         let start = out.len();
         reply::array(out, 1);

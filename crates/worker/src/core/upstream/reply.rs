@@ -3,9 +3,11 @@ use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
+use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::write_text_failure;
 use keyway_proxy::{Exchange, Internal, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
+use keyway_topology::ServerId;
 
 impl Core {
     /// Takes bytes a backend sent.
@@ -40,8 +42,8 @@ impl Core {
         };
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let (pool, backend) = (connection.pool, connection.backend);
-        let cells = plane.cells.pool(pool as usize).backend(backend as usize);
+        let server = connection.server_id;
+        let cells = plane.cells.pool(usize::from(server.pool)).backend(usize::from(server.server));
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = connection.link.state() == LinkState::Ready;
         connection.heard = plane.clock.now;
@@ -57,11 +59,11 @@ impl Core {
             return Err(BackendFault::Protocol);
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), heard.slow_client) {
-            plane.log_slow((pool, backend), slow, client);
-            plane.await_written(sessions, client.1);
+            plane.log_slow(server, slow, client);
+            plane.await_written(sessions, client.reply);
         }
         if let Some(big) = connection.link.take_big() {
-            plane.note_big_reply(pool, big);
+            plane.note_big_reply(server.pool, big);
         }
         if !was_ready {
             plane.after_handshake(index, connection);
@@ -205,7 +207,7 @@ impl Plane {
     pub(in crate::core) fn deliver_aside(
         &mut self,
         sessions: &mut Slab<Session>,
-        server: (u16, u16),
+        server: ServerId,
         exchange: &Exchange,
         kind: Kind,
         reply: &[u8],
@@ -222,12 +224,12 @@ impl Plane {
     pub(in crate::core::upstream) fn deliver(
         &mut self,
         sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         exchange: &Exchange,
         (kind, lent): (Kind, Lent<'_>),
         reply: &[u8],
     ) {
-        let cells = self.cells.pool(pool as usize).backend(backend as usize);
+        let cells = self.cells.pool(usize::from(server.pool)).backend(usize::from(server.server));
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
         if kind == Kind::Error && is_counted {
             cells.error_replies.add(1);
@@ -239,7 +241,7 @@ impl Plane {
                 let Some(session) = sessions.get_mut(key) else {
                     return cells.unclaimed_replies.add(1);
                 };
-                let cells = self.request_cells(pool, exchange.counted);
+                let cells = self.request_cells(server.pool, exchange.counted);
                 cells.latencies(latency, 1);
                 if kind == Kind::Error {
                     cells.error_reply();
@@ -254,14 +256,14 @@ impl Plane {
             }
             Owner::Operation { operation, part } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.on_operation_reply(sessions, (operation, part), kind, reply);
+                self.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             Owner::Unheard(session) => {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.end_unheard(sessions, session);
             }
             Owner::Hedged { .. } => {
-                self.on_hedged_reply(sessions, (pool, backend), exchange, kind, reply);
+                self.on_hedged_reply(sessions, server, exchange, kind, reply);
             }
             Owner::None => cells.late_replies.add(1),
             Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
@@ -275,15 +277,15 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn deliver_waited(
         &self,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         counted: Option<Counted>,
         kind: Kind,
     ) {
         if kind == Kind::Error {
-            let backends = self.cells.pool(usize::from(pool));
-            backends.backend(usize::from(backend)).error_replies.add(1);
+            let backends = self.cells.pool(usize::from(server.pool));
+            backends.backend(usize::from(server.server)).error_replies.add(1);
             if let Some(counted) = counted {
-                self.request_cells(pool, counted).error_reply();
+                self.request_cells(server.pool, counted).error_reply();
             }
         }
     }
@@ -329,7 +331,7 @@ impl Plane {
         if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
         }
-        if session.streamed_reply.is_some_and(|streamed| streamed.sequence == sequence) {
+        if session.streamed_reply.as_ref().is_some_and(|streamed| streamed.sequence == sequence) {
             self.end_reply(key, session);
         }
     }
@@ -351,13 +353,18 @@ impl Plane {
     pub(in crate::core) fn fail(
         &mut self,
         sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         (exchange, is_blocking): (&Exchange, bool),
         fault: Fault,
     ) {
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
-            self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
+            self.cells
+                .pool(usize::from(server.pool))
+                .backend(usize::from(server.server))
+                .errors
+                .of(fault)
+                .add(1);
         }
         let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
         let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
@@ -365,15 +372,15 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
                 if session.streamed_reply.is_some() && self.cut_short(key, session, sequence) {
-                    return self.count_fault(pool, exchange.counted, fault);
+                    return self.count_fault(server.pool, exchange.counted, fault);
                 }
-                self.count_fault(pool, exchange.counted, fault);
+                self.count_fault(server.pool, exchange.counted, fault);
                 if !is_blocking {
-                    let cells = self.request_cells(pool, exchange.counted);
+                    let cells = self.request_cells(server.pool, exchange.counted);
                     cells.latency(exchange.started, self.clock.now);
                 }
                 session.note_fault(fault);
-                let text = self.describe_backend(pool, backend);
+                let text = self.describe_backend(server);
                 let speaks_memcached = session.memcached.is_some();
                 self.complete(key, session, sequence, |out| match speaks_memcached {
                     true => write_text_failure(out, fault, &text),
@@ -381,13 +388,13 @@ impl Plane {
                 });
             }
             Owner::Operation { operation, part } => {
-                self.on_operation_fault(sessions, (pool, backend), (operation, part), fault);
+                self.on_operation_fault(sessions, server, OperationPart { operation, part }, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster(number)) => {
-                self.miss_of_cluster((pool, backend), number, fault);
+                self.miss_of_cluster(server, number, fault);
             }
-            Owner::Internal(Internal::Names) => self.cluster.note_unnamed((pool, backend)),
+            Owner::Internal(Internal::Names) => self.cluster.note_unnamed(server),
             Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
         }
     }

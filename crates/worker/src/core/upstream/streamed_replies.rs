@@ -18,6 +18,7 @@
 
 use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
+use crate::core::request::{ClientMut, ClientRef};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
 use crate::core::upstream::state::Failed;
@@ -162,11 +163,11 @@ impl Core {
     ) -> Result<&'b [u8], BackendFault> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let server = (connection.pool, connection.backend);
+        let server = connection.server_id;
         let owner = connection.link.streamed_owner();
         let passed = connection.link.pass(bytes, plane.clock.now)?;
         connection.heard = plane.clock.now;
-        let cells = plane.cells.pool(server.0.into()).backend(server.1.into());
+        let cells = plane.cells.pool(server.pool.into()).backend(server.server.into());
         cells.received_bytes.add(passed.part.len() as u64);
         if let Some(Owner::Session { session: key, .. }) = owner
             && let Some(session) = sessions.get_mut(key)
@@ -174,10 +175,7 @@ impl Core {
             plane.append_streamed(key, session, passed.part, lent);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
-        let slow_client = exchange.is_slow.then(|| {
-            let place = plane.place_of(sessions, exchange.owner);
-            (plane.client_of(sessions, exchange.owner), place)
-        });
+        let slow_client = exchange.is_slow.then(|| plane.slow_client(sessions, exchange.owner));
         plane.deliver_aside(sessions, server, &exchange, Kind::Bulk, b"");
         if let Owner::Session { session, .. } = exchange.owner
             && let Some(session) = sessions.get_mut(session)
@@ -186,10 +184,10 @@ impl Core {
         }
         if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
-            plane.await_written(sessions, client.1);
+            plane.await_written(sessions, client.reply);
         }
         if let Some(big) = connection.link.take_big() {
-            plane.note_big_reply(server.0, big);
+            plane.note_big_reply(server.pool, big);
         }
         if exchange.owner != Owner::None {
             plane.note_success(connection);
@@ -212,7 +210,9 @@ impl Core {
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
         if connection.link.take_sooner() {
-            plane.note_deadline(connection.link.deadline(plane.link_options(connection.pool)));
+            plane.note_deadline(
+                connection.link.deadline(plane.link_options(connection.server_id.pool)),
+            );
         }
     }
 
@@ -236,8 +236,9 @@ impl Core {
         }
         let (part, len) = connection.link.begin_streamed_reply();
         session.reply_size.note(len);
-        let stays = owes_late_write(links, (key, session));
-        session.streamed_reply = Some(StreamedReply { link: index, sequence, cut_at: None });
+        let stays = owes_late_write(links, ClientMut { key, session });
+        let streamed = StreamedReply { link: index, sequence, cut_at: None };
+        session.streamed_reply = Some(Box::new(streamed));
         // What it may begin next could have something to say in between.
         session.fence();
         session.paused = true;
@@ -294,7 +295,7 @@ fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
 /// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
 /// it are whole, and so are told first, but one that takes nothing is not waited for.
 pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
-    let Some(cut_at) = session.streamed_reply.and_then(|streamed| streamed.cut_at) else {
+    let Some(cut_at) = session.streamed_reply.as_ref().and_then(|streamed| streamed.cut_at) else {
         return false;
     };
     let is_told = session.busy.as_ref().is_none_or(|busy| busy.output.is_empty());
@@ -362,9 +363,9 @@ impl Plane {
     pub(in crate::core) fn read_on(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) {
-        let Some(streamed) = session.streamed_reply else { return };
+        let Some(streamed) = &session.streamed_reply else { return };
         let window = self.plan.limits.pass_len();
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
         let Some(connection) = links.get_mut(streamed.link) else { return };
@@ -380,9 +381,9 @@ impl Plane {
     pub(in crate::core) fn end_streamed_reply(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
     ) {
-        let Some(streamed) = session.streamed_reply else { return };
+        let Some(streamed) = &session.streamed_reply else { return };
         self.upstream.streamed_replies.behind.retain(|(whose, _)| *whose != key);
         let Some(connection) = links.get_mut(streamed.link) else { return };
         if connection.is_held_for(key) {
@@ -476,7 +477,7 @@ impl Plane {
     fn patience(&self, connection: &Connection) -> Patience {
         let most =
             if connection.is_bulk || connection.is_private { BULK_HELD_MAX } else { HELD_MAX };
-        let timeout = self.link_options(connection.pool).timeout;
+        let timeout = self.link_options(connection.server_id.pool).timeout;
         let most = timeout.map_or(most, |timeout| most.min(timeout / 2));
         let room_since = || {
             let due = connection.waiting_due.zip(timeout);
@@ -551,7 +552,7 @@ impl Plane {
         let mut bulk = std::mem::take(&mut self.upstream.streamed_replies.bulk);
         bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
-            if session.streamed_reply.is_some_and(|streamed| streamed.cut_at.is_some()) {
+            if session.streamed_reply.as_ref().is_some_and(|streamed| streamed.cut_at.is_some()) {
                 // It may have had time enough.
                 self.mark_session_dirty(key, session);
                 return true;
@@ -563,7 +564,7 @@ impl Plane {
             }
             let is_over = is_quiet && !session.is_special();
             let is_small = session.reply_size.largest() < small;
-            if is_over && is_small && !owes_late_write(links, (key, session)) {
+            if is_over && is_small && !owes_late_write(links, ClientMut { key, session }) {
                 session.lane = key.index();
                 return false;
             }

@@ -16,7 +16,7 @@
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
-use crate::core::request::RequestContext;
+use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
@@ -26,7 +26,7 @@ use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
-use keyway_topology::Distribution;
+use keyway_topology::{Distribution, ServerId};
 use std::time::Duration;
 
 /// Most arguments behind the value, such as `EX 10`.
@@ -71,12 +71,18 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
         if let Some(store) = pool.kind.store() {
-            return self.begin_landing(pool, store, (key, session, busy), (bytes, end), args);
+            return self.begin_landing(
+                pool,
+                store,
+                BusyClient { key, session, busy },
+                (bytes, end),
+                args,
+            );
         }
         let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
@@ -105,7 +111,7 @@ impl Plane {
         else {
             return Begun::No;
         };
-        if !self.has_room_for_large(links, (session.pool, server)) {
+        if !self.has_room_for_large(links, ServerId { pool: session.pool, server }) {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
@@ -113,22 +119,22 @@ impl Plane {
             return Begun::Wait;
         }
         let shared = self.link_of(session, server);
-        if self.waits_for_primary(links, shared, (key, session)) {
+        if self.waits_for_primary(links, shared, ClientMut { key, session }) {
             return Begun::Wait;
         }
         // The late write would be executed behind this request, which goes by another connection.
-        if owes_late_write(links, (key, session)) {
+        if owes_late_write(links, ClientMut { key, session }) {
             return Begun::No;
         }
-        let mut asked = RequestContext { key, session, busy, request: &request };
+        let mut incoming = RequestContext { key, session, busy, request: &request };
         let left = end - bytes.len();
         self.last_verb = Some(verb);
         // Without one it was answered, and what is still to come of it is for nobody.
-        let link = self.lease_for(links, &mut asked, server);
+        let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
             let sight = (&request.args[1], request.command.name, Direction::Request);
             self.note_large(&pool.noted, sight, value_len);
-            self.send_begun(links, &mut asked, index);
+            self.send_begun(links, &mut incoming, index);
         }
         let streaming = Streaming { link, left, tail: head_of(tail), ..Streaming::default() };
         session.streaming = Some(Box::new(streaming));
@@ -138,26 +144,25 @@ impl Plane {
     fn send_begun(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        self.note_write(asked.session, asked.busy);
+        self.note_write(incoming.session, incoming.busy);
         links[index].link.is_blocking = true;
         links[index].is_streamed = true;
         links[index].takes_large = true;
-        links[index].awaited_keys = self.hashes_of(asked);
-        self.send_private(links, asked, index);
-        self.note_deadline(links[index].link.deadline(self.link_options(asked.session.pool)));
+        links[index].awaited_keys = self.hashes_of(incoming);
+        self.send_private(links, incoming, index);
+        self.note_deadline(links[index].link.deadline(self.link_options(incoming.session.pool)));
         self.upstream.streamed.push(index);
         self.batch += 1;
     }
 
     /// Whether another large request may be sent to a server as it comes.
-    fn has_room_for_large(&mut self, links: &Connections, server: (u16, u16)) -> bool {
+    fn has_room_for_large(&mut self, links: &Connections, server: ServerId) -> bool {
         let takes_large = |it: &Connection| it.takes_large && !it.is_free;
         self.upstream.streamed.retain(|&key| links.get(key).is_some_and(takes_large));
-        let is_there =
-            |&&index: &&ConnectionKey| (links[index].pool, links[index].backend) == server;
+        let is_there = |&&index: &&ConnectionKey| links[index].server_id == server;
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
@@ -166,7 +171,9 @@ impl Plane {
         let has_window = !connection.is_streamed
             || connection.link.unsent_len() <= self.plan.limits.pass_len() / 2;
         let is_gone = (connection.is_lost | connection.is_watched) && self.is_gone(connection);
-        has_window && !is_gone && connection.link.has_drained(self.link_options(connection.pool))
+        has_window
+            && !is_gone
+            && connection.link.has_drained(self.link_options(connection.server_id.pool))
     }
 
     /// Takes more of a request that is sent as it comes. Returns what came behind it.
@@ -174,7 +181,7 @@ impl Plane {
     pub(in crate::core) fn stream_on<'b>(
         &mut self,
         links: &mut Connections,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         bytes: &'b [u8],
     ) -> &'b [u8] {
         let Some(mut streaming) = session.streaming.take() else { return bytes };
@@ -193,9 +200,9 @@ impl Plane {
             }
         } else {
             if streaming.left == 0 && streaming.tail.is_empty() {
-                self.cut_off_paused(links, (key, session), &mut streaming);
+                self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
             }
-            self.send_part(links, (key, session), &mut streaming, part);
+            self.send_part(links, ClientMut { key, session }, &mut streaming, part);
         }
         if streaming.left > 0 {
             session.streaming = Some(streaming);
@@ -215,8 +222,13 @@ impl Plane {
                     if lands {
                         streaming.tail = tail[..len].to_vec();
                     } else {
-                        self.cut_off_paused(links, (key, session), &mut streaming);
-                        self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
+                        self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
+                        self.send_part(
+                            links,
+                            ClientMut { key, session },
+                            &mut streaming,
+                            &tail[head_len..len],
+                        );
                     }
                 }
                 Tail::Partial(at_least) => {
@@ -233,7 +245,7 @@ impl Plane {
             }
         }
         if lands {
-            self.land(links, (key, session, busy), *streaming);
+            self.land(links, BusyClient { key, session, busy }, *streaming);
             return rest;
         }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
@@ -267,7 +279,7 @@ impl Plane {
     fn send_part(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         streaming: &mut Streaming,
         part: &[u8],
     ) {
@@ -280,7 +292,7 @@ impl Plane {
             connection.link.note_progress(self.clock.now);
         }
         connection.link.extend_last(part);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
         self.mark_link_dirty(index, connection);
         if connection.link.unsent_len() >= self.plan.limits.pass_len()
             && session.waits_for.is_none()
@@ -296,7 +308,7 @@ impl Plane {
     fn cut_off_paused(
         &mut self,
         links: &mut Connections,
-        (key, session): (Key<Session>, &Session),
+        ClientRef { key, session }: ClientRef<'_>,
         streaming: &mut Streaming,
     ) {
         let pause = &self.plan.pools[usize::from(session.pool)].pause;

@@ -23,8 +23,8 @@ impl Core {
 
     fn note_unreached(&self, index: ConnectionKey, why: &'static str) {
         let connection = &self.links[index];
-        self.plane.plan.pools[usize::from(connection.pool)]
+        self.plane.plan.pools[usize::from(connection.server_id.pool)]
             .notices
-            .note_unreached(connection.backend, why);
+            .note_unreached(connection.server_id.server, why);
     }
 }

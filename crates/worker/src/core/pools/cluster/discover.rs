@@ -13,8 +13,8 @@ use keyway_command::{Counted, Request};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT, SlotQuery,
-    ViewError, ViewSource,
+    ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT, ServerId,
+    SlotQuery, ViewError, ViewSource,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,10 +61,11 @@ impl Core {
 
     /// Goes by what servers have said since.
     pub(super) fn hear_views(&mut self) {
-        for (pool, place, number) in std::mem::take(&mut self.plane.cluster.unanswered) {
+        for (server, number) in std::mem::take(&mut self.plane.cluster.unanswered) {
+            let pool = server.pool;
             if self.plane.hears_groups(pool) {
-                self.miss_group((pool, place), number);
-            } else if self.plane.take_question(pool, place, number).is_some()
+                self.miss_group(server, number);
+            } else if self.plane.take_question(pool, server.server, number).is_some()
                 && self.plane.is_round_over(pool)
             {
                 self.plane.end_unanswered(pool);
@@ -79,31 +80,29 @@ impl Core {
     fn hear(&mut self, heard: &Heard) {
         match heard.what {
             Internal::Replication => return self.hear_lags(heard),
-            Internal::Names => {
-                return self.hear_names((heard.pool, heard.place), &heard.reply);
-            }
+            Internal::Names => return self.hear_names(heard.server, &heard.reply),
             _ => {}
         }
         let Internal::Cluster(number) = heard.what else { return };
-        let Heard { pool, place, ref reply, .. } = *heard;
-        if self.plane.hears_groups(pool) {
-            return self.hear_group((pool, place), number, reply);
+        let Heard { server, ref reply, .. } = *heard;
+        if self.plane.hears_groups(server.pool) {
+            return self.hear_group(server, number, reply);
         }
-        let asked = self.plane.take_question(pool, place, number);
+        let asked = self.plane.take_question(server.pool, server.server, number);
         if let Some(About::Slots(query)) = asked {
-            self.hear_slots((pool, place), query, reply);
+            self.hear_slots(server, query, reply);
         }
     }
 
     /// Hears what a server says of its cluster.
-    fn hear_slots(&mut self, (pool, place): (u16, u16), query: SlotQuery, reply: &[u8]) {
-        let Some(state) = self.plane.cluster_state(pool) else { return };
-        let Some(node) = state.map.node(usize::from(place)) else {
-            return self.plane.end_unanswered(pool);
+    fn hear_slots(&mut self, server: ServerId, query: SlotQuery, reply: &[u8]) {
+        let Some(state) = self.plane.cluster_state(server.pool) else { return };
+        let Some(node) = state.map.node(usize::from(server.server)) else {
+            return self.plane.end_unanswered(server.pool);
         };
         let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
         let from = node.endpoint.clone();
-        let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
+        let wants_tls = self.plane.plan.pools[usize::from(server.pool)].kind.tls().is_some();
         let asked = ViewSource { endpoint: &from, wants_tls };
         let knows_slots = map.is_known() && map.owners().owned_count() > 0;
         let view = read_view(query, reply, asked).and_then(|view| {
@@ -118,13 +117,13 @@ impl Core {
             shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
-            Ok(view) if self.asks_another_before(pool, query, &view) => {}
-            Ok(view) => self.learn_slots((pool, place), &view),
+            Ok(view) if self.asks_another_before(server.pool, query, &view) => {}
+            Ok(view) => self.learn_slots(server, &view),
             Err(error) => {
                 let what = format!("what {from} says of it {error}");
                 shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
-                    let name = &self.plane.plan.pools[usize::from(pool)].name;
+                    let name = &self.plane.plan.pools[usize::from(server.pool)].name;
                     tracing::warn!(
                         pool = name,
                         backend = %from,
@@ -132,9 +131,9 @@ impl Core {
                          minute"
                     );
                 }
-                self.plane.distrust(pool, place);
-                if self.plane.is_round_over(pool) {
-                    self.plane.end_unanswered(pool);
+                self.plane.distrust(server);
+                if self.plane.is_round_over(server.pool) {
+                    self.plane.end_unanswered(server.pool);
                 }
             }
         }
@@ -156,24 +155,24 @@ impl Core {
         self.ask_someone(pool, if may_omit { SlotQuery::Slots } else { asked })
     }
 
-    fn learn_slots(&mut self, (pool, place): (u16, u16), view: &ClusterView) {
+    fn learn_slots(&mut self, server: ServerId, view: &ClusterView) {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as u32;
-        self.plane.end_round(pool);
-        let Some(state) = self.plane.cluster_state(pool) else { return };
+        self.plane.end_round(server.pool);
+        let Some(state) = self.plane.cluster_state(server.pool) else { return };
         let shared = Arc::clone(&state.shared);
-        self.plane.tell_unreached((pool, place), view);
+        self.plane.tell_unreached(server, view);
         let present = state.map.nodes().filter(|(_, node)| node.absent_since.is_none());
         let of = present.count();
         // Each is asked by chance: most of a few are the same one, asked again and again.
         let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
-        let lesson = shared.learn(view, Speaker { place, of, times }, now);
+        let lesson = shared.learn(view, Speaker { place: server.server, of, times }, now);
         let is_stale = matches!(lesson, ViewUpdate::Stale);
         match lesson {
             ViewUpdate::New(learned) => {
-                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+                tell_changes(&self.plane.plan.pools[usize::from(server.pool)].name, &learned);
             }
-            ViewUpdate::Stale => self.plane.tell_stale(pool, (pool, place)),
+            ViewUpdate::Stale => self.plane.tell_stale(server.pool, server),
             ViewUpdate::Same => {}
         }
         let refresh = shared.settings().refresh;
@@ -183,7 +182,7 @@ impl Core {
             after = after.min(DOUBT_PAUSE);
         }
         shared.note_answered(now, after);
-        self.plane.trust_all(pool);
+        self.plane.trust_all(server.pool);
     }
 
     pub(super) fn ask_if_due(&mut self, pool: u16) {
@@ -295,35 +294,30 @@ impl Plane {
     pub(in crate::core) fn hear_of_cluster(
         &mut self,
         what: Internal,
-        (pool, place): (u16, u16),
+        server: ServerId,
         reply: &[u8],
     ) {
-        self.cluster.heard.push(Heard { what, pool, place, reply: reply.to_vec() });
+        self.cluster.heard.push(Heard { what, server, reply: reply.to_vec() });
     }
 
     /// A server has not answered.
     #[cold]
-    pub(in crate::core) fn miss_of_cluster(
-        &mut self,
-        (pool, place): (u16, u16),
-        number: u32,
-        fault: Fault,
-    ) {
-        let about = self.cluster_state(self.asked_about(pool));
+    pub(in crate::core) fn miss_of_cluster(&mut self, server: ServerId, number: u32, fault: Fault) {
+        let about = self.cluster_state(self.asked_about(server.pool));
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
-            let backend = self.describe_backend(pool, place);
-            let (why, telling) = self.why_unanswered((pool, place), fault);
+            let backend = self.describe_backend(server);
+            let (why, telling) = self.why_unanswered(server, fault);
             state.shared.note_trouble(format!("{backend} {why}"), telling, self.clock.now);
         }
-        self.distrust(pool, place);
-        self.cluster.unanswered.push((pool, place, number));
+        self.distrust(server);
+        self.cluster.unanswered.push((server, number));
     }
 
     /// In words, why a server has not answered: what waited in vain for a connection was not
     /// answered because of what kept that from being made.
-    fn why_unanswered(&self, place: (u16, u16), fault: BackendFault) -> (String, Telling) {
+    fn why_unanswered(&self, server: ServerId, fault: BackendFault) -> (String, Telling) {
         let words = fault_words(fault);
-        match (fault, self.unreached(place)) {
+        match (fault, self.unreached(server)) {
             (BackendFault::Connect | BackendFault::Timeout, Some(reason)) => {
                 let cannot = fault_words(BackendFault::Connect);
                 (format!("{cannot}: {}", reason.text()), Telling::Cause)
@@ -387,11 +381,11 @@ impl Plane {
     }
 
     /// Others are asked first from now on.
-    pub(super) fn distrust(&mut self, pool: u16, place: u16) {
-        if let Some(FoundState { cluster, .. }) = self.pools[usize::from(pool)].found_mut()
-            && !cluster.misleading.contains(&place)
+    pub(super) fn distrust(&mut self, server: ServerId) {
+        if let Some(FoundState { cluster, .. }) = self.pools[usize::from(server.pool)].found_mut()
+            && !cluster.misleading.contains(&server.server)
         {
-            cluster.misleading.push(place);
+            cluster.misleading.push(server.server);
         }
     }
 
@@ -429,12 +423,12 @@ impl Plane {
 
     /// Says that a server tells of an earlier epoch than is known.
     #[cold]
-    pub(super) fn tell_stale(&self, pool: u16, (from, place): (u16, u16)) {
+    pub(super) fn tell_stale(&self, pool: u16, server: ServerId) {
         let Some(state) = self.cluster_state(pool) else { return };
         if state.shared.notice.is_due(self.clock.now) {
             tracing::info!(
                 pool = self.plan.pools[usize::from(pool)].name,
-                backend = self.describe_backend(from, place),
+                backend = self.describe_backend(server),
                 "it tells of an earlier epoch than is known, and is not believed until most do; \
                  told at most once a minute"
             );
@@ -443,9 +437,9 @@ impl Plane {
 
     /// Says that a cluster has other addresses by its own account than the one of the file
     /// that answers, and that none of those did.
-    fn tell_unreached(&self, (pool, place): (u16, u16), view: &ClusterView) {
-        let Some(state) = self.cluster_state(pool) else { return };
-        let Some(node) = state.map.node(usize::from(place)) else { return };
+    fn tell_unreached(&self, server: ServerId, view: &ClusterView) {
+        let Some(state) = self.cluster_state(server.pool) else { return };
+        let Some(node) = state.map.node(usize::from(server.server)) else { return };
         if node.role != PlaceRole::Seed || !state.map.is_known() {
             return;
         }
@@ -456,7 +450,7 @@ impl Plane {
         };
         if state.shared.notice_unreached.is_due(self.clock.now) {
             tracing::warn!(
-                pool = self.plan.pools[usize::from(pool)].name,
+                pool = self.plan.pools[usize::from(server.pool)].name,
                 backend = %node.endpoint,
                 %announced,
                 "the cluster announces addresses of which none answers; see cluster-announce-ip; \
@@ -476,14 +470,14 @@ impl Plane {
     /// Sees to it that a connection of a cluster that fails has the cluster asked.
     #[cold]
     pub(in crate::core) fn doubt_cluster(&self, connection: &Connection) {
-        if let Some(state) = self.cluster_state(connection.pool) {
+        if let Some(state) = self.cluster_state(connection.server_id.pool) {
             state.shared.ask_soon();
         }
     }
 
-    pub(super) fn asked_endpoint(&self, pool: u16, place: u16) -> Option<Endpoint> {
-        let state = self.cluster_state(pool)?;
-        Some(state.map.node(usize::from(place))?.endpoint.clone())
+    pub(super) fn asked_endpoint(&self, server: ServerId) -> Option<Endpoint> {
+        let state = self.cluster_state(server.pool)?;
+        Some(state.map.node(usize::from(server.server))?.endpoint.clone())
     }
 
     /// By when something is to be done about a cluster at the latest.

@@ -11,6 +11,7 @@ use keyway_base::{BackendFault, Fault, Sent};
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{LinkState, Redirected};
 use keyway_resp::reply;
+use keyway_topology::ServerId;
 use std::time::Duration;
 
 /// How long a deposed primary may take to end what waits there. Longer leaves clients
@@ -38,7 +39,7 @@ impl Core {
                 connection.link.set_moving(true);
                 plane.upstream.unblocking.push((index, connection.generation));
             }
-            if !plane.is_serving(pool, usize::from(connection.backend)) {
+            if !plane.is_serving(connection.server_id) {
                 let options = plane.link_options(pool);
                 let grace = options.timeout.unwrap_or(options.connect_timeout).min(GRACE_MAX);
                 let until = plane.clock.now + grace;
@@ -62,7 +63,7 @@ impl Core {
             self.plane.cluster.displaced.swap_remove(at);
             let Some(connection) = self.links.get(index) else { continue };
             let goes_on = connection.generation == generation && connection.unblock.is_some();
-            if goes_on && self.plane.waits_astray(connection, connection.pool) {
+            if goes_on && self.plane.waits_astray(connection, connection.server_id.pool) {
                 self.leave(index);
             }
         }
@@ -78,8 +79,8 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
-        let place = (connection.pool, connection.backend);
-        connection.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+        let server = connection.server_id;
+        connection.link.abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
         plane.end_lease(sessions, index, connection);
         plane.upstream.discards.push(index);
     }
@@ -88,7 +89,7 @@ impl Core {
     /// long as it has left.
     pub(super) fn wait_on(&mut self, from: ConnectionKey, mut one: Redirected) {
         let connection = &self.links[from];
-        let (sent_to, owner) = ((connection.pool, connection.backend), connection.lease);
+        let (sent_to, owner) = (connection.server_id, connection.lease);
         let waited = self.plane.clock.now.since(one.exchange.started);
         if let Some(request) = self.plane.with_time_left(&one.request, waited) {
             one.request = request;
@@ -117,18 +118,17 @@ impl Core {
 impl Plane {
     /// Whether a command waits on a link at a server of `pool` that has its keys no more.
     fn waits_astray(&self, connection: &Connection, pool: u16) -> bool {
-        let is_waiting = connection.pool == pool
+        let is_waiting = connection.server_id.pool == pool
             && connection.is_private
             && connection.link.is_blocking
             && connection.lease.is_some()
             && !connection.awaits_retry;
-        is_waiting
-            && (self.is_displaced(connection)
-                || !self.is_serving(pool, usize::from(connection.backend)))
+        is_waiting && (self.is_displaced(connection) || !self.is_serving(connection.server_id))
     }
 
-    fn is_serving(&self, pool: u16, server: usize) -> bool {
-        self.cluster_state(pool).is_some_and(|state| state.map.is_serving(server))
+    fn is_serving(&self, server: ServerId) -> bool {
+        self.cluster_state(server.pool)
+            .is_some_and(|state| state.map.is_serving(usize::from(server.server)))
     }
 
     /// A command that blocks, to wait for what it has left; `None` for one that waits for

@@ -3,16 +3,15 @@
 use crate::Upstream;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
-use crate::core::request::RequestContext;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::pool_kind::address_of;
-use keyway_base::Key;
 use keyway_command::Handling;
 use keyway_net::Address;
-use keyway_proxy::{LinkState, Session};
+use keyway_proxy::LinkState;
 use keyway_resp::Protocol;
-use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT};
+use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT, ServerId};
 use std::sync::Arc;
 
 impl Core {
@@ -74,7 +73,7 @@ impl Core {
             }
         }
         // Requests that wait for a link, or for a primary, may go elsewhere now.
-        for connection in links.iter_mut().filter(|connection| connection.pool == pool) {
+        for connection in links.iter_mut().filter(|connection| connection.server_id.pool == pool) {
             release_all(sessions, plane, connection);
         }
         self.send_unsent_on(pool, &before, &map);
@@ -100,14 +99,18 @@ impl Core {
         for position in 0..self.links.len() {
             let index = self.links.key_at(position);
             let connection = &mut self.links[index];
-            let place = usize::from(connection.backend);
+            let place = usize::from(connection.server_id.server);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
             // A server of a cluster sends on what it was sent, and what comes behind that
             // must not overtake it.
             let may_be_overtaken = has_slots && connection.link.state() == LinkState::Ready;
             // A request that waits on a lost link for its primary goes to the new owner of its keys.
             let is_left = has_ended || connection.is_lost;
-            if connection.pool != pool || connection.is_private || !is_left || may_be_overtaken {
+            if connection.server_id.pool != pool
+                || connection.is_private
+                || !is_left
+                || may_be_overtaken
+            {
                 continue;
             }
             let unsent = connection.link.take_unsent();
@@ -119,13 +122,14 @@ impl Core {
     pub(super) fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
         for place in 0..map.place_count() {
+            let server = ServerId { pool, server: place as u16 };
             let (was, is) = (tenure(before, place), tenure(map, place));
             if was == is {
                 continue;
             }
             if was.is_some() {
                 let is_there = |connection: &Connection| {
-                    (connection.pool, usize::from(connection.backend)) == (pool, place)
+                    connection.server_id == server
                         && !connection.is_free
                         && connection.link.state() != LinkState::Idle
                 };
@@ -134,7 +138,7 @@ impl Core {
                 let leaving = there.map(|(index, connection)| (index, connection.generation));
                 self.plane.cluster.leaving.extend(leaving);
             }
-            self.plane.forget_troubles(pool, place as u16);
+            self.plane.forget_troubles(server);
             if is.is_some() {
                 self.plane.cells.pool(usize::from(pool)).backend(place).restart();
             }
@@ -147,7 +151,7 @@ impl Core {
             shared.note_lag(place as u16, u64::MAX);
             let plan = &self.plane.plan;
             plan.pools[usize::from(pool)].notices.health.forget(place as u16);
-            let id = plan.topology.backend_id(usize::from(pool), place);
+            let id = plan.topology.id_of(server);
             let health = &plan.health;
             let mut is_ejected = false;
             let settle = |is_held: bool| match is_held {
@@ -160,7 +164,7 @@ impl Core {
             if is_ejected {
                 tracing::info!(
                     pool = self.plane.plan.pools[usize::from(pool)].name,
-                    backend = self.plane.describe_backend(pool, place as u16),
+                    backend = self.plane.describe_backend(server),
                     "the server that has joined stays out of use: an operator ejected its address; \
                      `keyway ctl restore` brings it back"
                 );
@@ -186,12 +190,12 @@ impl Core {
     /// Where a link is to be connected to, if anywhere.
     pub fn address_of(&self, index: ConnectionKey) -> Option<Address> {
         let connection = &self.links[index];
-        self.server_address(connection.pool, connection.backend)
+        self.server_address(connection.server_id)
     }
 
     /// Where a server is, if there is one.
-    pub fn server_address(&self, pool: u16, server: u16) -> Option<Address> {
-        self.plane.address(pool, server)
+    pub fn server_address(&self, server: ServerId) -> Option<Address> {
+        self.plane.address(server)
     }
 }
 
@@ -245,43 +249,49 @@ impl Plane {
     }
 
     /// Whether a server is in its cluster, with slots or without.
-    pub(in crate::core) fn is_member(&self, pool: u16, server: usize) -> bool {
+    pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
         let node = |state: &ClusterState| {
-            state.map.node(server).is_some_and(|node| node.absent_since.is_none())
+            state
+                .map
+                .node(usize::from(server.server))
+                .is_some_and(|node| node.absent_since.is_none())
         };
-        self.cluster_state(pool).is_none_or(node)
+        self.cluster_state(server.pool).is_none_or(node)
     }
 
     /// Where a server is, if there is one.
-    pub(in crate::core) fn address(&self, pool: u16, server: u16) -> Option<Address> {
-        match self.cluster_state(pool) {
-            Some(state) => Some(address_of(&state.map.node(usize::from(server))?.endpoint)),
-            None => self.plan.pools[usize::from(pool)].kind.address(usize::from(server)),
+    pub(in crate::core) fn address(&self, server: ServerId) -> Option<Address> {
+        match self.cluster_state(server.pool) {
+            Some(state) => Some(address_of(&state.map.node(usize::from(server.server))?.endpoint)),
+            None => {
+                self.plan.pools[usize::from(server.pool)].kind.address(usize::from(server.server))
+            }
         }
     }
 
     /// Whether a request has to wait: nobody has told yet who has which slot, and
     /// somebody may soon.
     #[inline]
-    pub(in crate::core) fn awaits_map(&mut self, asked: &mut RequestContext) -> bool {
-        let state = self.cluster_state(asked.session.pool);
+    pub(in crate::core) fn awaits_map(&mut self, incoming: &mut RequestContext) -> bool {
+        let state = self.cluster_state(incoming.session.pool);
         state.is_some_and(|state| !state.map.is_known())
-            && asked.request.handling() != Handling::Local
-            && self.wait_for_map((asked.key, asked.session))
+            && incoming.request.handling() != Handling::Local
+            && self.wait_for_map(incoming.client())
     }
 
     /// The same for any request of a session.
     #[inline]
     pub(in crate::core) fn awaits_map_for(
         &mut self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
         let state = self.cluster_state(session.pool);
-        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
+        state.is_some_and(|state| !state.map.is_known())
+            && self.wait_for_map(ClientMut { key, session })
     }
 
     #[cold]
-    pub(super) fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+    pub(super) fn wait_for_map(&mut self, ClientMut { key, session }: ClientMut<'_>) -> bool {
         let Some(state) = self.cluster_state(session.pool) else { return false };
         if !state.shared.may_be_known_soon(self.clock.now)
             && self.primary_wait(session.pool).is_none()
@@ -289,11 +299,11 @@ impl Plane {
             return false;
         }
         // This client waits no longer than any request may take.
-        let until = self.waits_until((key, session.pool));
+        let until = self.waits_until(key, session.pool);
         if until <= self.clock.now || self.cluster.waited.is_some() {
             return false;
         }
-        self.note_waiting((key, session), until);
+        self.note_waiting(ClientMut { key, session }, until);
         true
     }
 
@@ -345,11 +355,12 @@ impl Plane {
     /// Whether a lost or failed connection is that of a server that has left its
     /// cluster, of which nothing is to be said.
     pub(in crate::core) fn has_left(&self, connection: &Connection) -> bool {
-        if self.plan.retired(connection.pool).is_some() {
+        if self.plan.retired(connection.server_id.pool).is_some() {
             return true;
         }
-        let is_gone =
-            |state: &ClusterState| state.map.node(usize::from(connection.backend)).is_none();
-        self.cluster_state(connection.pool).is_some_and(is_gone)
+        let is_gone = |state: &ClusterState| {
+            state.map.node(usize::from(connection.server_id.server)).is_none()
+        };
+        self.cluster_state(connection.server_id.pool).is_some_and(is_gone)
     }
 }

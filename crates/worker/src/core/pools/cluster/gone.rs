@@ -13,6 +13,7 @@
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use crate::core::pools::cluster::state::ASIDE_KEPT;
+use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::WaitFor;
@@ -72,28 +73,30 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn holds_unsent(&self, connection: &Connection) -> bool {
         !connection.is_private
-            && self.primary_wait(connection.pool).is_some()
+            && self.primary_wait(connection.server_id.pool).is_some()
             && self.is_primary(connection)
     }
 
     fn is_primary(&self, connection: &Connection) -> bool {
-        let place = usize::from(connection.backend);
-        self.cluster_state(connection.pool).is_some_and(|state| state.map.is_serving(place))
+        let place = usize::from(connection.server_id.server);
+        self.cluster_state(connection.server_id.pool)
+            .is_some_and(|state| state.map.is_serving(place))
     }
 
     /// Tells a link that is not connected how long requests wait on it for that.
     #[cold]
     pub(in crate::core) fn note_patience(&mut self, connection: &mut Connection) {
-        let wait = self.primary_wait(connection.pool).filter(|_| self.holds_unsent(connection));
+        let wait =
+            self.primary_wait(connection.server_id.pool).filter(|_| self.holds_unsent(connection));
         let wait = wait.map(|wait| match connection.is_lost {
             true => wait,
-            false => wait.max(self.unmet_wait(connection.pool)),
+            false => wait.max(self.unmet_wait(connection.server_id.pool)),
         });
         connection.link.hold_unsent(wait);
         // The next request waits for so long, which may be less than `timeout`.
         self.note_deadline(wait.map(|wait| self.clock.now + wait));
         // If it is no primary any more, what is unsent may wait for less.
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 
     /// Returns how long requests wait for a connection that nothing is wrong with, also where
@@ -104,10 +107,10 @@ impl Plane {
 
     /// Notes that the connection of a link is lost, or could not be made.
     pub(in crate::core) fn note_gone(&mut self, index: ConnectionKey, connection: &mut Connection) {
-        connection.is_lost = self.primary_wait(connection.pool).is_some();
+        connection.is_lost = self.primary_wait(connection.server_id.pool).is_some();
         if connection.is_lost && connection.link.in_flight() > 0 {
             self.note_patience(connection);
-            if let Some(state) = self.cluster_state(connection.pool) {
+            if let Some(state) = self.cluster_state(connection.server_id.pool) {
                 let held = connection.link.owned() as u64;
                 state.shared.totals.primary_waits.fetch_add(held, Relaxed);
             }
@@ -121,7 +124,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         index: ConnectionKey,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
         let connection = &mut links[index];
         let is_unmet = self.is_unmet(connection);
@@ -133,7 +136,7 @@ impl Plane {
             connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        let until = self.waits_until((key, connection.pool));
+        let until = self.waits_until(key, connection.server_id.pool);
         if session.waits_for.is_none() {
             session.waits_for = Some(WaitFor::Connection);
             connection.waiting.push(key);
@@ -158,7 +161,7 @@ impl Plane {
             connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        if let Some(state) = self.cluster_state(connection.pool) {
+        if let Some(state) = self.cluster_state(connection.server_id.pool) {
             state.shared.ask_about_unowned(now);
         }
         self.note_deadline(Some(now + LOOK_EVERY));

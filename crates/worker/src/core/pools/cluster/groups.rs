@@ -9,8 +9,8 @@ use crate::core::pools::cluster::state::Told;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
-    primary_address,
+    Endpoint, GroupView, InfoReplication, NodeHealth, ServerId, ViewError, WatchedPrimary,
+    WatchedReplica, primary_address,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,21 +83,21 @@ impl Core {
     }
 
     /// Hears what a sentinel, or a server itself, has said to the question of a number.
-    pub(super) fn hear_group(&mut self, (from, place): (u16, u16), number: u32, reply: &[u8]) {
-        let pool = self.plane.asked_about(from);
-        let Some(about) = self.plane.take_question(pool, place, number) else { return };
+    pub(super) fn hear_group(&mut self, server: ServerId, number: u32, reply: &[u8]) {
+        let pool = self.plane.asked_about(server.pool);
+        let Some(about) = self.plane.take_question(pool, server.server, number) else { return };
         let outcome = match about {
-            About::Address(_) => self.hear_address(pool, place, reply),
-            About::Primary(group) => self.hear_primary(pool, group, place, reply),
-            About::Replicas(group) => self.hear_replicas(pool, group, place, reply),
-            About::Role => self.hear_role(pool, place, reply),
+            About::Address(_) => self.hear_address(pool, server.server, reply),
+            About::Primary(group) => self.hear_primary(pool, group, server.server, reply),
+            About::Replicas(group) => self.hear_replicas(pool, group, server.server, reply),
+            About::Role => self.hear_role(pool, server.server, reply),
             About::Slots(_) => Ok(()),
         };
         if let Err(error) = outcome {
             if !self.note_unwatched(pool, about, &error) {
-                self.tell_useless(pool, (from, place), &error);
+                self.tell_useless(pool, server, &error);
             }
-            self.plane.forget_questions(pool, place, about);
+            self.plane.forget_questions(pool, server.server, about);
         }
         if self.plane.is_round_over(pool) {
             self.end_group_round(pool);
@@ -105,9 +105,10 @@ impl Core {
     }
 
     /// The question of a number was not answered.
-    pub(super) fn miss_group(&mut self, (from, place): (u16, u16), number: u32) {
-        let pool = self.plane.asked_about(from);
-        if self.plane.take_question(pool, place, number).is_some() && self.plane.is_round_over(pool)
+    pub(super) fn miss_group(&mut self, server: ServerId, number: u32) {
+        let pool = self.plane.asked_about(server.pool);
+        if self.plane.take_question(pool, server.server, number).is_some()
+            && self.plane.is_round_over(pool)
         {
             self.end_group_round(pool);
         }
@@ -232,7 +233,7 @@ impl Core {
             }
             ViewUpdate::Stale => {
                 let from = self.plane.sentinels_of(pool).unwrap_or(pool);
-                self.plane.tell_stale(pool, (from, place));
+                self.plane.tell_stale(pool, ServerId { pool: from, server: place });
                 true
             }
         }
@@ -293,8 +294,10 @@ impl Core {
             return;
         }
         let taken = self.elect(pool, roles).map(|view| view.primary.to_string());
-        let names: Vec<String> =
-            primaries.iter().map(|&place| self.plane.describe_backend(pool, place)).collect();
+        let names: Vec<String> = primaries
+            .iter()
+            .map(|&place| self.plane.describe_backend(ServerId { pool, server: place }))
+            .collect();
         tracing::warn!(
             pool = self.plane.plan.pools[usize::from(pool)].name,
             primaries = names.join(", "),
@@ -332,12 +335,12 @@ impl Core {
     }
 
     #[cold]
-    fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
+    fn tell_useless(&self, pool: u16, server: ServerId, error: &ViewError) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        let backend = self.plane.describe_backend(from, place);
+        let backend = self.plane.describe_backend(server);
         let name = &self.plane.plan.pools[usize::from(pool)].name;
         let (log, why) = match error {
-            ViewError::Refused(said) if from != pool && is_unknown_command(said) => {
+            ViewError::Refused(said) if server.pool != pool && is_unknown_command(said) => {
                 let what = format!(
                     "{backend} answers, but is no sentinel: it said '{said}'; check sentinels in \
                      [pool.{name}]"

@@ -15,10 +15,11 @@ use crate::core::pools::cluster::replicas::ReplicaStatus;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
+use keyway_proxy::OperationPart;
 use keyway_proxy::{Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
-use keyway_topology::{FailureReason, HedgeAfter};
+use keyway_topology::{FailureReason, HedgeAfter, ServerId};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Core {
             if connection.is_private || connection.link.live() == 0 {
                 continue;
             }
-            let Some(hedging) = self.plane.hedging(connection.pool) else { continue };
+            let Some(hedging) = self.plane.hedging(connection.server_id.pool) else { continue };
             let wait = hedging.wait;
             self.hedge_link(index, wait, now);
         }
@@ -76,7 +77,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let first = *links[from].link.exchange(at);
         let Some(whose) = plane.reader_session(sessions, &first) else { return };
-        let pool = links[from].pool;
+        let pool = links[from].server_id.pool;
         let mut request = std::mem::take(&mut plane.cluster.hedges.request);
         request.clear();
         request.extend_from_slice(links[from].link.request(at, before));
@@ -119,7 +120,7 @@ impl Plane {
     pub(in crate::core) fn note_read(&mut self, connection: &mut Connection) {
         connection.link.note_read();
         if let Some(FoundState { hedging: Some(hedging), .. }) =
-            self.pools[usize::from(connection.pool)].found_mut()
+            self.pools[usize::from(connection.server_id.pool)].found_mut()
         {
             hedging.reads += 1;
             self.cluster.hedges.note_due(self.clock.now + hedging.wait);
@@ -193,7 +194,7 @@ impl Plane {
         is_ready: bool,
     ) -> Option<(ConnectionKey, bool)> {
         let connection = &links[from];
-        let (pool, protocol) = (connection.pool, connection.link.protocol());
+        let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
         let primary = self.primary_of(pool, request)?;
         let (now, options) = (self.clock.now, std::sync::Arc::clone(self.link_options(pool)));
         let Plane { pools, plan, .. } = self;
@@ -206,7 +207,7 @@ impl Plane {
         let is_fit = |place| {
             let to = &link(place).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
-            let is_free = place != connection.backend && is_there && to.has_room(&options);
+            let is_free = place != connection.server_id.server && is_there && to.has_room(&options);
             // A server that is left out is good enough for a read that has lost its own.
             is_free
                 && match look.standing(place) {
@@ -248,10 +249,10 @@ impl Plane {
         self.set_reading(links, to, is_replica);
         let connection = &mut links[to];
         self.prepare_link(to, connection, 0);
-        let first = self.renewed(connection.pool, first);
+        let first = self.renewed(connection.server_id.pool, first);
         connection.link.enqueue_second(&first, owner, request, self.clock.now);
         self.note_unsent(to, connection);
-        let deadline = connection.link.deadline(self.link_options(connection.pool));
+        let deadline = connection.link.deadline(self.link_options(connection.server_id.pool));
         self.note_deadline(deadline);
     }
 
@@ -260,14 +261,17 @@ impl Plane {
     pub(in crate::core) fn on_hedged_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        (pool, backend): (u16, u16),
+        server: ServerId,
         exchange: &Exchange,
         kind: Kind,
         reply: &[u8],
     ) {
         let Owner::Hedged { hedge, is_second } = exchange.owner else { return };
-        let of_pool = self.cells.pool(usize::from(pool));
-        of_pool.backend(usize::from(backend)).latency.record(exchange.started, self.clock.now);
+        let of_pool = self.cells.pool(usize::from(server.pool));
+        of_pool
+            .backend(usize::from(server.server))
+            .latency
+            .record(exchange.started, self.clock.now);
         let Some(waiting) = self.cluster.hedges.hedges.get_mut(hedge) else { return };
         if kind == Kind::Error && !waiting.has_failed && !is_of_request(reply) {
             waiting.has_failed = true;
@@ -275,13 +279,13 @@ impl Plane {
         }
         let Hedge { owner, started, .. } = *waiting;
         self.cluster.hedges.hedges.remove(hedge);
-        if let (true, Some(state)) = (is_second, self.cluster_state(pool)) {
+        if let (true, Some(state)) = (is_second, self.cluster_state(server.pool)) {
             state.shared.totals.hedges_won.fetch_add(1, Relaxed);
         }
         match owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
-                let cells = self.request_cells(pool, exchange.counted);
+                let cells = self.request_cells(server.pool, exchange.counted);
                 cells.latency(started, self.clock.now);
                 if kind == Kind::Error {
                     cells.error_reply();
@@ -289,7 +293,7 @@ impl Plane {
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Operation { operation, part } => {
-                self.on_operation_reply(sessions, (operation, part), kind, reply);
+                self.on_operation_reply(sessions, OperationPart { operation, part }, kind, reply);
             }
             _ => {}
         }
@@ -319,7 +323,7 @@ impl Plane {
     /// A server did not take a read that the other one of two answers, or has.
     #[cold]
     pub(super) fn note_not_taken(&mut self, connection: &mut Connection, one: &Redirected) {
-        if let Some(state) = self.cluster_state(connection.pool) {
+        if let Some(state) = self.cluster_state(connection.server_id.pool) {
             state.shared.ask_soon();
         }
         let is_not_ready = Redirection::of(&one.reply) == Some(Redirection::NotReady);

@@ -14,20 +14,22 @@ use std::sync::Arc;
 impl Core {
     /// Notes how far the replicas of a primary are behind it.
     pub(super) fn hear_lags(&mut self, heard: &Heard) {
-        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
+        let Some(state) = self.plane.cluster_state(heard.server.pool) else { return };
         let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
         let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
-        let known: Vec<(u16, &Endpoint)> =
-            map.replicas_of(heard.place).map(|(place, node)| (place, &node.endpoint)).collect();
+        let known: Vec<(u16, &Endpoint)> = map
+            .replicas_of(heard.server.server)
+            .map(|(place, node)| (place, &node.endpoint))
+            .collect();
         let mut found = 0;
         let now = self.plane.clock.now;
-        shared.note_offset(heard.place, &told, now);
+        shared.note_offset(heard.server.server, &told, now);
         for &(place, endpoint) in &known {
             let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
             let replica = replica_at(endpoint, others, &told.replicas, &shared);
             found += usize::from(replica.is_some());
             let online = replica.filter(|replica| replica.is_online);
-            let lag = |replica| shared.lag_of(heard.place, replica, now);
+            let lag = |replica| shared.lag_of(heard.server.server, replica, now);
             shared.note_lag(place, online.map_or(u64::MAX, lag));
         }
         if found == known.len() || told.replicas.is_empty() {
@@ -35,11 +37,11 @@ impl Core {
         }
         let of_primary = told.replicas.iter().filter_map(|replica| replica.endpoint.as_ref());
         let own = known.iter().map(|&(_, endpoint)| endpoint);
-        let is_asking = self.plane.look_up(heard.pool, &shared, of_primary.chain(own));
+        let is_asking = self.plane.look_up(heard.server.pool, &shared, of_primary.chain(own));
         if found == 0 && !is_asking && shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(
-                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
-                backend = self.plane.describe_backend(heard.pool, heard.place),
+                pool = self.plane.plan.pools[usize::from(heard.server.pool)].name,
+                backend = self.plane.describe_backend(heard.server),
                 "it tells of replicas, but of none by an address that is known here: they are not \
                  read, because of replica_lag_max; see replica-announce-ip; told at most once a \
                  minute"

@@ -11,7 +11,7 @@ use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
 use keyway_resp::Protocol;
-use keyway_topology::{ClusterView, Endpoint, NodeHealth, ViewSource};
+use keyway_topology::{ClusterView, Endpoint, NodeHealth, ServerId, ViewSource};
 use std::time::Duration;
 
 /// Between two such questions to one server. Shorter lets a script that names servers
@@ -25,12 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl super::State {
     /// Whether requests wait until a server is known.
     pub(super) fn is_held_for(&self, pool: u16, to: &Endpoint) -> bool {
-        self.named.held.iter().any(|held| held.backend.0 == pool && held.onward.to == *to)
+        self.named.held.iter().any(|held| held.server.pool == pool && held.onward.to == *to)
     }
 
     /// A server has not answered who is of its cluster.
     #[cold]
-    pub(in crate::core) fn note_unnamed(&mut self, server: (u16, u16)) {
+    pub(in crate::core) fn note_unnamed(&mut self, server: ServerId) {
         self.named.missed.push(server);
     }
 }
@@ -43,16 +43,16 @@ impl Core {
 
     /// Has a server found.
     pub(super) fn seek(&mut self, from: ConnectionKey, onward: Onward) {
-        if !self.plane.cluster.is_held_for(self.links[from].pool, &onward.to) {
+        if !self.plane.cluster.is_held_for(self.links[from].server_id.pool, &onward.to) {
             self.hold(from, None, onward);
         }
     }
 
     fn hold(&mut self, from: ConnectionKey, redirected: Option<Redirected>, onward: Onward) {
-        let backend = (self.links[from].pool, self.links[from].backend);
-        let held = Held { from, backend, onward, is_asked: false, redirected };
+        let server = self.links[from].server_id;
+        let held = Held { from, server, onward, is_asked: false, redirected };
         self.plane.cluster.named.held.push(held);
-        self.ask_names(backend);
+        self.ask_names(server);
     }
 
     /// Asks the servers of which it is time to.
@@ -61,7 +61,7 @@ impl Core {
             return;
         }
         let held = self.plane.cluster.named.held.iter();
-        let mut servers: Vec<(u16, u16)> = held.map(|held| held.backend).collect();
+        let mut servers: Vec<ServerId> = held.map(|held| held.server).collect();
         servers.sort_unstable();
         servers.dedup();
         servers.into_iter().for_each(|server| self.ask_names(server));
@@ -89,7 +89,7 @@ impl Core {
         self.plane.note_deadline(next);
     }
 
-    fn ask_names(&mut self, server: (u16, u16)) {
+    fn ask_names(&mut self, server: ServerId) {
         let now = self.plane.clock.now;
         let named = &mut self.plane.cluster.named;
         if let Some(&(at, is_awaited)) = named.asked.get(&server) {
@@ -102,15 +102,15 @@ impl Core {
             }
         }
         let mut is_new = false;
-        for held in named.held.iter_mut().filter(|held| held.backend == server) {
+        for held in named.held.iter_mut().filter(|held| held.server == server) {
             is_new |= !std::mem::replace(&mut held.is_asked, true);
         }
         if !is_new {
             return;
         }
         named.asked.insert(server, (now, true));
-        let Some(state) = self.plane.pools[usize::from(server.0)].servers() else { return };
-        let index = state.link(server.1, 0, Protocol::Resp2);
+        let Some(state) = self.plane.pools[usize::from(server.pool)].servers() else { return };
+        let index = state.link(server.server, 0, Protocol::Resp2);
         if self.links[index].link.is_down(now) {
             self.plane.cluster.named.missed.push(server);
             return self.plane.note_cluster_deadline(now);
@@ -126,16 +126,16 @@ impl Core {
     }
 
     /// Goes by what a server says who is of its cluster.
-    pub(super) fn hear_names(&mut self, server: (u16, u16), reply: &[u8]) {
-        let (pool, now) = (server.0, self.plane.clock.now);
-        let from = self.plane.asked_endpoint(pool, server.1);
+    pub(super) fn hear_names(&mut self, server: ServerId, reply: &[u8]) {
+        let (pool, now) = (server.pool, self.plane.clock.now);
+        let from = self.plane.asked_endpoint(server);
         let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
         let view = from.as_ref().and_then(|endpoint| {
             ClusterView::from_nodes(reply, ViewSource { endpoint, wants_tls }).ok()
         });
         if let (Some(view), Some(state)) = (view, self.plane.cluster_state(pool)) {
             let held = self.plane.cluster.named.held.iter();
-            for held in held.filter(|held| held.backend.0 == pool) {
+            for held in held.filter(|held| held.server.pool == pool) {
                 if names(&view, &held.onward.to) {
                     state.shared.admit(&held.onward.to, now);
                 }
@@ -147,12 +147,12 @@ impl Core {
     }
 
     /// Refuses what was held back for a question that is answered.
-    fn end_question(&mut self, server: (u16, u16)) {
+    fn end_question(&mut self, server: ServerId) {
         let named = &mut self.plane.cluster.named;
         if let Some((_, is_awaited)) = named.asked.get_mut(&server) {
             *is_awaited = false;
         }
-        let is_over = |held: &mut Held| held.backend == server && held.is_asked;
+        let is_over = |held: &mut Held| held.server == server && held.is_asked;
         let refused: Vec<Held> = named.held.extract_if(.., is_over).collect();
         for held in refused {
             if let Some(one) = &held.redirected {
@@ -165,7 +165,7 @@ impl Core {
     /// Refuses the requests that are held back for a pool that ends.
     pub(super) fn give_up_held(&mut self, pool: u16) {
         let held = &mut self.plane.cluster.named.held;
-        let refused: Vec<Held> = held.extract_if(.., |held| held.backend.0 == pool).collect();
+        let refused: Vec<Held> = held.extract_if(.., |held| held.server.pool == pool).collect();
         for held in refused {
             if let Some(one) = &held.redirected {
                 self.give_up(held.from, one);
@@ -186,7 +186,7 @@ impl Core {
         let held = std::mem::take(&mut self.plane.cluster.named.held);
         let mut known = Vec::new();
         for held in held {
-            let state = self.plane.cluster_state(held.backend.0);
+            let state = self.plane.cluster_state(held.server.pool);
             match state.and_then(|state| state.map.place_of(&held.onward.to)) {
                 Some(place) => known.push((place, held)),
                 None => self.plane.cluster.named.held.push(held),
@@ -203,7 +203,7 @@ impl Core {
 impl Plane {
     /// Until when a request may be held back: its time counts from when its client asked.
     fn names_due(&self, held: &Held) -> Option<Time> {
-        let timeout = self.link_options(held.backend.0).timeout?;
+        let timeout = self.link_options(held.server.pool).timeout?;
         Some(held.redirected.as_ref()?.exchange.asked() + timeout)
     }
 }

@@ -77,9 +77,9 @@ impl Look for LookOf<'_> {
 impl Plane {
     /// Whether a request may be answered by a replica; notes that it is a write.
     #[inline]
-    pub(in crate::core) fn reads_replicas(&self, asked: &mut RequestContext) -> bool {
-        match self.pools[usize::from(asked.session.pool)].readers() {
-            Some(readers) => may_read(readers, asked, self.clock.now),
+    pub(in crate::core) fn reads_replicas(&self, incoming: &mut RequestContext) -> bool {
+        match self.pools[usize::from(incoming.session.pool)].readers() {
+            Some(readers) => may_read(readers, incoming, self.clock.now),
             None => false,
         }
     }
@@ -90,7 +90,7 @@ impl Plane {
         if let Some(readers) = self.pools[usize::from(session.pool)].readers() {
             session.identity.wrote_at = self.clock.now;
             if let Some(pin) = readers.policy.pin_after_write {
-                session.identity.pin_for(pin, busy.order.next_place(), self.clock.now);
+                session.identity.pin_for(pin, busy.order.next_index(), self.clock.now);
             }
         }
     }
@@ -133,8 +133,10 @@ impl Plane {
         reads: bool,
     ) {
         let connection = &mut links[index];
-        let has_room = connection.link.has_room(self.link_options(connection.pool));
-        if has_room && !connection.link.is_down(self.clock.now) && self.knows_modes(connection.pool)
+        let has_room = connection.link.has_room(self.link_options(connection.server_id.pool));
+        if has_room
+            && !connection.link.is_down(self.clock.now)
+            && self.knows_modes(connection.server_id.pool)
         {
             connection.link.read_replica(reads, self.clock.now);
         }
@@ -157,13 +159,13 @@ pub(super) fn chooser_of(session: &Session) -> u16 {
 }
 
 /// Whether the request of a session may be answered by a replica.
-fn may_read(readers: &Readers, asked: &mut RequestContext, now: Time) -> bool {
-    let Request { command, .. } = asked.request;
+fn may_read(readers: &Readers, incoming: &mut RequestContext, now: Time) -> bool {
+    let Request { command, .. } = incoming.request;
     if !command.flags.contains(Flags::READONLY) {
         if command.flags.contains(Flags::WRITE) {
-            asked.session.identity.wrote_at = now;
+            incoming.session.identity.wrote_at = now;
             if let Some(pin) = readers.policy.pin_after_write {
-                asked.session.identity.pin_for(pin, asked.busy.order.next_place(), now);
+                incoming.session.identity.pin_for(pin, incoming.busy.order.next_index(), now);
             }
         }
         return false;
@@ -172,13 +174,14 @@ fn may_read(readers: &Readers, asked: &mut RequestContext, now: Time) -> bool {
     if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
         return false;
     }
-    let readers = readers.of(chooser_of(asked.session));
+    let readers = readers.of(chooser_of(incoming.session));
     if readers.policy.from == ReadFrom::Primary {
         return false;
     }
     // What is read under watch is to be what EXEC finds.
-    let watches = asked.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
+    let watches =
+        incoming.session.stateful.as_ref().is_some_and(|stateful| stateful.watch.is_some());
     let is_for_primary =
         watches || readers.policy.primary_commands.iter().any(|name| **name == *command.name);
-    now >= asked.session.identity.reads_primary_until && !is_for_primary
+    now >= incoming.session.identity.reads_primary_until && !is_for_primary
 }

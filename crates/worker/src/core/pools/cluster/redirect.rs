@@ -25,7 +25,7 @@ use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
-use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
+use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,7 +44,8 @@ impl Core {
     }
 
     fn redirect(&mut self, from: ConnectionKey, mut one: Redirected) {
-        let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+        let server = self.links[from].server_id;
+        let pool = server.pool;
         let is_moving =
             self.links[from].link.is_moving() && !self.plane.is_wait(one.exchange.owner);
         if is_moving && one.reply.starts_with(b"-UNBLOCKED") {
@@ -78,7 +79,7 @@ impl Core {
         if is_last || !self.plane.has_slots(pool) {
             return self.give_up(from, &one);
         }
-        let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
+        let Some(endpoint) = self.plane.endpoint_of(server, &redirect) else {
             return self.give_up(from, &one);
         };
         let is_its_slot = self.plane.slot_of_request(pool, &one.request) == Some(redirect.slot);
@@ -118,7 +119,7 @@ impl Core {
     ) {
         let connection = &self.links[from];
         let (pool, backend, is_private) =
-            (connection.pool, connection.backend, connection.is_private);
+            (connection.server_id.pool, connection.server_id.server, connection.is_private);
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
         // A script that is back where it was has said so itself, and would run again.
@@ -151,7 +152,7 @@ impl Core {
     /// known: what waits asks again where it was, once it is.
     fn seek_private(&mut self, from: ConnectionKey, one: Redirected, onward: Onward) {
         if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
-            let place = self.links[from].backend;
+            let place = self.links[from].server_id.server;
             return self.redirect_private(place, from, &one, false);
         }
         self.seek(from, onward);
@@ -179,7 +180,7 @@ impl Core {
         let retries = &mut self.plane.cluster.retries;
         let ended: Vec<Retry> = retries.extract_if(.., is_its).collect();
         for retry in ended {
-            let from = self.standing_in(retry.from, retry.backend);
+            let from = self.standing_in(retry.from, retry.server);
             self.end_refused(from, &retry.redirected, why);
             self.end_try(from, Some(key));
         }
@@ -195,24 +196,25 @@ impl Core {
     ) {
         let Core { sessions, links, plane } = self;
         let connection = &links[from];
-        let (pool, protocol) = (connection.pool, connection.link.protocol());
+        let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
         let owner = connection.lease;
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         if one.exchange.is_transaction() {
             // What it watches has moved: as good as changed.
             let mut null = Vec::new();
             protocol.null_array(&mut null);
-            let backend = (pool, connection.backend);
-            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Null, &null);
+            let server = connection.server_id;
+            return plane.deliver_aside(sessions, server, &one.exchange, Kind::Null, &null);
         }
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
         if !connection.link.is_blocking {
             // A watch that began nowhere: EXEC will fail.
             plane.lose_watch(links, owner, session);
-            let backend = (pool, links[from].backend);
-            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
+            let server = links[from].server_id;
+            return plane.deliver_aside(sessions, server, &one.exchange, Kind::Simple, b"+OK\r\n");
         }
-        let Some(index) = plane.lease(links, owner, (pool, place), protocol) else {
+        let Some(index) = plane.lease(links, owner, ServerId { pool, server: place }, protocol)
+        else {
             links[from].awaits_retry = true;
             return self.give_up_private(from, one);
         };
@@ -230,8 +232,12 @@ impl Core {
 
     /// Sends a request to the server at `place`, which no other has named for it.
     fn send_unnamed(&mut self, place: u16, from: ConnectionKey, one: &Redirected) {
-        let pool = self.links[from].pool;
-        self.plane.note_sent_again(&self.sessions, (pool, place), one.exchange.owner);
+        let pool = self.links[from].server_id.pool;
+        self.plane.note_sent_again(
+            &self.sessions,
+            ServerId { pool, server: place },
+            one.exchange.owner,
+        );
         self.send_to(place, from, one, false);
     }
 
@@ -239,7 +245,7 @@ impl Core {
     fn send_to(&mut self, place: u16, from: ConnectionKey, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
         let connection = &links[from];
-        let (pool, protocol) = (connection.pool, connection.link.protocol());
+        let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
         let owner = plane.session_of(one.exchange.owner);
         let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
             // Its client has left; what was made for the request ends with a reply.
@@ -251,8 +257,8 @@ impl Core {
         // On the link of a primary that is gone it waits for that.
         let is_held = plane.is_gone(connection);
         if let Some(fault) = if is_held { None } else { plane.refused(connection) } {
-            let place = (connection.pool, connection.backend);
-            return plane.fail(sessions, place, (&one.exchange, false), fault);
+            let server = connection.server_id;
+            return plane.fail(sessions, server, (&one.exchange, false), fault);
         }
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
@@ -267,7 +273,7 @@ impl Core {
 
     /// Has a request sent again where its keys are then, if it may be.
     fn retry_later(&mut self, from: ConnectionKey, mut one: Redirected) {
-        let pool = self.links[from].pool;
+        let pool = self.links[from].server_id.pool;
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
         let why = Redirection::of(&one.reply);
@@ -316,9 +322,9 @@ impl Core {
         plane.note_cluster_deadline(at);
         let connection = &mut links[from];
         connection.awaits_retry = connection.is_private;
-        let backend = (connection.pool, connection.backend);
+        let server = connection.server_id;
         let waits = (connection.is_private && connection.link.is_blocking).then(|| Waits {
-            pool: connection.pool,
+            pool: connection.server_id.pool,
             protocol: connection.link.protocol(),
             keys: connection.awaited_keys.clone(),
         });
@@ -332,7 +338,7 @@ impl Core {
         cluster.retries.push(Retry {
             at,
             from,
-            backend,
+            server,
             is_private,
             redirected: one,
             waits,
@@ -358,17 +364,17 @@ impl Core {
             self.plane.note_cluster_deadline(next);
         }
         self.plane.cluster.retries = later;
-        for Retry { from, backend, is_private, mut redirected, waits, is_held, .. } in due {
-            let from = self.standing_in(from, backend);
+        for Retry { from, server, is_private, mut redirected, waits, is_held, .. } in due {
+            let from = self.standing_in(from, server);
             if is_held {
                 redirected.exchange.begin_anew(now);
             }
             if self.plane.is_wait(redirected.exchange.owner) {
-                self.wait_again((from, backend), redirected, waits);
+                self.wait_again((from, server), redirected, waits);
                 continue;
             }
             // Who has the slot now may be another.
-            let place = self.plane.place_of_request(backend, &redirected);
+            let place = self.plane.place_of_request(server, &redirected);
             match place {
                 Some(place) if waits.is_some() || is_private => {
                     self.retry_private(place, from, &redirected, waits);
@@ -381,16 +387,16 @@ impl Core {
 
     /// The connection that a request was sent on, or if that is gone one that clients share to
     /// the same server: what is told of the request then names the right server.
-    fn standing_in(&self, from: ConnectionKey, (pool, server): (u16, u16)) -> ConnectionKey {
-        match self.plane.pools[usize::from(pool)].servers() {
-            Some(state) if self.links.get(from).is_none() => state.probe_link(server.into()),
+    fn standing_in(&self, from: ConnectionKey, server: ServerId) -> ConnectionKey {
+        match self.plane.pools[usize::from(server.pool)].servers() {
+            Some(state) if self.links.get(from).is_none() => state.probe_link(server.server.into()),
             _ => from,
         }
     }
 
     /// It is time to send a request again whose slot nobody has now.
     fn retry_without_owner(&mut self, from: ConnectionKey, is_private: bool, mut one: Redirected) {
-        let pool = self.links[from].pool;
+        let pool = self.links[from].server_id.pool;
         let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
             state.shared.ask_about_unowned(self.plane.clock.now);
             state.shared.settings().redirections_max
@@ -429,16 +435,16 @@ impl Core {
     /// Sends requests to the servers that have their keys now.
     pub(super) fn send_again(&mut self, from: ConnectionKey, all: Vec<Redirected>) {
         for mut one in all {
-            let sent_to = (self.links[from].pool, self.links[from].backend);
+            let sent_to = self.links[from].server_id;
             // No server has sent it on: what counts these counts one more.
             one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
             match self.plane.place_of_request(sent_to, &one) {
                 Some(place) => self.send_unnamed(place, from, &one),
                 None => {
                     let Core { sessions, links, plane } = self;
-                    let place = (links[from].pool, links[from].backend);
+                    let server = links[from].server_id;
                     let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-                    plane.fail(sessions, place, (&one.exchange, false), fault);
+                    plane.fail(sessions, server, (&one.exchange, false), fault);
                 }
             }
         }
@@ -465,10 +471,10 @@ impl Core {
                 None => self.give_up(from, one),
             };
         }
-        if place == connection.backend && connection.link.state() == LinkState::Ready {
+        if place == connection.server_id.server && connection.link.state() == LinkState::Ready {
             if connection.link.is_blocking {
                 connection.link.blocks_until =
-                    plane.answered_again_by(connection.pool, &one.request);
+                    plane.answered_again_by(connection.server_id.pool, &one.request);
             }
             return plane.enqueue_again(links, from, one, false);
         }
@@ -482,7 +488,9 @@ impl Core {
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
-        let Some(index) = plane.lease(links, owner, (waits.pool, place), waits.protocol) else {
+        let Some(index) =
+            plane.lease(links, owner, ServerId { pool: waits.pool, server: place }, waits.protocol)
+        else {
             plane.end_unsent(session);
             return self.give_up(from, one);
         };
@@ -500,9 +508,9 @@ impl Core {
     /// Refuses the requests that were to be sent again in a pool that ends.
     pub(super) fn give_up_retries(&mut self, pool: u16) {
         let retries = &mut self.plane.cluster.retries;
-        let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();
+        let refused: Vec<Retry> = retries.extract_if(.., |it| it.server.pool == pool).collect();
         for retry in refused {
-            let from = self.standing_in(retry.from, retry.backend);
+            let from = self.standing_in(retry.from, retry.server);
             self.give_up_private(from, &retry.redirected);
         }
     }
@@ -514,18 +522,18 @@ impl Core {
         one: &Redirected,
     ) {
         let Core { sessions, links, plane } = self;
-        let place = (links[from].pool, links[from].backend);
+        let server = links[from].server_id;
         if one.reply.is_empty() {
             // It was taken back before it was sent: nobody has said anything.
             let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-            return plane.fail(sessions, place, (&one.exchange, false), fault);
+            return plane.fail(sessions, server, (&one.exchange, false), fault);
         }
         let is_there =
             plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());
-        if let (true, Some(state)) = (is_there, plane.cluster_state(place.0)) {
+        if let (true, Some(state)) = (is_there, plane.cluster_state(server.pool)) {
             state.shared.totals.given_up.fetch_add(1, Relaxed);
         }
-        plane.deliver_aside(sessions, place, &one.exchange, Kind::Error, &one.reply);
+        plane.deliver_aside(sessions, server, &one.exchange, Kind::Error, &one.reply);
     }
 }
 
@@ -542,7 +550,7 @@ impl Plane {
         let connection = &mut links[index];
         self.prepare_link(index, connection, 0);
         self.give_what_it_calls(index, connection, one);
-        let exchange = self.renewed(connection.pool, &one.exchange);
+        let exchange = self.renewed(connection.server_id.pool, &one.exchange);
         connection.link.enqueue_redirected(&exchange, &one.request, self.clock.now);
         if self.is_wait(one.exchange.owner) {
             connection.link.note_before_last(REPLIES_BEFORE_WAIT);
@@ -551,26 +559,23 @@ impl Plane {
             connection.link.precede_last(ASKING);
         }
         self.note_unsent(index, connection);
-        let deadline = connection.link.deadline(self.link_options(connection.pool));
+        let deadline = connection.link.deadline(self.link_options(connection.server_id.pool));
         self.note_deadline(deadline);
     }
 
     /// A server does not have a channel that it was thought to have: it tells who has,
     /// or somebody is asked.
     #[cold]
-    pub(in crate::core) fn on_name_astray(
-        &self,
-        (pool, backend): (u16, u16),
-        name: &[u8],
-        said: &[u8],
-    ) {
-        let Some(state) = self.cluster_state(pool) else { return };
+    pub(in crate::core) fn on_name_astray(&self, server: ServerId, name: &[u8], said: &[u8]) {
+        let Some(state) = self.cluster_state(server.pool) else { return };
         state.shared.ask_soon();
         let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
         let Some(redirect) = redirect else { return };
-        let endpoint = self.endpoint_of(pool, backend, &redirect);
+        let endpoint = self.endpoint_of(server, &redirect);
         let place = endpoint.and_then(|endpoint| state.shared.place_of(&endpoint));
-        if let Some(place) = place.filter(|_| self.slot_of(pool, name) == Some(redirect.slot)) {
+        if let Some(place) =
+            place.filter(|_| self.slot_of(server.pool, name) == Some(redirect.slot))
+        {
             state.shared.note_moved(redirect.slot, place);
         }
     }
@@ -578,26 +583,23 @@ impl Plane {
     /// The server that has the keys of a request, or of the first command of a
     /// transaction that has some. Where none has, the one it was sent to or who has come
     /// in its place.
-    pub(super) fn place_of_request(
-        &self,
-        (at, backend): (u16, u16),
-        one: &Redirected,
-    ) -> Option<u16> {
-        let Upstream { servers: pool, .. } = self.plan.pools[usize::from(at)].kind.upstream()?;
-        let state = self.pools[usize::from(at)].servers()?;
+    pub(super) fn place_of_request(&self, server: ServerId, one: &Redirected) -> Option<u16> {
+        let Upstream { servers: pool, .. } =
+            self.plan.pools[usize::from(server.pool)].kind.upstream()?;
+        let state = self.pools[usize::from(server.pool)].servers()?;
         let found = self.with_first_key(&one.request, |key| place(pool, state.ring(), key, 0));
-        found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))
+        found.unwrap_or_else(|| Some(self.place_without_keys(server, one)))
     }
 
     /// Where a request without keys goes again. A part of one for all servers is for
     /// this one or its heir; any other may go to any that serves.
-    fn place_without_keys(&self, (pool, backend): (u16, u16), one: &Redirected) -> u16 {
-        let Some(state) = self.cluster_state(pool) else { return backend };
+    fn place_without_keys(&self, server: ServerId, one: &Redirected) -> u16 {
+        let Some(state) = self.cluster_state(server.pool) else { return server.server };
         let is_serving = |place: &u16| state.map.is_serving(usize::from(*place));
-        if is_serving(&backend) {
-            return backend;
+        if is_serving(&server.server) {
+            return server.server;
         }
-        let node = state.map.node(usize::from(backend));
+        let node = state.map.node(usize::from(server.server));
         let heir = node.and_then(|node| match (node.group, node.role) {
             (Some(group), _) => state.map.primary(group),
             (None, PlaceRole::Replica { of }) => of,
@@ -606,7 +608,7 @@ impl Plane {
         let heir = heir.filter(is_serving);
         let any = || (0..state.map.place_count() as u16).find(is_serving);
         let is_part = self.pending.is_part_of::<Join>(one.exchange.owner);
-        heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
+        heir.or_else(|| if is_part { None } else { any() }).unwrap_or(server.server)
     }
 
     /// The slot of a request, or of the first command of a transaction with a key.
@@ -672,8 +674,8 @@ impl Plane {
     }
 
     /// Where a server sends a request: on its own host, if it does not say.
-    fn endpoint_of(&self, pool: u16, backend: u16, redirect: &Redirect) -> Option<Endpoint> {
-        match (redirect.host, || self.asked_endpoint(pool, backend)) {
+    fn endpoint_of(&self, server: ServerId, redirect: &Redirect) -> Option<Endpoint> {
+        match (redirect.host, || self.asked_endpoint(server)) {
             (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
             (None, asked) => match asked()? {
                 Endpoint::Tcp { host, .. } => Endpoint::tcp(&host, redirect.port).ok(),

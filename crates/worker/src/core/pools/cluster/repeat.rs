@@ -20,8 +20,8 @@ impl Core {
         for (exchange, sent, request) in reads {
             if !self.repeat(from, &exchange, &request, fault) {
                 let Core { sessions, links, plane } = self;
-                let place = (links[from].pool, links[from].backend);
-                plane.fail(sessions, place, (&exchange, false), lost_with(fault, sent));
+                let server = links[from].server_id;
+                plane.fail(sessions, server, (&exchange, false), lost_with(fault, sent));
             }
         }
     }
@@ -35,7 +35,7 @@ impl Core {
         fault: BackendFault,
     ) -> bool {
         let Core { sessions, links, plane } = self;
-        let pool = links[from].pool;
+        let pool = links[from].server_id.pool;
         // A reply that is too long would end the other's connection as well.
         if matches!(fault, BackendFault::Reply(_)) {
             return false;

@@ -7,6 +7,7 @@ use crate::core::pools::cluster::state::Question;
 use crate::core::pools::cluster::state::Round;
 use crate::core::pools::cluster::state::Told;
 use crate::core::{Core, Plane};
+use keyway_topology::ServerId;
 use std::time::Duration;
 
 /// How long a server may be silent before one more is asked. Shorter asks two where one
@@ -55,7 +56,7 @@ impl Core {
         }
         let silent: Vec<u16> = round.open.iter().map(|question| question.place).collect();
         for place in silent {
-            self.plane.distrust(pool, place);
+            self.plane.distrust(ServerId { pool, server: place });
         }
         let Some(state) = self.plane.cluster_state(pool) else { return };
         if let MapSource::Slots(query) = *state.shared.source() {

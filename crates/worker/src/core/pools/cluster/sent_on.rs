@@ -14,10 +14,11 @@ use super::state::SentOnOrder;
 use crate::core::pools::cluster::state::Onward;
 use crate::core::pools::cluster::state::SentOn;
 use crate::core::pools::routed::{above, client_behind};
+use crate::core::request::ReplyIndex;
 use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::{Exchange, Owner, Session};
-use keyway_topology::Endpoint;
+use keyway_topology::{Endpoint, ServerId};
 
 /// Entries that are kept without a look at whether they still count. More take memory at rest;
 /// with fewer each request that is sent on looks at all of them.
@@ -34,12 +35,12 @@ impl Core {
     ) -> Onward {
         let Core { sessions, links, plane } = self;
         let (owner, from) = (exchange.owner, &links[from]);
-        let pool = from.pool;
+        let server = from.server_id;
         let Some(session) = plane.session_of(owner) else { return onward };
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
-        let reply = plane.place_in_session(owner).map(|(_, reply)| reply);
-        let key = (client.to_bits(), pool, slot);
+        let reply = plane.reply_index(owner).map(|index| index.reply);
+        let key = (client.to_bits(), server.pool, slot);
         let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
         if let Some(earlier) = earlier {
             if earlier.is_behind(session, reply) && earlier.reply != reply {
@@ -49,12 +50,12 @@ impl Core {
             // At this very server the earlier one is behind this one if it was sent there again.
             let is_later =
                 earlier.again_at.is_some_and(|at| !from.link.was_enqueued_after(exchange, at));
-            let is_ahead = plane.is_at(pool, from.backend, &earlier.to) && !is_later;
+            let is_ahead = plane.is_at(server, &earlier.to) && !is_later;
             if !is_own && !is_ahead {
                 onward.to = earlier.to.clone();
             }
         }
-        let is_back = plane.is_at(pool, from.backend, &onward.to);
+        let is_back = plane.is_at(server, &onward.to);
         let again_at = is_back.then_some(plane.clock.now);
         let sent_on = SentOn { session, reply, to: onward.to.clone(), again_at };
         plane.note_sent_on(sessions, key, sent_on);
@@ -63,8 +64,9 @@ impl Core {
 }
 
 impl Plane {
-    fn is_at(&self, pool: u16, place: u16, endpoint: &Endpoint) -> bool {
-        self.cluster_state(pool).is_some_and(|state| state.shared.place_of(endpoint) == Some(place))
+    fn is_at(&self, server: ServerId, endpoint: &Endpoint) -> bool {
+        self.cluster_state(server.pool)
+            .is_some_and(|state| state.shared.place_of(endpoint) == Some(server.server))
     }
 
     /// Notes that a request is sent again to the server at a place, which no server has named for it.
@@ -72,21 +74,22 @@ impl Plane {
     pub(super) fn note_sent_again(
         &mut self,
         sessions: &Slab<Session>,
-        (pool, place): (u16, u16),
+        server: ServerId,
         owner: Owner,
     ) {
         if self.cluster.sent_on.latest.is_empty() {
             return;
         }
-        let Some((session, reply)) = self.place_in_session(owner) else { return };
+        let Some(ReplyIndex { session, reply }) = self.reply_index(owner) else { return };
         let Some(client) = sessions.get(session).map(|it| client_behind(above(session, it).0))
         else {
             return;
         };
-        let Some(state) = self.cluster_state(pool) else { return };
-        let Some(node) = state.map.node(usize::from(place)) else { return };
+        let Some(state) = self.cluster_state(server.pool) else { return };
+        let Some(node) = state.map.node(usize::from(server.server)) else { return };
         let to = node.endpoint.clone();
-        let of_client = (client.to_bits(), pool, 0)..=(client.to_bits(), pool, u16::MAX);
+        let of_client =
+            (client.to_bits(), server.pool, 0)..=(client.to_bits(), server.pool, u16::MAX);
         for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
             if (latest.session, latest.reply) == (session, Some(reply)) {
                 (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));

@@ -5,8 +5,8 @@ use super::state::NO_KEY;
 use crate::Upstream;
 use crate::core::pools::cluster::replicas::Reader;
 use crate::core::pools::cluster::state::Scratch;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;
@@ -19,21 +19,29 @@ impl Plane {
     pub(in crate::core) fn split_by_slot(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         split: Split,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
         scratch.reads = false;
-        let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
-        if is_placed && self.has_readers(asked.session.pool) {
-            is_placed = self.place_readers(&mut scratch, links, asked);
+        let mut is_placed =
+            self.place_slots(&mut scratch, incoming, usize::from(split.args_per_key));
+        if is_placed && self.has_readers(incoming.session.pool) {
+            is_placed = self.place_readers(&mut scratch, links, incoming);
         }
         let step = match is_placed {
-            true => self.send_by_slot(&scratch, links, asked, split),
-            false if self.awaits_owner((asked.key, asked.session), asked.request) => Step::Wait,
+            true => self.send_by_slot(&scratch, links, incoming, split),
+            false
+                if self.awaits_owner(
+                    ClientMut { key: incoming.key, session: incoming.session },
+                    incoming.request,
+                ) =>
+            {
+                Step::Wait
+            }
             false => {
-                self.answer_unrouted(asked.session, asked.busy, asked.request);
+                self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
                 Step::Started
             }
         };
@@ -42,16 +50,16 @@ impl Plane {
     }
 
     /// Finds the slot and server of each key. Returns whether all have one.
-    fn place_slots(&self, scratch: &mut Scratch, asked: &RequestContext, stride: usize) -> bool {
-        let pool = usize::from(asked.session.pool);
+    fn place_slots(&self, scratch: &mut Scratch, incoming: &RequestContext, stride: usize) -> bool {
+        let pool = usize::from(incoming.session.pool);
         let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
             return false;
         };
         let Some(state) = self.pools[pool].servers() else { return false };
         // Servers of no cluster take any keys together.
-        let has_slots = self.has_slots(asked.session.pool);
-        for index in (1..asked.request.args.len()).step_by(stride) {
-            let hash = sharded.hash_key(&asked.request.args[index]);
+        let has_slots = self.has_slots(incoming.session.pool);
+        for index in (1..incoming.request.args.len()).step_by(stride) {
+            let hash = sharded.hash_key(&incoming.request.args[index]);
             let Some(server) = state.ring().pick(hash, 0) else { return false };
             let slot = (hash as usize % SLOT_COUNT) as u16;
             scratch.add(if has_slots { slot } else { server }, server);
@@ -66,18 +74,18 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> bool {
-        let reads = self.reads_replicas(asked);
+        let reads = self.reads_replicas(incoming);
         scratch.reads = reads;
         for fragment in &mut scratch.fragments {
             let primary = fragment.server;
-            match reads.then(|| self.reader_of(links, asked.session, primary)) {
+            match reads.then(|| self.reader_of(links, incoming.session, primary)) {
                 None | Some(Reader::Primary) => {}
                 Some(Reader::At(server)) => fragment.server = server,
                 Some(Reader::None) => return false,
             }
-            let link = self.link_of(asked.session, fragment.server);
+            let link = self.link_of(incoming.session, fragment.server);
             self.set_reading(links, link, fragment.server != primary);
         }
         true
@@ -93,10 +101,10 @@ impl Plane {
         &mut self,
         scratch: &Scratch,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         split: Split,
     ) -> Step {
-        let RequestContext { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = incoming;
         if let [fragment] = &scratch.fragments[..] {
             let link = self.link_of(session, fragment.server);
             let before = links[link].link.in_flight();
@@ -112,7 +120,8 @@ impl Plane {
                 return Step::Full(link);
             }
             if session.has_late_write
-                && let Some(late) = late_apart(links, (*key, session), (link, request))
+                && let Some(late) =
+                    late_apart(links, ClientMut { key: *key, session }, (link, request))
             {
                 return Step::Full(late);
             }

@@ -11,7 +11,8 @@ use keyway_proxy::{Budget, Internal, Redirected, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{
-    ClusterMap, Discovery, Endpoint, InfoReplication, Ring, SLOT_COUNT, SlotQuery, WatchedPrimary,
+    ClusterMap, Discovery, Endpoint, InfoReplication, Ring, SLOT_COUNT, ServerId, SlotQuery,
+    WatchedPrimary,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +45,8 @@ pub(in crate::core) struct State {
     pub(in crate::core::pools::cluster) silent: BTreeMap<(u16, u16), Time>,
     /// The number of the latest question.
     pub(in crate::core::pools::cluster) next_question: u32,
-    /// Servers that have not answered a question, by pool and place, and its number.
-    pub(in crate::core::pools::cluster) unanswered: Vec<(u16, u16, u32)>,
+    /// Servers that have not answered a question, with the number of the question.
+    pub(in crate::core::pools::cluster) unanswered: Vec<(ServerId, u32)>,
     /// Requests to be sent again, in the order in which they were refused.
     pub(in crate::core::pools::cluster) retries: Vec<Retry>,
     /// When the first of them is due, if there are any.
@@ -127,10 +128,10 @@ impl State {
     /// Another pool may come to its position.
     pub(in crate::core) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
-        self.heard.retain(|heard| heard.pool != pool);
+        self.heard.retain(|heard| heard.server.pool != pool);
         self.rounds.remove(&pool);
         self.silent.retain(|&(other, _), _| other != pool);
-        self.unanswered.retain(|&(other, ..)| other != pool);
+        self.unanswered.retain(|(server, _)| server.pool != pool);
         self.told_about.retain(|&other| other != pool);
         self.named.forget(pool);
         self.sent_on.forget(pool);
@@ -196,8 +197,8 @@ pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
 /// What a server said when it was asked about its cluster.
 pub(super) struct Heard {
     pub(in crate::core::pools::cluster) what: Internal,
-    pub(super) pool: u16,
-    pub(super) place: u16,
+    /// The server that was asked.
+    pub(super) server: ServerId,
     pub(super) reply: Vec<u8>,
 }
 
@@ -314,9 +315,9 @@ pub(super) struct HeldBack {
     /// In the order in which they were sent on.
     pub(in crate::core::pools::cluster) held: Vec<Held>,
     /// When each server was asked last, and whether it has yet to answer.
-    pub(in crate::core::pools::cluster) asked: BTreeMap<(u16, u16), (Time, bool)>,
+    pub(in crate::core::pools::cluster) asked: BTreeMap<ServerId, (Time, bool)>,
     /// Servers that have not answered.
-    pub(in crate::core::pools::cluster) missed: Vec<(u16, u16)>,
+    pub(in crate::core::pools::cluster) missed: Vec<ServerId>,
 }
 
 impl HeldBack {
@@ -331,16 +332,16 @@ impl HeldBack {
 
     /// Forgets a pool that has ended.
     pub(super) fn forget(&mut self, pool: u16) {
-        self.asked.retain(|&(other, _), _| other != pool);
-        self.missed.retain(|&(other, _)| other != pool);
+        self.asked.retain(|server, _| server.pool != pool);
+        self.missed.retain(|server| server.pool != pool);
     }
 }
 
 /// A request that is held back; as many as clients may have on their way at most.
 pub(in crate::core::pools::cluster) struct Held {
     pub(in crate::core::pools::cluster) from: ConnectionKey,
-    /// Pool and server of that link.
-    pub(in crate::core::pools::cluster) backend: (u16, u16),
+    /// The server that the connection leads to.
+    pub(in crate::core::pools::cluster) server: ServerId,
     pub(in crate::core::pools::cluster) onward: Onward,
     /// The server was asked since.
     pub(in crate::core::pools::cluster) is_asked: bool,
@@ -486,8 +487,8 @@ pub(super) struct Round {
 pub(super) struct Retry {
     pub(in crate::core::pools::cluster) at: Time,
     pub(in crate::core::pools::cluster) from: ConnectionKey,
-    /// Positions of its pool and server, as the connection may be gone by then.
-    pub(in crate::core::pools::cluster) backend: (u16, u16),
+    /// The server that `from` leads to: the connection may be gone by then.
+    pub(in crate::core::pools::cluster) server: ServerId,
     /// The connection was one session's alone.
     pub(in crate::core::pools::cluster) is_private: bool,
     pub(in crate::core::pools::cluster) redirected: Redirected,

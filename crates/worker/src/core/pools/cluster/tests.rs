@@ -9,11 +9,11 @@ use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_resp::Protocol;
-use keyway_topology::ReadFrom;
 use keyway_topology::{
     ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy, SlotQuery,
     ViewSource,
 };
+use keyway_topology::{ReadFrom, ServerId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
     assert!(
         (0..64).any(|_| core.someone_to_ask(0).map(|(_, at)| at) == Some(core.links.key_at(index)))
     );
-    core.plane.miss_of_cluster((0, core.links[index].backend), 1, fault);
+    core.plane.miss_of_cluster(core.links[index].server_id, 1, fault);
     for _ in 0..32 {
         assert_ne!(core.someone_to_ask(0).map(|(_, at)| at), Some(core.links.key_at(index)));
     }
@@ -397,7 +397,7 @@ fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_ne
         .unwrap();
         assert_eq!(output(&core, client), "");
         let next = *core.plane.upstream.connects.last().unwrap();
-        assert_eq!(core.links[next].backend, core.links[link(&core, 1)].backend);
+        assert_eq!(core.links[next].server_id.server, core.links[link(&core, 1)].server_id.server);
         core.on_connecting(next);
         core.on_connected(next, Socket(101));
         let sent = sent_on(&mut core, next.index());
@@ -715,9 +715,9 @@ fn nothing_that_is_known_of_a_pool_that_ends_is_known_of_the_next_at_its_positio
     core.plane.begin_round(0);
     core.plane.note_question(0, 1, super::state::About::Role);
     core.plane.cluster.silent.insert((0, 1), Time(u64::MAX));
-    core.plane.cluster.unanswered.push((0, 1, 1));
+    core.plane.cluster.unanswered.push((ServerId { pool: 0, server: 1 }, 1));
     core.plane.cluster.told_about.push(0);
-    core.plane.cluster.note_unnamed((0, 1));
+    core.plane.cluster.note_unnamed(ServerId { pool: 0, server: 1 });
     core.end_cluster(0);
     assert_eq!(output(&core, client), r"-TRYAGAIN later\r\n");
     let cluster = &core.plane.cluster;

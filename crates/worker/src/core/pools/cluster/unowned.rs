@@ -8,6 +8,7 @@
 
 use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::pools::cluster::state::Wait;
+use crate::core::request::ClientMut;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::Request;
@@ -32,39 +33,39 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn awaits_owner(
         &mut self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
         (self.is_unowned(session.pool, request) || self.lacks_primary(session.pool))
-            && self.wait_for_owner((key, session))
+            && self.wait_for_owner(ClientMut { key, session })
     }
 
     /// The same for what concerns this slot.
     #[cold]
     pub(in crate::core) fn awaits_owner_of(
         &mut self,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         home: u16,
     ) -> bool {
         if self.lacks_primary(session.pool) {
-            return self.wait_for_owner((key, session));
+            return self.wait_for_owner(ClientMut { key, session });
         }
         let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
         let is_hole = state.is_some_and(|it| {
             it.map.is_known() && it.map.owners().of(home).is_none() && !it.map.is_unplaced(home)
         });
-        is_hole && self.wait_for_owner((key, session))
+        is_hole && self.wait_for_owner(ClientMut { key, session })
     }
 
-    fn wait_for_owner(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+    fn wait_for_owner(&mut self, ClientMut { key, session }: ClientMut<'_>) -> bool {
         let now = self.clock.now;
         let until = match self.cluster.unowned.get(&key.to_bits()).map(|wait| wait.until) {
             Some(until) => until,
             None if self.primary_wait(session.pool).is_some() => {
-                self.waits_until((key, session.pool))
+                self.waits_until(key, session.pool)
             }
             None if !self.may_retry(session.pool) => return false,
-            None => self.begin_wait((key, session.pool)),
+            None => self.begin_wait(key, session.pool),
         };
         let Some(state) = self.cluster_state(session.pool) else { return false };
         if until <= now || self.cluster.waited.is_some() {
@@ -72,16 +73,12 @@ impl Plane {
             return false;
         }
         state.shared.ask_about_unowned(now);
-        self.note_waiting((key, session), until);
+        self.note_waiting(ClientMut { key, session }, until);
         true
     }
 
     /// Puts a client among those that wait for a map or a server.
-    pub(super) fn note_waiting(
-        &mut self,
-        (key, session): (Key<Session>, &mut Session),
-        until: Time,
-    ) {
+    pub(super) fn note_waiting(&mut self, ClientMut { key, session }: ClientMut<'_>, until: Time) {
         session.waits_for = Some(WaitFor::Owner);
         self.cluster.waiting.push(key);
         self.note_waiting_until(until);
@@ -118,7 +115,7 @@ impl Plane {
 
     /// Returns the time until which a request may wait for a map or a server, and notes that it
     /// waits.
-    pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+    pub(super) fn waits_until(&mut self, key: Key<Session>, pool: u16) -> Time {
         let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
         let since = self.clock.now;
         if let Some(wait) = self.cluster.unowned.get(&key.to_bits()) {
@@ -158,8 +155,8 @@ impl Plane {
             })
     }
 
-    fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
-        let until = self.waits_until((key, pool));
+    fn begin_wait(&mut self, key: Key<Session>, pool: u16) -> Time {
+        let until = self.waits_until(key, pool);
         if let Some(state) = self.cluster_state(pool) {
             state.shared.totals.retried.fetch_add(1, Relaxed);
         }

@@ -4,7 +4,7 @@ use super::admission::credentials;
 use crate::core::Connections;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, Step};
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Request, Verb};
 use keyway_proxy::Session;
@@ -65,7 +65,7 @@ impl Plane {
         let are_slow = users.are_slow();
         if are_slow {
             let credentials = credentials(call);
-            if self.awaits_login((call.key, call.session), credentials) {
+            if self.awaits_login(call.client(), credentials) {
                 return Some(Step::Wait);
             }
         }
@@ -75,7 +75,11 @@ impl Plane {
         }
         let is_login = matches!(judged.verb, Verb::SaslStart | Verb::SaslStep);
         if !is_login
-            && let Some(step) = self.bring_to_its_pool(links, (call.key, call.session), call.busy)
+            && let Some(step) = self.bring_to_its_pool(
+                links,
+                ClientMut { key: call.key, session: call.session },
+                call.busy,
+            )
         {
             return Some(step);
         }

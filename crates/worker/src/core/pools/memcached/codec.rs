@@ -1,15 +1,15 @@
 //! The codec of memcached's protocols: reads one request and starts it.
 
 use super::ahead::Ahead;
-use crate::core::front::read::{Client, Codec, Taken};
+use crate::core::front::read::{Codec, Taken};
 use crate::core::front::waits::{Late, NextRequest};
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::UNAUTHENTICATED_LEN_MAX;
 use crate::core::pools::memcached::state::write_quiet_delete;
-use crate::core::request::Step;
+use crate::core::request::PoolInPlan;
+use crate::core::request::{BusyClient, Step};
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolPlan};
-use keyway_base::{Fault, Key};
+use keyway_base::Fault;
 use keyway_memcache::{
     ErrorKind, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb, Wire, parse_request,
 };
@@ -26,8 +26,8 @@ impl Codec for Memcached {
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): Client<'_>,
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, pos): (&[u8], usize),
         next: &mut NextRequest,
     ) -> Taken {
@@ -58,9 +58,13 @@ impl Codec for Memcached {
             Parsed::Refused { consumed, skip, fault } => {
                 let refused = self.requests.request();
                 if fault == RequestFault::ValueTooLarge {
-                    let whose = (key, &mut *session, &mut *busy);
-                    let step =
-                        plane.forget_refused(links, (plan, pool), whose, (refused, bytes, next));
+                    let client = BusyClient { key, session, busy };
+                    let step = plane.forget_refused(
+                        links,
+                        PoolInPlan { plan, pool },
+                        client,
+                        (refused, bytes, next),
+                    );
                     if !matches!(step, Step::Started) {
                         return Taken::Held(step);
                     }
@@ -75,7 +79,7 @@ impl Codec for Memcached {
         let bytes = &bytes[..consumed];
         let request = self.requests.request();
         let mut call = Call { key, session, busy, request, bytes, warm: None };
-        match plane.dispatch_memcached(links, (plan, pool), &mut call) {
+        match plane.dispatch_memcached(links, PoolInPlan { plan, pool }, &mut call) {
             Step::Started => {
                 if plane.observe.hot_keys.is_due(consumed) {
                     plane.note_memcached(pool, session, request, bytes);
@@ -83,7 +87,7 @@ impl Codec for Memcached {
                 Taken::Request(consumed)
             }
             step => {
-                let late = plane.late(links, (key, &mut *call.session), &step, next);
+                let late = plane.late(links, call.client(), &step, next);
                 let Some(late) = late else { return Taken::Held(step) };
                 match plane.refuse_late_memcached(links, &mut call, late) {
                     true => Taken::Late(consumed),
@@ -107,7 +111,7 @@ impl Plane {
     pub(in crate::core) fn parse_memcached(
         &mut self,
         links: &mut Connections,
-        client: Client<'_>,
+        client: BusyClient<'_>,
         bytes: &[u8],
     ) -> usize {
         let mut requests = std::mem::take(&mut self.memcached.ahead);
@@ -126,7 +130,7 @@ impl Plane {
     ) -> bool {
         match late {
             Late::Full(link, fault) => {
-                let backend = self.describe_backend(links[link].pool, links[link].backend);
+                let backend = self.describe_backend(links[link].server_id);
                 self.tell_failure(call, fault, &backend);
                 true
             }
@@ -146,8 +150,8 @@ impl Plane {
     fn forget_refused(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
     ) -> Step {
         let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
@@ -172,10 +176,9 @@ impl Plane {
         {
             return step;
         }
-        let step = self.start_memcached(links, (plan, pool), &mut call);
+        let step = self.start_memcached(links, PoolInPlan { plan, pool }, &mut call);
         // It is not answered by itself: the value is refused all the same.
-        let whose = (call.key, &mut *call.session);
-        let Some(late) = self.late(links, whose, &step, next) else { return step };
+        let Some(late) = self.late(links, call.client(), &step, next) else { return step };
         self.refuse_late_memcached(links, &mut call, late);
         Step::Started
     }
@@ -190,8 +193,8 @@ impl Plane {
         fault: RequestFault,
     ) {
         let cells = self.cells.pool(usize::from(session.pool));
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, |out| fault.write(&request.head, out));
+        let reply_index = busy.order.reserve();
+        busy.order.complete(reply_index, &mut busy.output, |out| fault.write(&request.head, out));
         if fault.closes() {
             cells.refused.of(Fault::Client).add(1);
             session.closing = true;

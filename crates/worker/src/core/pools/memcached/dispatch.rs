@@ -1,10 +1,13 @@
 //! A request of a client of memcached goes to its store or to its servers.
 
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::writes;
-use crate::core::request::Step;
+use crate::core::pools::store::state::StorePool;
+use crate::core::request::PoolInPlan;
+use crate::core::request::{ClientRef, Step};
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
+use crate::{PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::Fault;
 use keyway_memcache::{Asker, ErrorKind, Outcome, write_reply};
 use keyway_proxy::WaitFor;
@@ -15,7 +18,7 @@ impl Plane {
     pub(super) fn dispatch_memcached(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         let request = call.request;
@@ -24,7 +27,7 @@ impl Plane {
         {
             return step;
         }
-        self.start_memcached(links, (plan, pool), call)
+        self.start_memcached(links, PoolInPlan { plan, pool }, call)
     }
 
     /// The same with one that its client may make.
@@ -32,7 +35,7 @@ impl Plane {
     pub(super) fn start_memcached(
         &mut self,
         links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
@@ -57,9 +60,9 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> Step {
         match &pool.kind {
-            PoolKind::Store(store) => self.serve_memcached((pool, store), call),
+            PoolKind::Store(store) => self.serve_memcached(StorePool { pool, store }, call),
             PoolKind::Sharded(ShardedPlan { upstream, .. }) | PoolKind::Sentinels(upstream) => {
-                self.send_to_redis(links, (pool, &upstream.servers), call)
+                self.send_to_redis(links, PoolServers { pool, servers: &upstream.servers }, call)
             }
             PoolKind::Memcached(plan) => {
                 let servers = &plan.upstream.servers;
@@ -71,13 +74,17 @@ impl Plane {
                         call,
                     );
                 }
-                self.send_memcached(links, (pool, servers), plan.dialect, call)
+                self.send_memcached(links, PoolServers { pool, servers }, plan.dialect, call)
             }
             PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
-                if self.awaits_map_for((call.key, call.session)) {
+                if self.awaits_map_for(call.client()) {
                     return Step::Wait;
                 }
-                self.send_to_redis(links, (pool, &plan.upstream.servers), call)
+                self.send_to_redis(
+                    links,
+                    PoolServers { pool, servers: &plan.upstream.servers },
+                    call,
+                )
             }
             // Pools that lead on are followed to their ends.
             PoolKind::Routed(_) => self.tell_unrouted(pool, call),
@@ -102,7 +109,11 @@ impl Plane {
         let verb = call.request.head.verb;
         let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
             if pool.pause.is_monitored() {
-                self.show_memcached((call.key, call.session), call.request, call.bytes);
+                self.show_memcached(
+                    ClientRef { key: call.key, session: call.session },
+                    call.request,
+                    call.bytes,
+                );
             }
             return false;
         };
@@ -121,13 +132,13 @@ impl Plane {
 
     /// Puts a reply that is known now into its place.
     pub(super) fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
-        let place = call.reserve();
+        let reply_index = call.reserve();
         let asker = Asker {
             head: &call.request.head,
             key: if call.request.keys.is_empty() { b"" } else { call.request.key(call.bytes, 0) },
             meta: call.request.meta.of(call.bytes),
         };
-        call.busy.order.complete(place, &mut call.busy.output, |out| {
+        call.busy.order.complete(reply_index, &mut call.busy.output, |out| {
             write_reply(out, &asker, outcome);
         });
     }

@@ -235,8 +235,8 @@ impl Plane {
 
 /// Answers with these bytes.
 fn put(call: &mut Call<'_>, told: &[u8]) {
-    let place = call.busy.order.reserve();
-    call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(told));
+    let reply_index = call.busy.order.reserve();
+    call.busy.order.complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(told));
 }
 
 /// The reply in text to a `stats` that would change a setting or the counts of memcached. The store

@@ -5,6 +5,7 @@
 use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Scratch;
 use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections};
@@ -13,13 +14,14 @@ use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
+use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::{
     LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
-use keyway_topology::{Distribution, SLOT_COUNT, ServerSet, key_slot};
+use keyway_topology::{Distribution, SLOT_COUNT, ServerId, ServerSet, key_slot};
 use std::sync::Arc;
 
 const NO_FRAGMENT: u16 = u16::MAX;
@@ -120,7 +122,7 @@ impl Plane {
     pub(super) fn send_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -135,11 +137,15 @@ impl Plane {
             }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
-                self.send_to_all(links, (pool, sharded), to, (call, rule))
+                self.send_to_all(links, PoolServers { pool, servers }, to, (call, rule))
             }
-            Verb::FlushAll => self.send_to_all(links, (pool, sharded), to, (call, Rule::All)),
-            _ if call.request.keys.len() > 1 => self.send_items(links, (pool, sharded), to, call),
-            _ => match self.server_of(call.session.pool, sharded, call.asker().key) {
+            Verb::FlushAll => {
+                self.send_to_all(links, PoolServers { pool, servers }, to, (call, Rule::All))
+            }
+            _ if call.request.keys.len() > 1 => {
+                self.send_items(links, PoolServers { pool, servers }, to, call)
+            }
+            _ => match self.server_of(call.session.pool, servers, call.asker().key) {
                 Some(server) => self.send_to_one(links, pool, (to, server), call),
                 None => self.tell_unrouted(pool, call),
             },
@@ -163,9 +169,9 @@ impl Plane {
     }
 
     #[inline]
-    pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> ConnectionKey {
-        match self.pools[usize::from(pool)].servers() {
-            Some(state) => state.link(server, lane, Protocol::Resp2),
+    pub(super) fn memcached_link(&self, server: ServerId, lane: u32) -> ConnectionKey {
+        match self.pools[usize::from(server.pool)].servers() {
+            Some(state) => state.link(server.server, lane, Protocol::Resp2),
             None => unreachable!("its servers were asked which of them has the key"),
         }
     }
@@ -179,20 +185,21 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         if !call.is_resumed() && self.is_full(connection) {
             return Step::Full(index);
         }
         self.count_memcached(call);
         if let Some(fault) = self.refused(connection) {
-            let backend = self.describe_backend(connection.pool, connection.backend);
+            let backend = self.describe_backend(connection.server_id);
             self.count_fault(call.session.pool, call.counted(), fault);
             self.note_served(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
-        let is_redis = self.is_redis(connection.pool);
+        let is_redis = self.is_redis(connection.server_id.pool);
         if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
             return self.send_composed(links, pool, (to, server), call);
         }
@@ -222,7 +229,8 @@ impl Plane {
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         let to = dialect_for(call.request, to);
         self.prepare_link(index, connection, 0);
@@ -263,12 +271,13 @@ impl Plane {
     fn send_items(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.memcached.scratch);
-        let step = self.send_items_with(&mut scratch, links, (pool, sharded), to, call);
+        let step =
+            self.send_items_with(&mut scratch, links, PoolServers { pool, servers }, to, call);
         self.memcached.scratch = scratch;
         step
     }
@@ -277,18 +286,19 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
-        if !self.place_items(scratch, sharded, call) {
+        if !self.place_items(scratch, servers, call) {
             return self.tell_unrouted(pool, call);
         }
         if let [server] = scratch.servers[..] {
             return self.send_to_one(links, pool, (to, server), call);
         }
         for &server in &scratch.servers {
-            let link = self.memcached_link(call.session.pool, server, call.session.lane);
+            let link = self
+                .memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -351,8 +361,8 @@ impl Plane {
             scratch.positions.extend(own.map(|(position, _)| position as u32));
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
-            let place = (operation, fragment);
-            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), place);
+            let part = OperationPart { operation, part: fragment.into() };
+            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), part);
         }
         if is_last {
             self.finish_memcached_join_now(operation, call);
@@ -363,20 +373,23 @@ impl Plane {
     fn send_to_all(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
         (call, rule): (&mut Call<'_>, Rule),
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(call.session.pool);
         let used = |server: &usize| self.is_server_used(call.session.pool, *server);
-        let count = sharded.servers.len();
+        let count = servers.servers.len();
         let (servers, rest): (Vec<usize>, Vec<usize>) = (0..count).partition(used);
         if servers.is_empty() || self.leaves_out(call.session.pool) {
             return self.tell_unrouted(pool, call);
         }
         for &server in &servers {
-            let link = self.memcached_link(call.session.pool, server as u16, call.session.lane);
+            let link = self.memcached_link(
+                ServerId { pool: call.session.pool, server: server as u16 },
+                call.session.lane,
+            );
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -400,8 +413,8 @@ impl Plane {
         for (fragment, &server) in servers.iter().enumerate() {
             let words = usize::from(is_ours)..call.request.keys.len();
             let words = words.map(|word| call.request.key(call.bytes, word));
-            let place = (key, fragment as u16);
-            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), place);
+            let part = OperationPart { operation: key, part: fragment as u32 };
+            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), part);
         }
         if is_last {
             self.finish_memcached_join_now(key, call);
@@ -416,10 +429,11 @@ impl Plane {
         links: &mut Connections,
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
-        (operation, fragment): (Key<Operation>, u16),
+        OperationPart { operation, part }: OperationPart,
     ) -> bool {
-        let index = self.memcached_link(call.session.pool, server, call.session.lane);
-        let connection = &mut links[index];
+        let index =
+            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
+        let (connection, fragment) = (&mut links[index], part as u16);
         if let Some(fault) = self.refused(connection) {
             let memcached_join = self.pending.get_mut::<MemcachedJoin>(operation);
             return memcached_join
@@ -437,7 +451,7 @@ impl Plane {
             }
         };
         put.mark(memcached_join, fragment);
-        let owner = Owner::Operation { operation, part: fragment.into() };
+        let owner = Owner::Operation { operation, part };
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
         self.note_unsent(index, connection);
@@ -448,7 +462,7 @@ impl Plane {
     pub(super) fn tell_unrouted(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Step {
         for at in 0..call.request.keys.len() {
             let slot = self.slot_of(call.session.pool, call.request.key(call.bytes, at));
-            if slot.is_some_and(|slot| self.awaits_owner_of((call.key, call.session), slot)) {
+            if slot.is_some_and(|slot| self.awaits_owner_of(call.client(), slot)) {
                 return Step::Wait;
             }
         }
@@ -476,11 +490,13 @@ impl Plane {
     #[cold]
     pub(super) fn tell_failure(&mut self, call: &mut Call<'_>, fault: Fault, backend: &str) {
         call.session.note_fault(fault);
-        let place = call.reserve();
+        let reply_index = call.reserve();
         let asker = call.asker();
         let mut told = Vec::new();
         write_failure(&mut told, &asker, fault, backend);
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
     /// Answers a request whose last part has come.
@@ -540,7 +556,7 @@ impl Plane {
         memcached_join.write(
             out,
             |backend| servers[usize::from(backend)].label().into_owned(),
-            |backend| self.describe_backend(pool, backend),
+            |backend| self.describe_backend(ServerId { pool, server: backend }),
         );
     }
 

@@ -1,17 +1,16 @@
 //! Requests to servers of Redis, which keep flags in an envelope around the
 //! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
 
-use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::servers::scripts::give_script;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
-use keyway_topology::ServerSet;
 
 /// A request whose bytes a link has.
 pub(super) struct Put {
@@ -42,11 +41,11 @@ impl Plane {
     pub(super) fn send_to_redis(
         &mut self,
         links: &mut Connections,
-        (pool, sharded): (&PoolPlan, &ServerSet),
+        PoolServers { pool, servers }: PoolServers<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         match RedisCommand::of(call.head(), call.request.keys.len()) {
-            Ok(_) => self.send_memcached(links, (pool, sharded), Dialect::Text, call),
+            Ok(_) => self.send_memcached(links, PoolServers { pool, servers }, Dialect::Text, call),
             Err(text) => {
                 self.count_memcached(call);
                 self.deny_memcached(call, text);
@@ -63,7 +62,7 @@ impl Plane {
         call: &Call<'_>,
         (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
     ) -> Result<Put, Untranslatable> {
-        if self.is_redis(connection.pool) {
+        if self.is_redis(connection.server_id.pool) {
             return self.put_to_redis(connection, call, (keys, value));
         }
         let out = connection.link.request_buf();
@@ -84,23 +83,24 @@ impl Plane {
     ) -> Result<Put, Untranslatable> {
         // That of the whole request: a part with one key is answered by a list as well.
         let keys_all = call.request.keys.len();
-        let way = RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
-        if way.is_script() {
+        let command =
+            RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
+        if command.is_script() {
             self.give_item_script(connection);
         }
         let terms = Terms {
             item_len_max: call.session.memcached.map_or(u32::MAX, |client| client.item_len_max),
-            database: self.link_options(connection.pool).database,
+            database: self.link_options(connection.server_id.pool).database,
         };
         let out = connection.link.request_buf();
         let start = out.len();
-        let (question, expect) = way.write(out, call.head(), keys, (value, terms));
+        let (question, expect) = command.write(out, call.head(), keys, (value, terms));
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
     }
 
     /// Sends the script ahead, on a connection that was not given it yet.
     pub(in crate::core) fn give_item_script(&self, connection: &mut Connection) {
-        let flushes = self.scripts(connection.pool).flushes();
+        let flushes = self.scripts(connection.server_id.pool).flushes();
         let script = script();
         if !connection.given.has_script(&script.digest, flushes) {
             give_script(connection, script.digest, &script.body, self.clock.now);

@@ -56,10 +56,10 @@ impl Core {
             }
             let mut taken = Vec::new();
             connection.link.take_back(|exchange| taken.push(*exchange));
-            let place = (connection.pool, connection.backend);
+            let server = connection.server_id;
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             for exchange in taken {
-                plane.fail(sessions, place, (&exchange, false), fault);
+                plane.fail(sessions, server, (&exchange, false), fault);
             }
             release_waiting(sessions, plane, connection);
         }
@@ -82,12 +82,12 @@ impl Plane {
     pub(in crate::core) fn is_held_back(&self, connection: &Connection) -> bool {
         !connection.is_private
             && !self.plan.health.is_usable(connection.id)
-            && self.has_generations(connection.pool)
+            && self.has_generations(connection.server_id.pool)
     }
 
     /// Begins the return of a server whose pool has generations.
     pub(in crate::core) fn try_begin_return(&mut self, connection: &mut Connection) -> bool {
-        if !self.has_generations(connection.pool) {
+        if !self.has_generations(connection.server_id.pool) {
             return false;
         }
         self.end_return(connection.id);
@@ -127,7 +127,7 @@ impl Plane {
             || connection.rejoining.is_some()
             || connection.link.owes(Internal::Look);
         if is_out
-            || !self.has_generations(connection.pool)
+            || !self.has_generations(connection.server_id.pool)
             || !self.plan.health.is_usable(connection.id)
         {
             return;
@@ -141,9 +141,9 @@ impl Plane {
     }
 
     fn ask_generation(&mut self, connection: &mut Connection, which: Internal, question: Question) {
-        let options = Arc::clone(self.link_options(connection.pool));
+        let options = Arc::clone(self.link_options(connection.server_id.pool));
         let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
-        let pool = &self.plan.topology.pools()[usize::from(connection.pool)].name;
+        let pool = &self.plan.topology.pools()[usize::from(connection.server_id.pool)].name;
         connection.link.ask_memcached_with(which, self.clock.now, |out| {
             write_question(out, dialect, pool, question)
         });
@@ -229,7 +229,7 @@ impl Plane {
     /// A server refuses to be emptied, and will the next time.
     #[cold]
     fn log_not_emptied(&self, connection: &Connection) {
-        let name = self.name_backend(connection.pool, connection.backend);
+        let name = self.name_backend(connection.server_id);
         tracing::warn!(
             pool = name.pool,
             backend = &*name.label,

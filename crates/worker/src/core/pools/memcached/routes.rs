@@ -53,8 +53,9 @@ impl Plane {
         }
         let own = call.session.pool;
         let keys = call.request.keys(call.bytes);
-        let place = call.busy.order.next_place();
-        let mut wants = Wants::of_memcached(call.request.head, &mut call.session.identity, place);
+        let reply_index = call.busy.order.next_index();
+        let mut wants =
+            Wants::of_memcached(call.request.head, &mut call.session.identity, reply_index);
         let step = match self.destination(plan, own, &mut wants, keys) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.
@@ -216,8 +217,10 @@ impl Plane {
             write_reply(&mut told, &asker, &Outcome::Stat { name, value });
         }
         write_end(&mut told, call.head());
-        let place = call.reserve();
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        let reply_index = call.reserve();
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
         Step::Started
     }
 }

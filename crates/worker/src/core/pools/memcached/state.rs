@@ -1,12 +1,14 @@
 //! A request of a client of memcached, and what a worker remembers of such requests.
 
 use super::ahead::Ahead;
+use crate::PoolPlan;
+use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{Asker, Dialect, Head, Request, Verb, Wire, compose_request};
 use keyway_proxy::memcached::{Answer, Cleaned, MemcachedJoin, MemcachedJoinPool, Returning};
 use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
-use keyway_topology::BackendId;
+use keyway_topology::{BackendId, ServerSet};
 use std::collections::VecDeque;
 
 /// Longest item of a client that has not said its password yet, in bytes.
@@ -30,7 +32,14 @@ impl State {
     }
 }
 
-/// A request with who has sent it.
+/// A pool that clients of memcached use, and its servers.
+#[derive(Clone, Copy)]
+pub(in crate::core::pools::memcached) struct PoolServers<'a> {
+    pub(in crate::core::pools::memcached) pool: &'a PoolPlan,
+    pub(in crate::core::pools::memcached) servers: &'a ServerSet,
+}
+
+/// A request of a client of memcached, with that client.
 pub(in crate::core::pools::memcached) struct Call<'a> {
     pub(in crate::core::pools::memcached) key: Key<Session>,
     pub(in crate::core::pools::memcached) session: &'a mut Session,
@@ -43,6 +52,12 @@ pub(in crate::core::pools::memcached) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The client that has sent it.
+    #[inline]
+    pub(in crate::core::pools::memcached) fn client(&mut self) -> ClientMut<'_> {
+        ClientMut { key: self.key, session: self.session }
+    }
+
     /// Reserves the index of its reply.
     #[inline]
     pub(in crate::core::pools::memcached) fn reserve(&mut self) -> u32 {

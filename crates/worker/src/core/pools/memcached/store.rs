@@ -1,16 +1,15 @@
 //! Requests to the embedded store.
 
-use crate::PoolPlan;
 use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::store::serve::insert_lent;
-use crate::core::request::Step;
+use crate::core::pools::store::state::StorePool;
+use crate::core::request::{ClientMut, Step};
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
 use keyway_store::{Footprint, MemcachedContext, Refused, Store, Transfer};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Returns whether the reply to a storage request says that the value was stored. For a quiet
 /// request an empty reply says so.
@@ -29,7 +28,7 @@ impl Plane {
     #[inline]
     pub(super) fn serve_memcached(
         &mut self,
-        (pool, store): (&PoolPlan, &Arc<Store>),
+        StorePool { pool, store }: StorePool<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         self.count_memcached(call);
@@ -48,8 +47,8 @@ impl Plane {
             let (mut is_ok, mut len, mut is_stored) = (true, 0, false);
             let lends = call.session.sub_request.is_none() && call.busy.order.is_empty();
             let transfer = Transfer::new(store, None);
-            let place = call.busy.order.reserve();
-            call.busy.order.complete(place, &mut call.busy.output, |out| {
+            let reply_index = call.busy.order.reserve();
+            call.busy.order.complete(reply_index, &mut call.busy.output, |out| {
                 let start = out.len();
                 let transfer = lends.then_some(&transfer);
                 store.execute_memcached_with(call.request, call.bytes, context, transfer, out);
@@ -69,8 +68,8 @@ impl Plane {
                 work = work.or_else(|| self.began_lately(log, call.session, call.busy));
             }
             if let Some(work) = work {
-                let whose = (call.key, &mut *call.session);
-                self.end_memcached_work(pool, whose, (call.request, call.bytes), work);
+                let client = ClientMut { key: call.key, session: call.session };
+                self.end_memcached_work(pool, client, (call.request, call.bytes), work);
             }
             is_ok
         };
@@ -115,10 +114,10 @@ impl Plane {
         let mut footprint = Footprint::default();
         footprint.add_memcached(store, call.request, call.bytes, context);
         let held = store.hold(footprint, context.into());
-        let place = call.busy.order.reserve();
+        let reply_index = call.busy.order.reserve();
         let mut refused_full = false;
         let is_ok = held.is_ok();
-        call.busy.order.complete(place, &mut call.busy.output, |out| match held {
+        call.busy.order.complete(reply_index, &mut call.busy.output, |out| match held {
             Ok(held) => {
                 held.execute_memcached(call.request, call.bytes, context, out);
             }

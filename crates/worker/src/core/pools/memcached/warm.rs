@@ -10,6 +10,7 @@ use super::pool::dialect_for;
 use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
+use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Warm;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
@@ -22,10 +23,10 @@ use keyway_memcache::{
     write_end, write_reply,
 };
 use keyway_proxy::memcached::{
-    Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
+    Aim, ItemCopy, MemcachedJoin, Terms, WarmUpPool, WarmUpRead, Warmth, warmth_of,
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
-use keyway_topology::ServerSet;
+use keyway_topology::{ServerId, ServerSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, sharded, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
+        (pool, servers, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -69,11 +70,11 @@ impl Plane {
         }
         let warmth = warmth_of(call.head());
         if warmth == Warmth::None || !warm_up.is_active(self.clock.now) {
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         if warmth == Warmth::Read {
-            if self.stays((sharded, warm_up), call) {
-                return self.send_memcached(links, (pool, sharded), to, call);
+            if self.stays((servers, warm_up), call) {
+                return self.send_memcached(links, PoolServers { pool, servers }, to, call);
             }
             // Too many wait already: it is sent alone, when it can be the next.
             if self.pending.count::<WarmUpRead>() >= WARM_UP_READS_MAX
@@ -83,12 +84,12 @@ impl Plane {
                 return Step::Wait;
             }
             call.warm = Some(Warm::Watched);
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         let Some((item_copies, is_strict)) =
-            self.item_copies_of_write((sharded, warm_up), warmth, call)
+            self.item_copies_of_write((servers, warm_up), warmth, call)
         else {
-            return self.send_memcached(links, (pool, sharded), to, call);
+            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         };
         // What the client sent before comes first, and what it sends later last.
         if !call.session.is_quiet(call.busy) {
@@ -96,7 +97,10 @@ impl Plane {
             return Step::Wait;
         }
         for item_copy in &item_copies {
-            let link = self.memcached_link(warm_up.from, item_copy.from, call.session.lane);
+            let link = self.memcached_link(
+                ServerId { pool: warm_up.from, server: item_copy.from },
+                call.session.lane,
+            );
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -314,12 +318,14 @@ impl Plane {
                 self.memcached.copying.begun += 1;
                 item_copy.is_begun = true;
             }
-            while let Some(place) = item_copy.place() {
-                let link = match place {
-                    Place::Old => {
-                        self.memcached_link(warm_up.from, item_copy.from, session.index())
-                    }
-                    Place::New => self.memcached_link(pool, item_copy.to, session.index()),
+            while let Some(next_pool) = item_copy.next_pool() {
+                let link = match next_pool {
+                    WarmUpPool::Old => self.memcached_link(
+                        ServerId { pool: warm_up.from, server: item_copy.from },
+                        session.index(),
+                    ),
+                    WarmUpPool::New => self
+                        .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
                 };
                 let owner = Owner::Operation { operation: key, part: index as u32 };
                 self.send_item_copy((links, link), item_copy, (owner, counted));
@@ -368,7 +374,7 @@ impl Plane {
     /// the next when its time is up.
     fn owes_many(&self, connection: &Connection) -> bool {
         let late = connection.link.in_flight() - connection.link.live();
-        late >= self.link_options(connection.pool).in_flight_max as usize
+        late >= self.link_options(connection.server_id.pool).in_flight_max as usize
     }
 
     fn send_item_copy(
@@ -456,7 +462,10 @@ impl Plane {
         }
         let to = self.server_of(to_client.pool, sharded, request.key(bytes, 0));
         let (Some(to), None) = (to, warm_up_read.refusal()) else { return };
-        let index = self.memcached_link(to_client.pool, to, to_client.session.index());
+        let index = self.memcached_link(
+            ServerId { pool: to_client.pool, server: to },
+            to_client.session.index(),
+        );
         let connection = &mut links[index];
         if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
@@ -483,16 +492,16 @@ impl Plane {
     ) {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(to_client.pool)];
-        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
+        let Some((servers, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
         match warm_up_read.refusal() {
             Some((backend, fault)) => {
-                let text = self.describe_backend(warm_up.from, backend);
+                let text = self.describe_backend(ServerId { pool: warm_up.from, server: backend });
                 self.count_fault(to_client.pool, to_client.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
             None => {
                 let Terms { new, .. } = warm_up.terms;
-                let step = self.send_memcached(links, (pool, sharded), new, call);
+                let step = self.send_memcached(links, PoolServers { pool, servers }, new, call);
                 debug_assert!(matches!(step, Step::Started), "it has its place");
             }
         }
@@ -527,8 +536,10 @@ impl Plane {
             write_reply(&mut told, &asker, &Outcome::Stat { name, value });
         }
         write_end(&mut told, call.head());
-        let place = call.reserve();
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        let reply_index = call.reserve();
+        call.busy
+            .order
+            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
         Step::Started
     }
 }
@@ -564,7 +575,8 @@ mod tests {
             link.advance(link.unsent().len());
         };
         let client = client(&mut core);
-        let links = [0, 1].map(|pool| core.plane.memcached_link(pool, 0, client.index()));
+        let links = [0, 1]
+            .map(|pool| core.plane.memcached_link(ServerId { pool, server: 0 }, client.index()));
         for (socket, index) in (1..).zip(links) {
             core.on_connecting(index);
             core.on_connected(index, Socket(socket));

@@ -84,9 +84,9 @@ impl Core {
         };
         routed_request.sub_requests -= 1;
         let pool = to.pool;
-        let place = &mut routed_request.parts[usize::from(part)];
-        place.asking -= 1;
-        let is_last = place.asking == 0;
+        let state = &mut routed_request.parts[usize::from(part)];
+        state.asking -= 1;
+        let is_last = state.asking == 0;
         if let Some(target) = target_of(&plan, pool)
             && let Some(ttl) = time_to_live(routed_request, reply, fault, target.ttl_max)
             && let Some(bytes) = fill(routed_request, part, index, ttl)
@@ -125,13 +125,13 @@ impl Plane {
 
 /// The keys of a part whose items its reply has whole.
 fn found_keys(routed_request: &RoutedRequest, part: u16) -> Vec<u32> {
-    let place = &routed_request.parts[usize::from(part)];
+    let state = &routed_request.parts[usize::from(part)];
     match &routed_request.speech {
         Speech::Redis { command, .. } => match command.verb {
-            Verb::Get if redis::bulk(&place.reply).is_some() => vec![0],
+            Verb::Get if redis::bulk(&state.reply).is_some() => vec![0],
             Verb::Mget => {
-                let misses = redis::misses(&place.reply).unwrap_or_default();
-                let own = |index: usize| place.keys.get(index).copied().unwrap_or(index as u32);
+                let misses = redis::misses(&state.reply).unwrap_or_default();
+                let own = |index: usize| state.keys.get(index).copied().unwrap_or(index as u32);
                 let found = misses.iter().enumerate().filter(|(_, is_missing)| !**is_missing);
                 found.map(|(index, _)| own(index)).collect()
             }
@@ -142,12 +142,12 @@ fn found_keys(routed_request: &RoutedRequest, part: u16) -> Vec<u32> {
                 return Vec::new();
             }
             if request.keys.len() == 1 {
-                return memcached::items(&place.reply, *wire).next().map_or(vec![], |_| vec![0]);
+                return memcached::items(&state.reply, *wire).next().map_or(vec![], |_| vec![0]);
             }
             let keys =
-                place.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
-            let misses = memcached::misses(&place.reply, keys);
-            let found = place.keys.iter().zip(misses).filter(|(_, is_missing)| !is_missing);
+                state.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
+            let misses = memcached::misses(&state.reply, keys);
+            let found = state.keys.iter().zip(misses).filter(|(_, is_missing)| !is_missing);
             found.map(|(key, _)| *key).collect()
         }
     }
@@ -202,17 +202,17 @@ fn time_to_live(
 
 /// The request that stores an item in the first child if there is none.
 fn fill(routed_request: &RoutedRequest, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
-    let place = &routed_request.parts[usize::from(part)];
+    let state = &routed_request.parts[usize::from(part)];
     let mut out = Vec::new();
     match &routed_request.speech {
         Speech::Redis { args, command, .. } => {
             let value = match command.verb {
-                Verb::Get => redis::bulk(&place.reply)?,
+                Verb::Get => redis::bulk(&state.reply)?,
                 _ => {
-                    let index = place.keys.iter().position(|own| *own == key);
+                    let index = state.keys.iter().position(|own| *own == key);
                     let index = index.unwrap_or(key as usize);
-                    let element = redis::elements(&place.reply)?.get(index)?.clone();
-                    redis::bulk(&place.reply[element])?
+                    let element = redis::elements(&state.reply)?.get(index)?.clone();
+                    redis::bulk(&state.reply[element])?
                 }
             };
             let millis = ttl.as_millis().max(1).to_string();
@@ -224,7 +224,7 @@ fn fill(routed_request: &RoutedRequest, part: u16, key: u32, ttl: Duration) -> O
         }
         Speech::Memcached { request, wire, .. } => {
             let name = request.key(&routed_request.bytes, key as usize);
-            let mut items = memcached::items(&place.reply, *wire);
+            let mut items = memcached::items(&state.reply, *wire);
             let is_single = request.keys.len() == 1;
             let item = items.find(|item| is_single || item.key == name)?;
             let dialect = match wire {

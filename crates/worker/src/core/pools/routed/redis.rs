@@ -6,8 +6,8 @@ use crate::core::pools::routed::state::Destination;
 use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Lots;
 use crate::core::pools::routed::state::Whose;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
@@ -31,27 +31,27 @@ impl Plane {
         links: &mut Connections,
         plan: &Plan,
         (pool, routes): (&PoolPlan, &RoutePlan),
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if asked.session.is_multi_refused && self.refuse_behind_multi(asked) {
+        if incoming.session.is_multi_refused && self.refuse_behind_multi(incoming) {
             return Step::Started;
         }
-        match asked.request.handling() {
+        match incoming.request.handling() {
             Handling::Forward | Handling::Split(_) => {}
-            Handling::Local if asked.request.command.verb != Verb::Wait => {
-                return self.answer_routed(pool, asked);
+            Handling::Local if incoming.request.command.verb != Verb::Wait => {
+                return self.answer_routed(pool, incoming);
             }
             _ => {
-                if let Some(step) = self.take_to_writers(links, plan, routes, asked) {
+                if let Some(step) = self.take_to_writers(links, plan, routes, incoming) {
                     return step;
                 }
-                asked.session.is_multi_refused = asked.request.command.verb == Verb::Multi;
-                self.refuse_routed(pool, routes, asked);
+                incoming.session.is_multi_refused = incoming.request.command.verb == Verb::Multi;
+                self.refuse_routed(pool, routes, incoming);
                 return Step::Started;
             }
         }
         let mut keys = std::mem::take(&mut self.routes.keys);
-        let step = self.follow_routes(links, plan, asked, &mut keys);
+        let step = self.follow_routes(links, plan, incoming, &mut keys);
         self.routes.keys = keys;
         step
     }
@@ -60,42 +60,42 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         plan: &Plan,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         keys: &mut Vec<u32>,
     ) -> Step {
-        let request = asked.request;
+        let request = incoming.request;
         if let Err(fault) = request.keys(keys) {
             let text = request.keys_error(fault);
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             return Step::Started;
         }
         if keys.is_empty() {
-            let text = format!("ERR '{}' names no key: no pool is chosen by it", name_of(asked));
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            let text = format!("ERR '{}' names no key: no pool is chosen by it", name_of(incoming));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             return Step::Started;
         }
         let named = keys.iter().map(|&index| &request.args[index as usize]);
-        let own = asked.session.pool;
-        let place = asked.busy.order.next_place();
-        let mut wants = Wants::of(request, &mut asked.session.identity, place);
+        let own = incoming.session.pool;
+        let reply_index = incoming.busy.order.next_index();
+        let mut wants = Wants::of(request, &mut incoming.session.identity, reply_index);
         let step = match self.destination(plan, own, &mut wants, named) {
             Destination::Leaf(leaf) => {
                 // The client's own pool is the one that answers, as long as it starts.
-                asked.session.pool = leaf;
-                let step = self.dispatch_led(links, &plan.pools[usize::from(leaf)], asked);
-                asked.session.pool = own;
+                incoming.session.pool = leaf;
+                let step = self.dispatch_led(links, &plan.pools[usize::from(leaf)], incoming);
+                incoming.session.pool = own;
                 step
             }
-            Destination::Over(over) => self.start_routed_request(plan, over, asked, keys),
+            Destination::Over(over) => self.start_routed_request(plan, over, incoming, keys),
             Destination::NoPrefix(at) => {
                 let name = &plan.pools[usize::from(at)].name;
                 self.turn_back(plan);
                 let text = format!(
                     "ERR no route: the key of this {} begins with none of the prefixes of \
                      [pool.{name}], which has no default",
-                    name_of(asked)
+                    name_of(incoming)
                 );
-                self.deny_routed(asked, &text);
+                self.deny_routed(incoming, &text);
                 Step::Started
             }
             Destination::Limited(at) => {
@@ -105,15 +105,15 @@ impl Plane {
                     "ERR rate limited: more requests come to [pool.{name}] than its \
                      requests_per_second allows; try again later"
                 );
-                self.deny_routed(asked, &text);
+                self.deny_routed(incoming, &text);
                 Step::Started
             }
         };
         match step {
             Step::Started => {
                 let counted = request.command.counted();
-                let language = Language::Redis(asked.session.identity.protocol);
-                let whose = Whose::of(asked.key, asked.session, language);
+                let language = Language::Redis(incoming.session.identity.protocol);
+                let whose = Whose::of(incoming.key, incoming.session, language);
                 self.note_passed(plan, counted, whose, request.args.buf());
             }
             _ => self.turn_back(plan),
@@ -122,25 +122,25 @@ impl Plane {
     }
 
     #[cold]
-    fn deny_routed(&mut self, asked: &mut RequestContext, text: &str) {
-        asked.session.note_fault(Fault::Denied);
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+    fn deny_routed(&mut self, incoming: &mut RequestContext, text: &str) {
+        incoming.session.note_fault(Fault::Denied);
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
     }
 
     fn start_routed_request(
         &mut self,
         plan: &Plan,
         over: u16,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         keys: &[u32],
     ) -> Step {
         let PoolKind::Routed(routes) = &plan.pools[usize::from(over)].kind else {
             return Step::Started;
         };
-        let request = asked.request;
+        let request = incoming.request;
         let nature = nature_of(request);
         let is_read = nature == Nature::Read;
-        let whose = (&mut *asked.session, &*asked.busy);
+        let whose = (&mut *incoming.session, &*incoming.busy);
         if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
             return step;
         }
@@ -149,14 +149,14 @@ impl Plane {
             _ => None,
         };
         let many = cut.is_some() && keys.len() > 1;
-        let Some((parts, owners)) = self.parts_of(routes, asked, keys, (nature, many)) else {
+        let Some((parts, owners)) = self.parts_of(routes, incoming, keys, (nature, many)) else {
             let name = &plan.pools[usize::from(over)].name;
             let text = format!(
                 "CROSSSLOT keys of this {} begin with prefixes of different pools of [pool.{name}]",
-                name_of(asked).to_ascii_uppercase()
+                name_of(incoming).to_ascii_uppercase()
             );
             self.turn_back(plan);
-            self.deny_routed(asked, &text);
+            self.deny_routed(incoming, &text);
             return Step::Started;
         };
         // What is written to a gutter is made to expire key by key.
@@ -166,25 +166,25 @@ impl Plane {
         if parts.len() > PARTS_MAX || (is_capped && keys.len() > PARTS_MAX) {
             self.turn_back(plan);
             let text = format!("ERR too many keys: name {PARTS_MAX} at most to this pool");
-            self.deny_routed(asked, &text);
+            self.deny_routed(incoming, &text);
             return Step::Started;
         }
-        let whose = (asked.key, &mut *asked.session);
-        let to = ReplyTo { pool: over, ..self.reply_to_request(whose, asked.busy, request) };
+        let client = ClientMut { key: incoming.key, session: incoming.session };
+        let to = ReplyTo { pool: over, ..self.reply_to_request(client, incoming.busy, request) };
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
         if parts.len() > 1 {
-            asked.session.fence();
+            incoming.session.fence();
         }
-        let (client, level) = above(asked.key, asked.session);
-        if let Some(sub_request) = &mut asked.session.sub_request {
+        let (client, level) = above(incoming.key, incoming.session);
+        if let Some(sub_request) = &mut incoming.session.sub_request {
             sub_request.has_routed_request = true;
         }
         let routed_request = RoutedRequest {
             client,
             level,
-            lane: asked.session.lane,
+            lane: incoming.session.lane,
             speech: Speech::Redis {
-                protocol: asked.session.identity.protocol,
+                protocol: incoming.session.identity.protocol,
                 command: request.command,
                 args: request.args.ranges().to_vec(),
                 cut,
@@ -205,7 +205,7 @@ impl Plane {
     fn parts_of(
         &self,
         routes: &RoutePlan,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         keys: &[u32],
         (nature, many): (Nature, bool),
     ) -> Option<Lots> {
@@ -223,7 +223,7 @@ impl Plane {
                 if !many {
                     return None;
                 }
-                let key = |index: &u32| &asked.request.args[*index as usize];
+                let key = |index: &u32| &incoming.request.args[*index as usize];
                 let children = keys.iter().filter_map(|index| prefix.pick(key(index)));
                 Self::parts_by(children, |child| {
                     RoutePolicy::new(AskOrder::InTurn, nature, [child])
@@ -237,14 +237,14 @@ impl Plane {
             }
             RoutedPool::MissThen(_) => {
                 let route_policy = route_policy_of(routes, nature);
-                match asked.request.command.verb {
+                match incoming.request.command.verb {
                     Verb::Mget if many => {
                         let mut part = Part::new(route_policy, Vec::new());
                         part.keys = (0..keys.len() as u32).collect();
                         (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
                     }
                     // What any of them has counts, for each key.
-                    _ if many && !matches!(asked.request.command.verb, Verb::Mset) => {
+                    _ if many && !matches!(incoming.request.command.verb, Verb::Mset) => {
                         per_key(route_policy)
                     }
                     _ => whole(route_policy),
@@ -256,19 +256,19 @@ impl Plane {
 
     /// Answers what is about the connection or Keyway.
     #[cold]
-    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, asked: &mut RequestContext) -> Step {
-        match asked.request.command.verb {
-            Verb::Monitor => return self.start_monitor(asked),
+    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, incoming: &mut RequestContext) -> Step {
+        match incoming.request.command.verb {
+            Verb::Monitor => return self.start_monitor(incoming),
             // Replies on their way are in the protocol spoken so far, and wanted.
             Verb::Hello | Verb::Reset | Verb::ClientReply
-                if !asked.session.is_quiet(asked.busy) =>
+                if !incoming.session.is_quiet(incoming.busy) =>
             {
-                asked.session.fence();
+                incoming.session.fence();
                 return Step::Wait;
             }
             _ => {}
         }
-        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+        self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
         Step::Started
     }
 
@@ -276,41 +276,46 @@ impl Plane {
     /// meant ends: a client that pipelines it would else see an error for what was done.
     /// False for what goes on.
     #[cold]
-    fn refuse_behind_multi(&mut self, asked: &mut RequestContext) -> bool {
-        let text = match asked.request.command.verb {
+    fn refuse_behind_multi(&mut self, incoming: &mut RequestContext) -> bool {
+        let text = match incoming.request.command.verb {
             Verb::Quit => return false,
             Verb::Reset => {
-                asked.session.is_multi_refused = false;
+                incoming.session.is_multi_refused = false;
                 return false;
             }
             Verb::Exec => "EXECABORT Transaction discarded because of previous errors.",
             Verb::Discard => {
-                asked.session.is_multi_refused = false;
-                self.refuse(asked.session, asked.busy, |out| reply::simple(out, "OK"));
+                incoming.session.is_multi_refused = false;
+                self.refuse(incoming.session, incoming.busy, |out| reply::simple(out, "OK"));
                 return true;
             }
             _ => "ERR not executed: the MULTI before it was refused; end with EXEC or DISCARD",
         };
-        asked.session.is_multi_refused = asked.request.command.verb != Verb::Exec;
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        incoming.session.is_multi_refused = incoming.request.command.verb != Verb::Exec;
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
         true
     }
 
     #[cold]
-    fn refuse_routed(&mut self, pool: &PoolPlan, routes: &RoutePlan, asked: &mut RequestContext) {
+    fn refuse_routed(
+        &mut self,
+        pool: &PoolPlan,
+        routes: &RoutePlan,
+        incoming: &mut RequestContext,
+    ) {
         let text = format!(
             "ERR '{}' is refused: [pool.{}] is of kind \"{}\", which leads requests with keys to \
              other pools; use a listener of the pool that is meant",
-            name_of(asked),
+            name_of(incoming),
             pool.name,
             routes.pool.kind()
         );
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
     }
 }
 
-fn name_of(asked: &RequestContext) -> String {
-    asked.request.command.name.replace('|', " ")
+fn name_of(incoming: &RequestContext) -> String {
+    incoming.request.command.name.replace('|', " ")
 }
 
 /// The way of a request over the children of a pool.
@@ -331,8 +336,8 @@ pub(in crate::core) fn route_policy_of(routes: &RoutePlan, nature: Nature) -> Ro
         }
         RoutedPool::MissThen(pool) => {
             let all = AskOrder::All { wait: Wait::All, prefers_found: true };
-            let way = if is_read { AskOrder::UntilFound } else { all };
-            RoutePolicy::new(way, nature, pool.children.iter().copied())
+            let order = if is_read { AskOrder::UntilFound } else { all };
+            RoutePolicy::new(order, nature, pool.children.iter().copied())
         }
         RoutedPool::ReadWriteSplit(pool) if is_read => {
             RoutePolicy::new(AskOrder::InTurn, nature, [pool.read, pool.write])

@@ -156,13 +156,13 @@ impl Core {
         if verdict == Verdict::Good && !is_gone {
             (verdict, added) = look_further(routed_request, part, station, reply);
         }
-        let place = &mut routed_request.parts[usize::from(part)];
-        let next = place.route_policy.on_verdict(station, verdict);
-        if place.route_policy.is_best(station) {
-            place.reply.clear();
-            place.reply.extend_from_slice(reply);
-            place.fault = fault;
-            place.expect = expect;
+        let state = &mut routed_request.parts[usize::from(part)];
+        let next = state.route_policy.on_verdict(station, verdict);
+        if state.route_policy.is_best(station) {
+            state.reply.clear();
+            state.reply.extend_from_slice(reply);
+            state.fault = fault;
+            state.expect = expect;
         }
         match next {
             Move::Ask(station) => {
@@ -340,15 +340,15 @@ fn look_further(
     station: u8,
     reply: &[u8],
 ) -> (Verdict, Option<u16>) {
-    let place = &routed_request.parts[usize::from(part)];
-    if place.route_policy.way() != AskOrder::UntilFound {
+    let state = &routed_request.parts[usize::from(part)];
+    if state.route_policy.order() != AskOrder::UntilFound {
         return (Verdict::Good, None);
     }
     let misses = match &routed_request.speech {
         Speech::Redis { command, .. } if command.verb == Verb::Mget => redis::misses(reply),
-        Speech::Memcached { request, .. } if place.keys.len() > 1 => {
+        Speech::Memcached { request, .. } if state.keys.len() > 1 => {
             let keys =
-                place.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
+                state.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
             Some(memcached::misses(reply, keys))
         }
         _ => None,
@@ -357,9 +357,9 @@ fn look_further(
     if misses.iter().all(|is_missing| *is_missing) {
         return (Verdict::Missed, None);
     }
-    let missing = place.keys.iter().zip(&misses).filter(|(_, is_missing)| **is_missing);
+    let missing = state.keys.iter().zip(&misses).filter(|(_, is_missing)| **is_missing);
     let missing: Vec<u32> = missing.map(|(key, _)| *key).collect();
-    let behind = place.route_policy.behind(station);
+    let behind = state.route_policy.behind(station);
     if missing.is_empty() || behind.is_empty() {
         return (Verdict::Good, None);
     }

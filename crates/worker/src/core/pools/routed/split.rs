@@ -9,8 +9,8 @@ use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::may_write;
 use crate::core::pools::routed::state::needs_connection;
 use crate::core::pools::routed::state::routes_of;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_command::{Handling, Verb};
@@ -38,50 +38,50 @@ impl Plane {
         links: &mut Connections,
         plan: &Plan,
         routes: &RoutePlan,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<Step> {
         let RoutedPool::ReadWriteSplit(split) = &routes.pool else { return None };
-        if asked.session.sub_request.is_some() {
+        if incoming.session.sub_request.is_some() {
             return None;
         }
         let writer = end_of(plan, split.write, false)?;
         let now = self.clock.now;
-        if needs_connection(asked.request) {
-            return Some(self.lend(writer, asked));
+        if needs_connection(incoming.request) {
+            return Some(self.lend(writer, incoming));
         }
-        if !matches!(asked.request.handling(), Handling::Across(_) | Handling::Everywhere(_)) {
+        if !matches!(incoming.request.handling(), Handling::Across(_) | Handling::Everywhere(_)) {
             return None;
         }
-        let place = asked.busy.order.next_place();
-        let mut wants = Wants::of(asked.request, &mut asked.session.identity, place);
-        let reads = matches!(asked.request.command.verb, Verb::EvalRo | Verb::EvalshaRo)
+        let reply_index = incoming.busy.order.next_index();
+        let mut wants = Wants::of(incoming.request, &mut incoming.session.identity, reply_index);
+        let reads = matches!(incoming.request.command.verb, Verb::EvalRo | Verb::EvalshaRo)
             && wants.is_read_by(split, now);
-        if may_write(asked.request) {
+        if may_write(incoming.request) {
             wants.note_write(split, now);
         }
         // A store, or a pool that leads on, has not been told of scripts.
         let reader = end_of(plan, split.read, true)
             .filter(|&reader| plan.pools[usize::from(reader)].kind.scripts().is_some());
         let end = reader.filter(|_| reads).unwrap_or(writer);
-        let own = std::mem::replace(&mut asked.session.pool, end);
-        let step = self.dispatch_led(links, &plan.pools[usize::from(end)], asked);
-        asked.session.pool = own;
+        let own = std::mem::replace(&mut incoming.session.pool, end);
+        let step = self.dispatch_led(links, &plan.pools[usize::from(end)], incoming);
+        incoming.session.pool = own;
         if matches!(step, Step::Started) {
-            self.request_cells(own, asked.request.command.counted()).call();
+            self.request_cells(own, incoming.request.command.counted()).call();
         }
         Some(step)
     }
 
     /// Lends a session to the pool that writes; its request comes again there.
-    fn lend(&mut self, writer: u16, asked: &mut RequestContext) -> Step {
-        if asked.session.is_monitor {
+    fn lend(&mut self, writer: u16, incoming: &mut RequestContext) -> Step {
+        if incoming.session.is_monitor {
             let text = "ERR a client that monitors does nothing else here: send RESET first";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Step::Started;
         }
-        let home = std::mem::replace(&mut asked.session.pool, writer);
-        asked.session.stateful.get_or_insert_default().home = Some(home);
-        self.mark_session_resuming(asked.key, asked.session);
+        let home = std::mem::replace(&mut incoming.session.pool, writer);
+        incoming.session.stateful.get_or_insert_default().home = Some(home);
+        self.mark_session_resuming(incoming.key, incoming.session);
         Step::Wait
     }
 
@@ -91,23 +91,23 @@ impl Plane {
     pub(in crate::core) fn dispatch_lent(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<Step> {
-        let home = asked.session.stateful.as_ref()?.home?;
-        let verb = asked.request.command.verb;
+        let home = incoming.session.stateful.as_ref()?.home?;
+        let verb = incoming.request.command.verb;
         if verb == Verb::Reset {
-            self.end_stateful(links, asked.key, asked.session);
+            self.end_stateful(links, incoming.key, incoming.session);
         }
-        if !has_begun(asked.session) && !needs_connection(asked.request) {
-            asked.session.go_home();
-            self.mark_session_resuming(asked.key, asked.session);
+        if !has_begun(incoming.session) && !needs_connection(incoming.request) {
+            incoming.session.go_home();
+            self.mark_session_resuming(incoming.key, incoming.session);
             return Some(Step::Wait);
         }
         let plan = std::sync::Arc::clone(&self.plan);
         let own = &plan.pools[usize::from(home)];
-        let lent_to = std::mem::replace(&mut asked.session.pool, home);
-        let step = self.look_from_home(&plan, asked, own);
-        asked.session.pool = lent_to;
+        let lent_to = std::mem::replace(&mut incoming.session.pool, home);
+        let step = self.look_from_home(&plan, incoming, own);
+        incoming.session.pool = lent_to;
         step
     }
 
@@ -115,36 +115,44 @@ impl Plane {
     fn look_from_home(
         &mut self,
         plan: &Plan,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         own: &crate::PoolPlan,
     ) -> Option<Step> {
         let is_held = !own.pause.is_unused()
-            && self.holds_back_led(own, (asked.key, asked.session), asked.request);
+            && self.holds_back_led(
+                own,
+                ClientMut { key: incoming.key, session: incoming.session },
+                incoming.request,
+            );
         if is_held {
             return Some(Step::Wait);
         }
-        let is_queueing =
-            asked.session.stateful.as_ref().is_some_and(|stateful| stateful.transaction.is_some());
-        let verb = asked.request.command.verb;
-        if let Some(routes) = routes_of(plan, asked.session.pool)
+        let is_queueing = incoming
+            .session
+            .stateful
+            .as_ref()
+            .is_some_and(|stateful| stateful.transaction.is_some());
+        let verb = incoming.request.command.verb;
+        if let Some(routes) = routes_of(plan, incoming.session.pool)
             && let RoutedPool::ReadWriteSplit(split) = &routes.pool
-            && (verb == Verb::Exec || (may_write(asked.request) && !is_queueing))
+            && (verb == Verb::Exec || (may_write(incoming.request) && !is_queueing))
         {
             let now = self.clock.now;
-            let place = asked.busy.order.next_place();
-            Wants::of(asked.request, &mut asked.session.identity, place).note_write(split, now);
+            let reply_index = incoming.busy.order.next_index();
+            Wants::of(incoming.request, &mut incoming.session.identity, reply_index)
+                .note_write(split, now);
         }
         // What is about the connection alone is as at home.
         let is_of_links = matches!(verb, Verb::Hello | Verb::ClientReply | Verb::Quit | Verb::Wait);
-        if asked.request.handling() != Handling::Local || is_of_links || is_queueing {
+        if incoming.request.handling() != Handling::Local || is_of_links || is_queueing {
             return None;
         }
         if verb == Verb::Monitor {
             let text = "ERR 'monitor' is refused while a watch or subscriptions last";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
-        Some(self.answer_routed(own, asked))
+        Some(self.answer_routed(own, incoming))
     }
 }
 

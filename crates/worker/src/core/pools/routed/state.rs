@@ -195,30 +195,30 @@ pub(in crate::core) struct Wants<'s> {
     pub(in crate::core::pools::routed) name: &'static str,
     pub(in crate::core::pools::routed) identity: &'s mut Identity,
     /// The place that its reply is to have.
-    pub(in crate::core::pools::routed) place: u32,
+    pub(in crate::core::pools::routed) reply_index: u32,
 }
 
 impl<'s> Wants<'s> {
     pub(in crate::core::pools::routed) fn of(
         request: &Request,
         identity: &'s mut Identity,
-        place: u32,
+        reply_index: u32,
     ) -> Wants<'s> {
         // Cursors are about the table of one server.
         let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
         let reads = request.command.flags.contains(Flags::READONLY);
-        Wants { reads, is_bound, name: request.command.name, identity, place }
+        Wants { reads, is_bound, name: request.command.name, identity, reply_index }
     }
 
     pub(in crate::core) fn of_memcached(
         head: Head,
         identity: &'s mut Identity,
-        place: u32,
+        reply_index: u32,
     ) -> Wants<'s> {
         // A number for cas is of the server that gave it; packets always have one.
         let is_bound = head.asked.has(RequestFlags::CAS) || head.dialect == Dialect::Binary;
         let reads = memcached::nature_of(&head) == Nature::Read;
-        Wants { reads, is_bound, name: "", identity, place }
+        Wants { reads, is_bound, name: "", identity, reply_index }
     }
 
     /// Whether it goes to the pool that is read. What writes is noted.
@@ -242,7 +242,7 @@ impl<'s> Wants<'s> {
         now: Time,
     ) {
         if let Some(pin) = split.pin_after_write {
-            self.identity.pin_for(pin, self.place, now);
+            self.identity.pin_for(pin, self.reply_index, now);
         }
     }
 }

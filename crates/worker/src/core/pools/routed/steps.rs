@@ -207,7 +207,7 @@ impl Plane {
         session.note_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
         let pool = &self.plan.pools[usize::from(session.pool)].name;
         Some(format!(
-            "ERR too many requests of [pool.{pool}] are on their way, and there was no room within \
+            "ERR too many requests of [pool.{pool}] are on their order, and there was no room within \
              {timeout:?}; the request was not sent; try it again later"
         ))
     }

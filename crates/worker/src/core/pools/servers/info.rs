@@ -22,56 +22,58 @@ impl Plane {
     pub(in crate::core) fn info(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        match InfoAsks::of(&asked.request.args) {
+        match InfoAsks::of(&incoming.request.args) {
             InfoAsks::Keyway => {
                 let plan = Arc::clone(&self.plan);
-                let pool = &plan.pools[asked.session.pool as usize];
-                self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                let pool = &plan.pools[incoming.session.pool as usize];
+                self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
                 Step::Started
             }
-            InfoAsks::Servers(query) => self.info_of_servers(links, asked, query),
-            InfoAsks::Backend => self.info_of_one(links, asked),
+            InfoAsks::Servers(query) => self.info_of_servers(links, incoming, query),
+            InfoAsks::Backend => self.info_of_one(links, incoming),
         }
     }
 
     fn info_of_servers(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         mut query: InfoQuery,
     ) -> Step {
         query.is_cluster =
-            self.plan.listeners[usize::from(asked.session.listener)].cluster.is_some();
-        if self.in_use(asked.session.pool).count() == 0 {
-            let (plan, pool) = (Arc::clone(&self.plan), asked.session.pool);
-            let protocol = asked.session.identity.protocol;
-            self.count(asked.session, asked.request);
-            self.note_served(pool, asked.request.command.counted());
+            self.plan.listeners[usize::from(incoming.session.listener)].cluster.is_some();
+        if self.in_use(incoming.session.pool).count() == 0 {
+            let (plan, pool) = (Arc::clone(&self.plan), incoming.session.pool);
+            let protocol = incoming.session.identity.protocol;
+            self.count(incoming.session, incoming.request);
+            self.note_served(pool, incoming.request.command.counted());
             let mut join = Join::default();
             join.report = Some(Box::new((query, protocol)));
-            self.answer(asked.session, asked.busy, |out| write_report(&plan, pool, &join, out));
+            self.answer(incoming.session, incoming.busy, |out| {
+                write_report(&plan, pool, &join, out)
+            });
             return Step::Started;
         }
-        let report = Box::new((query, asked.session.identity.protocol));
+        let report = Box::new((query, incoming.session.identity.protocol));
         self.pending.expect(Conclusion::Report(report));
-        let mut request = *asked.request;
+        let mut request = *incoming.request;
         request.args = Args::new(INFO, &[]);
-        let (session, busy) = (&mut *asked.session, &mut *asked.busy);
-        let step = self.send_everywhere(links, asked.key, session, busy, &request, Rule::Each);
+        let (session, busy) = (&mut *incoming.session, &mut *incoming.busy);
+        let step = self.send_everywhere(links, incoming.key, session, busy, &request, Rule::Each);
         self.pending.expect_nothing();
         step
     }
 
     /// Hands INFO to one server, which its first argument names.
-    fn info_of_one(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
+    fn info_of_one(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[asked.session.pool as usize];
+        let pool = &plan.pools[incoming.session.pool as usize];
         let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
             return Step::Started;
         };
-        let wanted = String::from_utf8_lossy(&asked.request.args[2]).into_owned();
+        let wanted = String::from_utf8_lossy(&incoming.request.args[2]).into_owned();
         let servers = || (0..sharded.servers.len()).filter(|&server| pool.kind.has_server(server));
         let is_at = |server: &usize| {
             pool.kind.address(*server).is_some_and(|address| address.to_string() == wanted)
@@ -84,17 +86,17 @@ impl Plane {
                 pool.name,
                 known.join(", ")
             );
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             return Step::Started;
         };
         let mut frame = Vec::new();
-        reply::array(&mut frame, asked.request.args.len() - 2);
+        reply::array(&mut frame, incoming.request.args.len() - 2);
         reply::bulk(&mut frame, b"INFO");
-        asked.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
-        let mut request = *asked.request;
+        incoming.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
+        let mut request = *incoming.request;
         request.args = Args::new(&frame, &[]);
-        let link = self.link_of(asked.session, server as u16);
-        self.forward(links, asked.key, asked.session, asked.busy, &request, link)
+        let link = self.link_of(incoming.session, server as u16);
+        self.forward(links, incoming.key, incoming.session, incoming.busy, &request, link)
     }
 }
 

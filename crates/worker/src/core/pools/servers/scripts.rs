@@ -10,8 +10,8 @@
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
 use crate::core::pools::servers::given::Loads;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -49,51 +49,51 @@ impl Plane {
     pub(in crate::core) fn load(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         what: Loaded,
     ) -> Step {
-        let scripts = Arc::clone(self.scripts(asked.session.pool));
-        let loads = match to_load(&scripts, asked.request, what) {
+        let scripts = Arc::clone(self.scripts(incoming.session.pool));
+        let loads = match to_load(&scripts, incoming.request, what) {
             Ok(loads) => loads,
             Err(full) => {
-                self.refuse(asked.session, asked.busy, |out| reply::error(out, full.text()));
+                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, full.text()));
                 return Step::Started;
             }
         };
         if what != Loaded::Scripts {
-            self.give_libraries_everywhere(links, asked);
+            self.give_libraries_everywhere(links, incoming);
         }
-        self.send_loads(links, asked, (loads, Rule::Same))
+        self.send_loads(links, incoming, (loads, Rule::Same))
     }
 
     /// Starts a request that makes every server forget something.
     pub(in crate::core) fn unload(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         what: Loaded,
     ) -> Step {
-        if !asked.session.is_quiet(asked.busy) {
+        if !incoming.session.is_quiet(incoming.busy) {
             // What was loaded before is remembered once its reply is here, and
             // must not be after it was forgotten.
-            asked.session.fence();
+            incoming.session.fence();
             return Step::Wait;
         }
-        if asked.request.command.verb == Verb::FunctionDelete {
-            self.give_libraries_everywhere(links, asked);
+        if incoming.request.command.verb == Verb::FunctionDelete {
+            self.give_libraries_everywhere(links, incoming);
         }
-        forget(self.scripts(asked.session.pool), asked.request, what);
-        self.send_loads(links, asked, (Loads::Forgotten(what), Rule::AllOk))
+        forget(self.scripts(incoming.session.pool), incoming.request, what);
+        self.send_loads(links, incoming, (Loads::Forgotten(what), Rule::AllOk))
     }
 
     fn send_loads(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
         self.pending.expect(Conclusion::Loads(loads));
-        let RequestContext { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = incoming;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
         self.pending.expect_nothing();
         step
@@ -145,7 +145,9 @@ impl Plane {
         };
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
-            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
+            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => {
+                return Step::Wait;
+            }
             refused => {
                 self.refuse_route(session, busy, pool, request, refused);
                 return Step::Started;
@@ -193,9 +195,9 @@ impl Plane {
         hasher.write_u64(scripts.losses());
         hasher.write(body);
         let hash = hasher.finish();
-        let place = &mut self.servers.shown.0[hash as usize % SHOWN];
-        if *place != hash {
-            *place = hash;
+        let known = &mut self.servers.shown.0[hash as usize % SHOWN];
+        if *known != hash {
+            *known = hash;
             scripts.see(body);
         }
     }
@@ -203,7 +205,7 @@ impl Plane {
     /// Sends the scripts that a connection is not known to have, ahead of the
     /// transaction that calls them.
     pub(in crate::core) fn give_scripts(&self, connection: &mut Connection, digests: &[Digest]) {
-        let scripts = self.scripts(connection.pool);
+        let scripts = self.scripts(connection.server_id.pool);
         for digest in digests {
             if !connection.given.has_script(digest, scripts.flushes())
                 && let Some(body) = scripts.script(digest)
@@ -220,7 +222,7 @@ impl Plane {
         index: ConnectionKey,
         connection: &mut Connection,
     ) {
-        if connection.given.libraries != self.scripts(connection.pool).changes() {
+        if connection.given.libraries != self.scripts(connection.server_id.pool).changes() {
             self.send_libraries(index, connection);
         }
     }
@@ -228,14 +230,14 @@ impl Plane {
     #[cold]
     fn send_libraries(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let now = self.clock.now;
-        if !connection.link.has_room(self.link_options(connection.pool))
+        if !connection.link.has_room(self.link_options(connection.server_id.pool))
             || connection.link.is_down(now)
         {
             // The request itself waits, or is refused.
             return;
         }
         let (newer, change) =
-            self.scripts(connection.pool).libraries_since(connection.given.libraries);
+            self.scripts(connection.server_id.pool).libraries_since(connection.given.libraries);
         connection.given.libraries = change;
         if newer.is_empty() {
             return;
@@ -251,11 +253,11 @@ impl Plane {
     }
 
     /// The same for every server in use.
-    fn give_libraries_everywhere(&mut self, links: &mut Connections, asked: &RequestContext) {
-        let in_use = self.in_use(asked.session.pool);
+    fn give_libraries_everywhere(&mut self, links: &mut Connections, incoming: &RequestContext) {
+        let in_use = self.in_use(incoming.session.pool);
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
-            let index = self.link_of(asked.session, server);
+            let index = self.link_of(incoming.session, server);
             self.give_libraries(index, &mut links[index]);
             next = in_use.first_from(usize::from(server) + 1);
         }

@@ -18,7 +18,7 @@ use keyway_command::Verb;
 use keyway_proxy::{Owner, Translation, write_fault};
 use keyway_resp::reply;
 use keyway_route::{Route, route_whole};
-use keyway_topology::Distribution;
+use keyway_topology::{Distribution, ServerId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,18 +29,18 @@ impl Plane {
     pub(in crate::core) fn dispatch_stateful(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<Step> {
-        let stateful = asked.session.stateful.as_ref()?;
-        match asked.request.command.verb {
+        let stateful = incoming.session.stateful.as_ref()?;
+        match incoming.request.command.verb {
             Verb::Reset => {
-                self.end_stateful(links, asked.key, asked.session);
+                self.end_stateful(links, incoming.key, incoming.session);
                 None
             }
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => None,
             _ if stateful.transaction.is_none() => None,
             _ => {
-                self.queue(asked);
+                self.queue(incoming);
                 Some(Step::Started)
             }
         }
@@ -52,22 +52,22 @@ impl Plane {
     pub(in crate::core) fn greet(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if !asked.session.is_quiet(asked.busy) {
-            asked.session.fence();
+        if !incoming.session.is_quiet(incoming.busy) {
+            incoming.session.fence();
             return Step::Wait;
         }
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[asked.session.pool as usize];
-        let before = asked.session.identity.protocol;
-        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
-        let has_changed = asked.session.identity.protocol != before;
+        let pool = &plan.pools[incoming.session.pool as usize];
+        let before = incoming.session.identity.protocol;
+        self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
+        let has_changed = incoming.session.identity.protocol != before;
         if has_changed {
-            self.lose_watch(links, asked.key, asked.session);
+            self.lose_watch(links, incoming.key, incoming.session);
         }
-        if has_changed || asked.request.command.verb == Verb::Reset {
-            self.change_tracking(links, asked);
+        if has_changed || incoming.request.command.verb == Verb::Reset {
+            self.change_tracking(links, incoming);
         }
         Step::Started
     }
@@ -76,38 +76,38 @@ impl Plane {
     pub(in crate::core) fn block(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         server: u16,
     ) -> Step {
-        if let Some(step) = self.check_blocking(asked) {
+        if let Some(step) = self.check_blocking(incoming) {
             return step;
         }
-        let shared = self.link_of(asked.session, server);
+        let shared = self.link_of(incoming.session, server);
         if self.holds_private(&links[shared]) {
             return Step::Full(shared);
         }
-        let place = (asked.session.pool, server);
-        if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+        let server_id = ServerId { pool: incoming.session.pool, server };
+        if let Some(late) = late_link(links, incoming.client(), server_id) {
             return Step::Full(late);
         }
-        let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
-        let until = self.answered_by(asked);
-        self.note_write(asked.session, asked.busy);
+        let Some(index) = self.lease_for(links, incoming, server) else { return Step::Started };
+        let until = self.answered_by(incoming);
+        self.note_write(incoming.session, incoming.busy);
         links[index].link.is_blocking = true;
         links[index].link.blocks_until = until;
-        links[index].awaited_keys = self.hashes_of(asked);
-        self.send_private(links, asked, index);
+        links[index].awaited_keys = self.hashes_of(incoming);
+        self.send_private(links, incoming, index);
         self.note_deadline(until);
-        asked.session.stateful.get_or_insert_default().blocked_on.push(index);
-        asked.session.fence();
-        self.plan.clients.set_blocked(asked.session.identity.id, true);
+        incoming.session.stateful.get_or_insert_default().blocked_on.push(index);
+        incoming.session.fence();
+        self.plan.clients.set_blocked(incoming.session.identity.id, true);
         Step::Started
     }
 
     /// When a server must have answered a command that blocks: it keeps the
     /// time, and one that is silent far beyond it is gone.
-    pub(in crate::core) fn answered_by(&self, asked: &RequestContext) -> Option<Time> {
-        self.answered_within(asked.session.pool, asked.request.wait_max())
+    pub(in crate::core) fn answered_by(&self, incoming: &RequestContext) -> Option<Time> {
+        self.answered_within(incoming.session.pool, incoming.request.wait_max())
     }
 
     /// The same of one that waits so long.
@@ -122,21 +122,24 @@ impl Plane {
     }
 
     /// What becomes of a command that blocks if it is not to be sent now.
-    pub(in crate::core) fn check_blocking(&mut self, asked: &mut RequestContext) -> Option<Step> {
-        if Self::is_silent(asked.session) {
+    pub(in crate::core) fn check_blocking(
+        &mut self,
+        incoming: &mut RequestContext,
+    ) -> Option<Step> {
+        if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
-        if !asked.session.is_quiet(asked.busy) {
-            asked.session.fence();
+        if !incoming.session.is_quiet(incoming.busy) {
+            incoming.session.fence();
             return Some(Step::Wait);
         }
-        if asked.session.hung_up || asked.session.ended {
+        if incoming.session.hung_up || incoming.session.ended {
             // Nobody may be there to take what it would be given.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
         None
@@ -144,9 +147,9 @@ impl Plane {
 
     /// Hashes of the request's keys, where a pool has several servers and keys
     /// have places.
-    pub(in crate::core) fn hashes_of(&mut self, asked: &RequestContext) -> Vec<u32> {
+    pub(in crate::core) fn hashes_of(&mut self, incoming: &RequestContext) -> Vec<u32> {
         let Some(Upstream { servers: pool, .. }) =
-            self.plan.pools[usize::from(asked.session.pool)].kind.upstream()
+            self.plan.pools[usize::from(incoming.session.pool)].kind.upstream()
         else {
             return Vec::new();
         };
@@ -154,8 +157,8 @@ impl Plane {
             return Vec::new();
         }
         self.keys.clear();
-        let _ = asked.request.keys(&mut self.keys);
-        let keys = self.keys.iter().filter_map(|&index| asked.request.args.get(index as usize));
+        let _ = incoming.request.keys(&mut self.keys);
+        let keys = self.keys.iter().filter_map(|&index| incoming.request.args.get(index as usize));
         keys.map(|key| pool.hash_key(key)).collect()
     }
 
@@ -164,21 +167,21 @@ impl Plane {
     pub(in crate::core) fn lease_for(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         server: u16,
     ) -> Option<ConnectionKey> {
-        let pool = asked.session.pool;
+        let pool = incoming.session.pool;
         let state = self.pools[pool as usize].servers()?;
-        let protocol = asked.session.identity.protocol;
-        let shared = state.link(server, asked.session.lane, protocol);
+        let protocol = incoming.session.identity.protocol;
+        let shared = state.link(server, incoming.session.lane, protocol);
         if let Some(fault) = self.refused(&links[shared]) {
-            self.answer_down(asked, server, fault);
+            self.answer_down(incoming, server, fault);
             return None;
         }
-        let leased = self.lease(links, asked.key, (pool, server), protocol);
+        let leased = self.lease(links, incoming.key, ServerId { pool, server }, protocol);
         if leased.is_none() {
             let text = "ERR too many clients watch keys or wait in blocking commands";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
         }
         leased
     }
@@ -186,64 +189,66 @@ impl Plane {
     pub(in crate::core) fn send_private(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        self.count(asked.session, asked.request);
+        self.count(incoming.session, incoming.request);
         let connection = &mut links[index];
-        self.prepare_link(index, connection, asked.session.identity.database);
-        let frame = asked.request.args.buf();
+        self.prepare_link(index, connection, incoming.session.identity.database);
+        let frame = incoming.request.args.buf();
         connection.link.request_buf().extend_from_slice(frame);
-        let owner = Self::owner(asked);
-        let counted = asked.request.command.counted();
+        let owner = Self::owner(incoming);
+        let counted = incoming.request.command.counted();
         connection.link.enqueue(owner, counted, frame.len(), self.clock.now);
-        connection.link.set_translation(Translation::of(asked.request));
+        connection.link.set_translation(Translation::of(incoming.request));
     }
 
     /// Who waits for the reply to the request.
-    pub(super) fn owner(asked: &mut RequestContext) -> Owner {
-        let owner = match Self::is_silent(asked.session) {
-            true => Self::unheard(asked.key, asked.session),
-            false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
+    pub(super) fn owner(incoming: &mut RequestContext) -> Owner {
+        let owner = match Self::is_silent(incoming.session) {
+            true => Self::unheard(incoming.key, incoming.session),
+            false => {
+                Owner::Session { session: incoming.key, sequence: incoming.busy.order.reserve() }
+            }
         };
-        Self::end_skip(asked.session);
+        Self::end_skip(incoming.session);
         owner
     }
 
-    pub(super) fn server_of_keys(&mut self, asked: &RequestContext) -> Result<u16, Route> {
+    pub(super) fn server_of_keys(&mut self, incoming: &RequestContext) -> Result<u16, Route> {
         let random = self.next_random() as u32;
-        let pool = asked.session.pool as usize;
+        let pool = incoming.session.pool as usize;
         let (Some(Upstream { servers, .. }), Some(state)) =
             (self.plan.pools[pool].kind.upstream(), self.pools[pool].servers())
         else {
             return Err(Route::Unrouted);
         };
-        match route_whole(asked.request, servers, state.ring(), random, &mut self.keys) {
+        match route_whole(incoming.request, servers, state.ring(), random, &mut self.keys) {
             Route::One(server) => Ok(server),
             other => Err(other),
         }
     }
 
-    pub(super) fn refuse_route_of(&mut self, asked: &mut RequestContext, route: Route) {
+    pub(super) fn refuse_route_of(&mut self, incoming: &mut RequestContext, route: Route) {
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[asked.session.pool as usize];
-        self.refuse_route(asked.session, asked.busy, pool, asked.request, route);
+        let pool = &plan.pools[incoming.session.pool as usize];
+        self.refuse_route(incoming.session, incoming.busy, pool, incoming.request, route);
     }
 
     pub(in crate::core) fn answer_locally(
         &mut self,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.counted());
-        self.answer(asked.session, asked.busy, write);
+        self.count(incoming.session, incoming.request);
+        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.answer(incoming.session, incoming.busy, write);
     }
 
-    pub(super) fn answer_down(&mut self, asked: &mut RequestContext, server: u16, fault: Fault) {
-        let pool = asked.session.pool;
-        let backend = self.describe_backend(pool, server);
-        self.count_fault(pool, asked.request.command.counted(), fault);
-        self.answer_locally(asked, |out| write_fault(fault, &backend, out));
+    pub(super) fn answer_down(&mut self, incoming: &mut RequestContext, server: u16, fault: Fault) {
+        let pool = incoming.session.pool;
+        let backend = self.describe_backend(ServerId { pool, server });
+        self.count_fault(pool, incoming.request.command.counted(), fault);
+        self.answer_locally(incoming, |out| write_fault(fault, &backend, out));
     }
 }

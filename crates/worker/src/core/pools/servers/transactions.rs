@@ -1,7 +1,7 @@
 //! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
 
 use crate::Upstream;
-use crate::core::request::{RequestContext, Step};
+use crate::core::request::{ClientMut, RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};
@@ -9,6 +9,7 @@ use keyway_command::{Across, Handling, Verb};
 use keyway_proxy::{Digest, QueueFault, Session, Transaction, Watch, Work};
 use keyway_resp::reply;
 use keyway_route::{NO_KEY, Route, place, route_whole};
+use keyway_topology::ServerId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -21,47 +22,47 @@ pub(in crate::core) enum ForKeys {
 
 impl Plane {
     /// Puts a command into the open transaction.
-    pub(in crate::core::pools::servers) fn queue(&mut self, asked: &mut RequestContext) {
-        let is_queued = self.try_queue(asked);
+    pub(in crate::core::pools::servers) fn queue(&mut self, incoming: &mut RequestContext) {
+        let is_queued = self.try_queue(incoming);
         if let Err(text) = is_queued {
-            self.refuse_queued(asked, &text);
+            self.refuse_queued(incoming, &text);
         } else {
-            self.answer_locally(asked, |out| reply::simple(out, "QUEUED"));
+            self.answer_locally(incoming, |out| reply::simple(out, "QUEUED"));
         }
     }
 
     pub(in crate::core::pools::servers) fn try_queue(
         &mut self,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Result<(), String> {
-        let server = self.server_in_transaction(asked)?;
-        let ring = self.ring_number(asked.session.pool);
-        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let server = self.server_in_transaction(incoming)?;
+        let ring = self.ring_number(incoming.session.pool);
+        let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
         let Some(transaction) = transaction else { return Ok(()) };
         if server.is_some_and(|server| !transaction.settle_on(server, ring)) {
             return Err("CROSSSLOT the keys of this transaction live on several servers; give \
                         them a common hash tag"
                 .to_owned());
         }
-        let script = match asked.request.command.verb {
-            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&asked.request.args[1]),
+        let script = match incoming.request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&incoming.request.args[1]),
             _ => None,
         };
         transaction.calls_functions |=
-            matches!(asked.request.command.verb, Verb::Fcall | Verb::FcallRo);
-        self.keep_queued(asked, script)
+            matches!(incoming.request.command.verb, Verb::Fcall | Verb::FcallRo);
+        self.keep_queued(incoming, script)
     }
 
     /// Keeps a command for `EXEC`, with the script that it calls by its digest.
     pub(in crate::core) fn keep_queued(
         &mut self,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         script: Option<Digest>,
     ) -> Result<(), String> {
         let len_max = self.plan.limits.link_output_len_max as usize / 2;
-        let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
+        let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
         let Some(transaction) = transaction else { return Ok(()) };
-        let queued = transaction.queue(asked.request.args.buf(), script, len_max);
+        let queued = transaction.queue(incoming.request.args.buf(), script, len_max);
         queued.map_err(|fault| match fault {
             QueueFault::TooLong => format!(
                 "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands \
@@ -78,11 +79,11 @@ impl Plane {
     /// The server of a command inside a transaction; `None` when any will do.
     pub(in crate::core::pools::servers) fn server_in_transaction(
         &mut self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
     ) -> Result<Option<u16>, String> {
-        let request = asked.request;
+        let request = incoming.request;
         let name = request.command.name.replace('|', " ");
-        let watched = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watched = incoming.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match request.handling() {
             Handling::Refused(reason) => return Err(format!("ERR '{name}' is refused: {reason}")),
             Handling::Across(across) if across != Across::Run => {
@@ -101,18 +102,18 @@ impl Plane {
                     )),
                 };
             }
-            Handling::PubSub => return self.server_of_published(asked, &name),
+            Handling::PubSub => return self.server_of_published(incoming, &name),
             // A script without keys runs wherever the transaction does.
             Handling::Across(Across::Run) if request.args.get(2) == Some(b"0") => return Ok(None),
             _ => {}
         }
         let random = self.next_random() as u32;
         let Some(Upstream { servers: pool, .. }) =
-            self.plan.pools[asked.session.pool as usize].kind.upstream()
+            self.plan.pools[incoming.session.pool as usize].kind.upstream()
         else {
             return Ok(None);
         };
-        let Some(state) = self.pools[asked.session.pool as usize].servers() else {
+        let Some(state) = self.pools[incoming.session.pool as usize].servers() else {
             return Ok(None);
         };
         let server = match route_whole(request, pool, state.ring(), random, &mut self.keys) {
@@ -125,15 +126,15 @@ impl Plane {
                 ));
             }
             Route::KeysUnknown(fault) => return Err(request.keys_error(fault)),
-            Route::Unrouted => return Err(self.unrouted_words(asked.session.pool, request)),
+            Route::Unrouted => return Err(self.unrouted_words(incoming.session.pool, request)),
             _ if pool.servers.len() > 1 => {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }
             // It runs wherever the transaction does.
-            _ if self.cluster_state(asked.session.pool).is_some() => return Ok(None),
+            _ if self.cluster_state(incoming.session.pool).is_some() => return Ok(None),
             _ => 0,
         };
-        let home = self.home_of(asked, server);
+        let home = self.home_of(incoming, server);
         match watched {
             Some(watch) if watch.home != home => {
                 Err("CROSSSLOT the watched keys live on another server; give all keys of the \
@@ -148,13 +149,13 @@ impl Plane {
     /// another server meanwhile.
     pub(in crate::core::pools::servers) fn home_of(
         &mut self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         server: u16,
     ) -> u16 {
-        let pool = asked.session.pool;
+        let pool = incoming.session.pool;
         self.keys.clear();
-        let _ = asked.request.keys(&mut self.keys);
-        let key = self.keys.first().and_then(|&at| asked.request.args.get(at as usize));
+        let _ = incoming.request.keys(&mut self.keys);
+        let key = self.keys.first().and_then(|&at| incoming.request.args.get(at as usize));
         key.and_then(|key| self.moving_home_of(pool, key)).unwrap_or(server)
     }
 
@@ -162,12 +163,12 @@ impl Plane {
     pub(in crate::core) fn transact(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        match self.begin_or_drop(links, asked) {
+        match self.begin_or_drop(links, incoming) {
             None => Step::Started,
-            Some(ForKeys::Exec) => self.exec(links, asked),
-            Some(ForKeys::Watch) => self.watch(links, asked),
+            Some(ForKeys::Exec) => self.exec(links, incoming),
+            Some(ForKeys::Watch) => self.watch(links, incoming),
         }
     }
 
@@ -176,11 +177,11 @@ impl Plane {
     pub(in crate::core) fn begin_or_drop(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<ForKeys> {
-        let stateful = asked.session.stateful.as_ref();
+        let stateful = incoming.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
-        let wrong = match (asked.request.command.verb, is_open) {
+        let wrong = match (incoming.request.command.verb, is_open) {
             (Verb::Exec, true) => return Some(ForKeys::Exec),
             (Verb::Watch, false) => return Some(ForKeys::Watch),
             (Verb::Exec, false) => "ERR EXEC without MULTI",
@@ -188,18 +189,18 @@ impl Plane {
             (Verb::Multi, true) => "ERR MULTI calls can not be nested",
             (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
             (Verb::Multi, false) => {
-                let stateful = asked.session.stateful.get_or_insert_default();
+                let stateful = incoming.session.stateful.get_or_insert_default();
                 stateful.transaction = Some(Transaction::new(&self.plan.transactions));
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return None;
             }
             _ => {
-                self.end_transaction(links, asked.key, asked.session);
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                self.end_transaction(links, incoming.key, incoming.session);
+                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return None;
             }
         };
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, wrong));
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, wrong));
         None
     }
 
@@ -225,69 +226,72 @@ impl Plane {
     pub(in crate::core::pools::servers) fn watch(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if !asked.session.is_quiet(asked.busy) {
-            asked.session.fence();
+        if !incoming.session.is_quiet(incoming.busy) {
+            incoming.session.fence();
             return Step::Wait;
         }
-        let server = match self.server_of_keys(asked) {
+        let server = match self.server_of_keys(incoming) {
             Ok(server) => server,
             Err(Route::Unrouted)
-                if self.awaits_owner((asked.key, asked.session), asked.request) =>
+                if self.awaits_owner(
+                    ClientMut { key: incoming.key, session: incoming.session },
+                    incoming.request,
+                ) =>
             {
                 return Step::Wait;
             }
             Err(route) => {
-                self.refuse_route_of(asked, route);
+                self.refuse_route_of(incoming, route);
                 return Step::Started;
             }
         };
-        let home = self.home_of(asked, server);
-        let watch = Self::current_watch(links, asked);
+        let home = self.home_of(incoming, server);
+        let watch = Self::current_watch(links, incoming);
         // The first ring counts: what came later may be about another.
-        let ring = watch.map_or_else(|| self.ring_number(asked.session.pool), |watch| watch.ring);
+        let ring =
+            watch.map_or_else(|| self.ring_number(incoming.session.pool), |watch| watch.ring);
         let index = match watch {
             Some(watch) if watch.home != home => {
                 let text = "CROSSSLOT the keys watched so far live on another server; give all \
                             keys of the transaction a common hash tag";
-                self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
                 return Step::Started;
             }
             Some(Watch { link: Some(index), .. }) => index,
             // Nothing says when a watch without a reply began, and what is read
             // from then on comes by another link.
-            None if Self::is_silent(asked.session) => {
-                let stateful = asked.session.stateful.get_or_insert_default();
+            None if Self::is_silent(incoming.session) => {
+                let stateful = incoming.session.stateful.get_or_insert_default();
                 stateful.watch = Some(Watch { home, ring, link: None });
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
             Some(Watch { link: None, .. }) => {
                 // EXEC will fail whatever happens to these keys.
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None if self.holds_private(&links[self.link_of(asked.session, server)]) => {
-                return Step::Full(self.link_of(asked.session, server));
+            None if self.holds_private(&links[self.link_of(incoming.session, server)]) => {
+                return Step::Full(self.link_of(incoming.session, server));
             }
             None => {
-                let has_own = self.own_link(asked.session, server).is_some();
-                let place = (asked.session.pool, server);
-                if !has_own && let Some(late) = late_link(links, (asked.key, asked.session), place)
-                {
+                let has_own = self.own_link(incoming.session, server).is_some();
+                let server_id = ServerId { pool: incoming.session.pool, server };
+                if !has_own && let Some(late) = late_link(links, incoming.client(), server_id) {
                     return Step::Full(late);
                 }
-                match self.watch_link(links, asked, server) {
+                match self.watch_link(links, incoming, server) {
                     Some(index) => index,
                     None => return Step::Started,
                 }
             }
         };
-        let stateful = asked.session.stateful.get_or_insert_default();
+        let stateful = incoming.session.stateful.get_or_insert_default();
         stateful.watch = Some(Watch { home, ring, link: Some(index) });
-        self.send_private(links, asked, index);
-        asked.session.fence();
+        self.send_private(links, incoming, index);
+        incoming.session.fence();
         Step::Started
     }
 
@@ -295,10 +299,10 @@ impl Plane {
     /// any more.
     pub(in crate::core::pools::servers) fn current_watch(
         links: &Connections,
-        asked: &RequestContext,
+        incoming: &RequestContext,
     ) -> Option<Watch> {
-        let watch = asked.session.stateful.as_ref()?.watch?;
-        let is_own = |it: &Connection| it.lease == Some(asked.key);
+        let watch = incoming.session.stateful.as_ref()?.watch?;
+        let is_own = |it: &Connection| it.lease == Some(incoming.key);
         let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
         Some(Watch { link, ..watch })
     }
@@ -308,11 +312,12 @@ impl Plane {
     pub(in crate::core::pools::servers) fn standing_watch(
         &self,
         links: &Connections,
-        asked: &RequestContext,
+        incoming: &RequestContext,
     ) -> Option<Watch> {
-        let watch = Self::current_watch(links, asked)?;
-        let now_at = self.server_of_home(asked.session.pool, watch.home);
-        let stands = |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].backend);
+        let watch = Self::current_watch(links, incoming)?;
+        let now_at = self.server_of_home(incoming.session.pool, watch.home);
+        let stands =
+            |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].server_id.server);
         Some(Watch { link: watch.link.filter(stands), ..watch })
     }
 
@@ -320,14 +325,14 @@ impl Plane {
     pub(in crate::core::pools::servers) fn watch_link(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         server: u16,
     ) -> Option<ConnectionKey> {
-        let Some(own) = self.own_link(asked.session, server) else {
-            return self.lease_for(links, asked, server);
+        let Some(own) = self.own_link(incoming.session, server) else {
+            return self.lease_for(links, incoming, server);
         };
         if let Some(fault) = self.refused(&links[own]) {
-            self.answer_down(asked, server, fault);
+            self.answer_down(incoming, server, fault);
             return None;
         }
         Some(own)
@@ -337,42 +342,45 @@ impl Plane {
     pub(in crate::core::pools::servers) fn exec(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let watch = self.standing_watch(links, asked);
-        if let Some(step) = self.answer_exec_here(links, asked, watch) {
+        let watch = self.standing_watch(links, incoming);
+        if let Some(step) = self.answer_exec_here(links, incoming, watch) {
             return step;
         }
         // A client that is tracked sends all its requests by the connection that watches.
         let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
-            let place = (links[index].pool, links[index].backend);
-            if let Some(late) = late_link(links, (asked.key, asked.session), place) {
+            let server_id = links[index].server_id;
+            if let Some(late) = late_link(links, incoming.client(), server_id) {
                 return Step::Full(late);
             }
         }
-        let Some(stateful) = &asked.session.stateful else { return Step::Started };
+        let Some(stateful) = &incoming.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
-        let ring = self.ring_number(asked.session.pool);
+        let ring = self.ring_number(incoming.session.pool);
         if transaction.is_outdated(ring) || watch.is_some_and(|watch| watch.ring != ring) {
-            return self.exec_elsewhere(links, asked, watch);
+            return self.exec_elsewhere(links, incoming, watch);
         }
-        let Some(index) = self.link_for_exec(asked, watch) else {
-            let home = self.home_of_transaction(asked);
-            if home.is_some_and(|home| self.awaits_owner_of((asked.key, asked.session), home)) {
+        let Some(index) = self.link_for_exec(incoming, watch) else {
+            let home = self.home_of_transaction(incoming);
+            if home.is_some_and(|home| self.awaits_owner_of(incoming.client(), home)) {
                 return Step::Wait;
             }
-            self.end_transaction(links, asked.key, asked.session);
-            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            self.end_transaction(links, incoming.key, incoming.session);
+            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
             return Step::Started;
         };
-        if asked.session.has_late_write
-            && let Some(late) =
-                late_apart(links, (asked.key, asked.session), (index, asked.request))
+        if incoming.session.has_late_write
+            && let Some(late) = late_apart(
+                links,
+                ClientMut { key: incoming.key, session: incoming.session },
+                (index, incoming.request),
+            )
         {
             return Step::Full(late);
         }
-        self.exec_on(links, asked, (index, watch.is_some()))
+        self.exec_on(links, incoming, (index, watch.is_some()))
     }
 
     /// Answers an EXEC of which no server needs to know, or has it wait for the replies before
@@ -380,33 +388,33 @@ impl Plane {
     fn answer_exec_here(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         watch: Option<Watch>,
     ) -> Option<Step> {
-        let stateful = asked.session.stateful.as_ref();
+        let stateful = incoming.session.stateful.as_ref();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction.as_ref()) else {
             return Some(Step::Started);
         };
         if transaction.is_refused() {
-            self.end_transaction(links, asked.key, asked.session);
+            self.end_transaction(links, incoming.key, incoming.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
             return Some(Step::Started);
         }
         match watch {
             Some(Watch { link: None, .. }) => {
-                self.end_transaction(links, asked.key, asked.session);
-                let protocol = asked.session.identity.protocol;
-                self.answer_locally(asked, |out| protocol.null_array(out));
+                self.end_transaction(links, incoming.key, incoming.session);
+                let protocol = incoming.session.identity.protocol;
+                self.answer_locally(incoming, |out| protocol.null_array(out));
                 Some(Step::Started)
             }
-            Some(_) if !asked.session.is_quiet(asked.busy) => {
-                asked.session.fence();
+            Some(_) if !incoming.session.is_quiet(incoming.busy) => {
+                incoming.session.fence();
                 Some(Step::Wait)
             }
             None if transaction.queued() == 0 => {
-                self.end_transaction(links, asked.key, asked.session);
-                self.answer_locally(asked, |out| reply::array(out, 0));
+                self.end_transaction(links, incoming.key, incoming.session);
+                self.answer_locally(incoming, |out| reply::array(out, 0));
                 Some(Step::Started)
             }
             _ => None,
@@ -417,7 +425,7 @@ impl Plane {
     fn exec_on(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         (index, is_watched): (ConnectionKey, bool),
     ) -> Step {
         let connection = &mut links[index];
@@ -425,27 +433,29 @@ impl Plane {
             return Step::Full(index);
         }
         if let Some(fault) = self.refused(connection) {
-            self.end_transaction(links, asked.key, asked.session);
-            let server = links[index].backend;
-            self.answer_down(asked, server, fault);
+            self.end_transaction(links, incoming.key, incoming.session);
+            let server = links[index].server_id.server;
+            self.answer_down(incoming, server, fault);
             return Step::Started;
         }
         if let Some(text) = connection.link.refuse_transaction(self.clock.now) {
             self.mark_link_dirty(index, connection);
-            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
-            self.end_transaction(links, asked.key, asked.session);
-            self.answer_locally(asked, |out| reply::error(out, &text));
+            self.note_deadline(
+                connection.link.deadline(self.link_options(connection.server_id.pool)),
+            );
+            self.end_transaction(links, incoming.key, incoming.session);
+            self.answer_locally(incoming, |out| reply::error(out, &text));
             return Step::Started;
         }
-        self.send_transaction(links, asked, index);
+        self.send_transaction(links, incoming, index);
         if is_watched {
             // The watch ended with it.
             self.release(links, index);
-            asked.session.fence();
-        } else if self.cluster_state(asked.session.pool).is_some_and(|state| state.has_slots()) {
+            incoming.session.fence();
+        } else if self.cluster_state(incoming.session.pool).is_some_and(|state| state.has_slots()) {
             // While a slot moves, the transaction may have to be sent to another server, and what
             // comes behind it must not be executed here before that.
-            asked.session.fence();
+            incoming.session.fence();
         }
         Step::Started
     }
@@ -466,65 +476,65 @@ impl Plane {
     pub(in crate::core::pools::servers) fn exec_elsewhere(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         watch: Option<Watch>,
     ) -> Step {
-        self.end_transaction(links, asked.key, asked.session);
+        self.end_transaction(links, incoming.key, incoming.session);
         if watch.is_some() {
-            let protocol = asked.session.identity.protocol;
-            self.answer_locally(asked, |out| protocol.null_array(out));
+            let protocol = incoming.session.identity.protocol;
+            self.answer_locally(incoming, |out| protocol.null_array(out));
             return Step::Started;
         }
-        let counted = asked.request.command.counted();
-        self.count_fault(asked.session.pool, counted, Fault::Unrouted);
+        let counted = incoming.request.command.counted();
+        self.count_fault(incoming.session.pool, counted, Fault::Unrouted);
         let text = "EXECABORT Transaction discarded because a server left the pool or came back \
                     since MULTI; nothing of it was executed, run it again";
-        self.answer_locally(asked, |out| reply::error(out, text));
+        self.answer_locally(incoming, |out| reply::error(out, text));
         Step::Started
     }
 
     pub(in crate::core::pools::servers) fn home_of_transaction(
         &self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
     ) -> Option<u16> {
-        asked.session.stateful.as_ref()?.transaction.as_ref()?.home()
+        incoming.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
     pub(in crate::core::pools::servers) fn link_for_exec(
         &mut self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         watch: Option<Watch>,
     ) -> Option<ConnectionKey> {
-        let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
+        let transaction = incoming.session.stateful.as_ref()?.transaction.as_ref()?;
         if let Some(Watch { link: Some(index), .. }) = watch {
             return Some(index);
         }
         let home = transaction.home();
         let random = self.next_random() as u32;
         let Upstream { servers: pool, .. } =
-            self.plan.pools[asked.session.pool as usize].kind.upstream()?;
-        let state = self.pools[asked.session.pool as usize].servers()?;
+            self.plan.pools[incoming.session.pool as usize].kind.upstream()?;
+        let state = self.pools[incoming.session.pool as usize].servers()?;
         // Without keys any server will do; always the same one.
         let server = match home {
-            Some(home) => self.server_of_home(asked.session.pool, home),
+            Some(home) => self.server_of_home(incoming.session.pool, home),
             None => place(pool, state.ring(), b"", random),
         };
-        Some(self.link_of(asked.session, server?))
+        Some(self.link_of(incoming.session, server?))
     }
 
     pub(in crate::core::pools::servers) fn send_transaction(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        let stateful = asked.session.take_stateful();
+        let stateful = incoming.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
-        self.count(asked.session, asked.request);
-        self.note_write(asked.session, asked.busy);
+        self.count(incoming.session, incoming.request);
+        self.note_write(incoming.session, incoming.busy);
         self.set_reading(links, index, false);
         let connection = &mut links[index];
-        self.prepare_link(index, connection, asked.session.identity.database);
+        self.prepare_link(index, connection, incoming.session.identity.database);
         if transaction.calls_functions {
             self.give_libraries(index, connection);
         }
@@ -534,21 +544,22 @@ impl Plane {
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
-        let mut owner = Self::owner(asked);
+        let mut owner = Self::owner(incoming);
         if !transaction.scripts().is_empty() {
-            owner = self.own_as_multi_step((connection, index), (asked, owner), Work::Transaction);
+            owner =
+                self.own_as_multi_step((connection, index), (incoming, owner), Work::Transaction);
         }
-        let counted = asked.request.command.counted();
+        let counted = incoming.request.command.counted();
         let replies = (len, transaction.queued() + 1);
         connection.link.enqueue_batch(owner, counted, replies, self.clock.now);
         connection.link.set_transaction();
         self.note_unsent(index, connection);
     }
 
-    pub(in crate::core) fn refuse_queued(&mut self, asked: &mut RequestContext, text: &str) {
-        if let Some(stateful) = &mut asked.session.stateful {
+    pub(in crate::core) fn refuse_queued(&mut self, incoming: &mut RequestContext, text: &str) {
+        if let Some(stateful) = &mut incoming.session.stateful {
             stateful.refuse();
         }
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
     }
 }

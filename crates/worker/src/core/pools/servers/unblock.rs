@@ -61,10 +61,12 @@ impl Core {
         let connection = &mut links[index];
         let (Some(id), Some(session)) = (connection.client_id, connection.lease) else { return };
         let Some(reason) = connection.unblock else { return };
-        let Some(state) = plane.pools[connection.pool as usize].servers() else { return };
-        let index = state.link(connection.backend, session.index(), Protocol::default());
+        let Some(state) = plane.pools[usize::from(connection.server_id.pool)].servers() else {
+            return;
+        };
+        let index = state.link(connection.server_id.server, session.index(), Protocol::default());
         let connection = &mut links[index];
-        if !connection.link.has_room(plane.link_options(connection.pool)) {
+        if !connection.link.has_room(plane.link_options(connection.server_id.pool)) {
             return;
         }
         plane.prepare_link(index, connection, 0);
@@ -98,7 +100,7 @@ impl Core {
         let mut out = Vec::new();
         why.write_end(&mut out, |out| protocol.null_array(out));
         let kind = if why == UnblockReason::Timeout { Kind::Null } else { Kind::Error };
-        let server = (links[from].pool, links[from].backend);
+        let server = links[from].server_id;
         plane.deliver_aside(sessions, server, &one.exchange, kind, &out);
     }
 

@@ -31,66 +31,75 @@ impl Plane {
     pub(in crate::core) fn block_on_store(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if !asked.busy.order.is_empty() {
-            asked.session.fence();
+        if !incoming.busy.order.is_empty() {
+            incoming.session.fence();
             return Step::Wait;
         }
-        let context = self.context_of(asked);
+        let context = self.context_of(incoming);
         let mut out = Vec::new();
-        if !self.passes_script(store, asked) {
+        if !self.passes_script(store, incoming) {
             return Step::Started;
         }
-        if store.attempt(asked.request, context, &mut out) {
-            self.answer_waited(store, asked, &out);
+        if store.attempt(incoming.request, context, &mut out) {
+            self.answer_waited(store, incoming, &out);
             return Step::Started;
         }
         let mut share = Share::new(&self.plan.transactions);
-        if let Some(text) = self.refusal_to_wait(asked, &mut share) {
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+        if let Some(text) = self.refusal_to_wait(incoming, &mut share) {
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             return Step::Started;
         }
         let who = Who {
-            client: asked.session.identity.id,
+            client: incoming.session.identity.id,
             worker: self.worker(),
-            is_noloop: asked.session.tracking.as_deref().is_some_and(|it| it.noloop),
+            is_noloop: incoming.session.tracking.as_deref().is_some_and(|it| it.noloop),
         };
-        match store.attempt_or_wait(asked.request, context, who, &mut out) {
-            Waited::Answered => self.answer_waited(store, asked, &out),
+        match store.attempt_or_wait(incoming.request, context, who, &mut out) {
+            Waited::Answered => self.answer_waited(store, incoming, &out),
             Waited::Waits(waiter, patience) => {
-                self.begin_to_wait(asked, waiter, patience, share);
-                self.settle_changes(asked.session, asked.busy, (store, asked.request), false);
+                self.begin_to_wait(incoming, waiter, patience, share);
+                self.settle_changes(
+                    incoming.session,
+                    incoming.busy,
+                    (store, incoming.request),
+                    false,
+                );
             }
         }
         Step::Started
     }
 
-    fn answer_waited(&mut self, store: &Store, asked: &mut RequestContext, out: &[u8]) {
-        self.answer_locally(asked, |dest| dest.extend_from_slice(out));
+    fn answer_waited(&mut self, store: &Store, incoming: &mut RequestContext, out: &[u8]) {
+        self.answer_locally(incoming, |dest| dest.extend_from_slice(out));
         let is_error = out.first() == Some(&b'-');
         if store.notifies() {
-            let RequestContext { session, busy, request, .. } = asked;
+            let RequestContext { session, busy, request, .. } = incoming;
             self.settle_changes(session, busy, (store, request), is_error);
         }
         if is_error {
             let is_full = out.starts_with(b"-OOM ");
-            self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
+            self.note_store_error(
+                incoming.session.pool,
+                incoming.request.command.counted(),
+                is_full,
+            );
         }
     }
 
     /// Why a command may not wait, though it would have to.
-    fn refusal_to_wait(&self, asked: &RequestContext, share: &mut Share) -> Option<String> {
-        if Self::is_silent(asked.session) {
+    fn refusal_to_wait(&self, incoming: &RequestContext, share: &mut Share) -> Option<String> {
+        if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             return Some(text.to_owned());
         }
-        if asked.session.hung_up || asked.session.ended {
+        if incoming.session.hung_up || incoming.session.ended {
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
             return Some(text.to_owned());
         }
-        let args = &asked.request.args;
+        let args = &incoming.request.args;
         let len = 3 * args.buf().len() + 2 * size_of_val(args.ranges()) + WAITER_OVERHEAD;
         (!share.grow(len)).then(|| {
             format!(
@@ -103,23 +112,23 @@ impl Plane {
 
     fn begin_to_wait(
         &mut self,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         waiter: Arc<Waiter>,
         patience: Patience,
         share: Share,
     ) {
-        self.count(asked.session, asked.request);
-        let client = asked.session.identity.id;
+        self.count(incoming.session, incoming.request);
+        let client = incoming.session.identity.id;
         let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
-        let sequence = asked.busy.order.reserve();
-        let waiting = Waiting { session: asked.key, sequence, waiter, deadline, _share: share };
+        let sequence = incoming.busy.order.reserve();
+        let waiting = Waiting { session: incoming.key, sequence, waiter, deadline, _share: share };
         self.store.blocking.waiting.insert(client, waiting);
         if let Some(deadline) = deadline {
             self.store.blocking.deadlines.insert((deadline, client));
             self.note_deadline(Some(deadline));
         }
-        asked.session.stateful.get_or_insert_default().waits_on_store = true;
-        asked.session.fence();
+        incoming.session.stateful.get_or_insert_default().waits_on_store = true;
+        incoming.session.fence();
         self.plan.clients.set_blocked(client, true);
     }
 

@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::core::pools::store::tracking::is_of_everything;
 use crate::core::pools::store::transactions::{is_executed, unserved};
+use crate::plan::PoolWorker;
 use keyway_base::Clock;
 use keyway_command::{Flags, Handling, Request, Verb};
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
@@ -205,9 +206,9 @@ impl ScriptHost {
             _ => None,
         };
         if let Some(kind) = kind {
-            let place = (self.pool, self.worker);
+            let of = PoolWorker { pool: self.pool, worker: self.worker };
             let (channel, message) = (&request.args[1], &request.args[2]);
-            let receivers = self.plan.channels.publish(place, kind, channel, message);
+            let receivers = self.plan.channels.publish(of, kind, channel, message);
             receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
             if receivers.has_own {
                 let mut effects = self.effects.borrow_mut();

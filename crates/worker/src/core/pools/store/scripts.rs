@@ -15,9 +15,10 @@ use crate::core::pools::store::script_commands::{
 };
 use crate::core::pools::store::script_host::ScriptHost;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use keyway_command::{Request, Verb};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
@@ -38,21 +39,25 @@ impl Plane {
     pub(in crate::core) fn hold_beside_script<'a>(
         &mut self,
         store: &'a Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<Held<'a>> {
-        let context = self.context_of(asked);
+        let context = self.context_of(incoming);
         let mut footprint = Footprint::default();
-        match asked.request.command.verb {
+        match incoming.request.command.verb {
             Verb::Info => footprint.add_all(),
-            _ => footprint.add(store, asked.request),
+            _ => footprint.add(store, incoming.request),
         }
         match store.hold(footprint, context) {
             Ok(held) => Some(held),
             Err(refused) => {
                 let is_full = refused == Refused::OutOfMemory;
-                self.count(asked.session, asked.request);
-                self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
-                self.answer_locally(asked, |out| reply::error(out, refused.text()));
+                self.count(incoming.session, incoming.request);
+                self.note_store_error(
+                    incoming.session.pool,
+                    incoming.request.command.counted(),
+                    is_full,
+                );
+                self.answer_locally(incoming, |out| reply::error(out, refused.text()));
                 None
             }
         }
@@ -64,45 +69,54 @@ impl Plane {
     pub(in crate::core) fn passes_script(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> bool {
-        !store.has_script() || self.hold_beside_script(store, asked).is_some()
+        !store.has_script() || self.hold_beside_script(store, incoming).is_some()
     }
 
     /// Starts a command about scripts.
     #[cold]
     pub(in crate::core) fn script_on_store(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
-        asked: &mut RequestContext,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let work = match is_timed(&pool.slow_log, asked.request) {
-            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+        let work = match is_timed(&pool.slow_log, incoming.request) {
+            true => self.begin_work(&pool.slow_log, incoming.session, incoming.busy),
             false => None,
         };
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
-        let settlement = self.compose_script(pool, asked.session, asked.request, &mut out);
+        let settlement = self.compose_script(pool, incoming.session, incoming.request, &mut out);
         let errors = (!self.takes_counted()).then_some(&pool.errors);
-        self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.counted());
-        self.answer_noted(asked.session, asked.busy, |dest| {
+        self.count(incoming.session, incoming.request);
+        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.answer_noted(incoming.session, incoming.busy, |dest| {
             dest.extend_from_slice(&out);
             errors.filter(|_| out.first() == Some(&b'-')).inspect(|errors| errors.note(&out));
         });
         if out.first() == Some(&b'-') {
             let is_full = out.starts_with(b"-OOM ");
-            self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
+            self.note_store_error(
+                incoming.session.pool,
+                incoming.request.command.counted(),
+                is_full,
+            );
         }
         self.scratch = out;
         if let Some(work) = work {
-            self.end_work(pool, (asked.key, asked.session), asked.request, work);
+            self.end_work(
+                pool,
+                ClientMut { key: incoming.key, session: incoming.session },
+                incoming.request,
+                work,
+            );
         }
         if let Some(settlement) = settlement {
-            self.tell_changes(asked.session, asked.busy, settlement);
+            self.tell_changes(incoming.session, incoming.busy, settlement);
         }
         if store.notifies() {
-            self.serve_waiters(asked.session.pool, store);
+            self.serve_waiters(incoming.session.pool, store);
         }
         Step::Started
     }

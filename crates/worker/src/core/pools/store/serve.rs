@@ -2,9 +2,10 @@
 
 use crate::PoolPlan;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::transactions::tells_of_all;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
 use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};
@@ -21,23 +22,23 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         store: &Arc<Store>,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if asked.session.is_special()
-            && let Some(step) = self.serve_special(links, store, asked)
+        if incoming.session.is_special()
+            && let Some(step) = self.serve_special(links, store, incoming)
         {
             return step;
         }
-        let command = asked.request.command;
+        let command = incoming.request.command;
         let may_wait = command.condition == Some(Condition::NotBlocking);
-        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
-            return self.serve_apart(links, (pool, store), asked);
+        if !store_serves(command.verb) || (may_wait && incoming.request.blocks()) {
+            return self.serve_apart(links, StorePool { pool, store }, incoming);
         }
         let beside = match store.has_script() {
             false => None,
             // It is asked for whole.
             true if self.store.streamed_set.is_some() => return Step::Wait,
-            true => match self.hold_beside_script(store, asked) {
+            true => match self.hold_beside_script(store, incoming) {
                 Some(held) => {
                     // Waiting for a script is nobody's work.
                     self.look(&pool.slow_log);
@@ -46,7 +47,7 @@ impl Plane {
                 None => return Step::Started,
             },
         };
-        self.execute((pool, store), asked, beside);
+        self.execute(StorePool { pool, store }, incoming, beside);
         Step::Started
     }
 
@@ -55,18 +56,18 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     fn execute(
         &mut self,
-        (pool, store): (&PoolPlan, &Arc<Store>),
-        asked: &mut RequestContext,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
         beside: Option<Held>,
     ) {
-        let command = asked.request.command;
+        let command = incoming.request.command;
         let may_be_slow =
-            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, asked.request);
+            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, incoming.request);
         let mut work = match may_be_slow {
-            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+            true => self.begin_work(&pool.slow_log, incoming.session, incoming.busy),
             false => None,
         };
-        let RequestContext { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = incoming;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
@@ -100,7 +101,7 @@ impl Plane {
             work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
         }
         if let Some(work) = work {
-            self.end_work(pool, (*key, &mut **session), request, work);
+            self.end_work(pool, ClientMut { key: *key, session }, request, work);
         }
         if store.notifies() {
             self.settle_changes(session, busy, (store, request), error.is_some());
@@ -114,23 +115,30 @@ impl Plane {
     fn serve_apart(
         &mut self,
         links: &mut Connections,
-        (pool, store): (&PoolPlan, &Arc<Store>),
-        asked: &mut RequestContext,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let verb = asked.request.command.verb;
-        match asked.request.handling() {
+        let verb = incoming.request.command.verb;
+        match incoming.request.handling() {
             Handling::PubSub => {
-                self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
+                self.pubsub(links, incoming.key, incoming.session, incoming.busy, incoming.request)
             }
-            Handling::Tracking => self.track_on_store(store, asked),
-            Handling::Block => self.block_on_store(store, asked),
-            Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
-            _ if verb == Verb::Monitor => self.start_monitor(asked),
-            _ if store_scripts(verb) => self.script_on_store((pool, store), asked),
+            Handling::Tracking => self.track_on_store(store, incoming),
+            Handling::Block => self.block_on_store(store, incoming),
+            Handling::Transaction => {
+                self.transact_on_store(links, StorePool { pool, store }, incoming)
+            }
+            _ if verb == Verb::Monitor => self.start_monitor(incoming),
+            _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
                 // It looks at every shard, one after the other.
-                if !tells_of_all(verb) || self.passes_script(store, asked) {
-                    self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                if !tells_of_all(verb) || self.passes_script(store, incoming) {
+                    self.answer_without_server(
+                        incoming.session,
+                        incoming.busy,
+                        pool,
+                        incoming.request,
+                    );
                 }
                 Step::Started
             }

@@ -6,9 +6,10 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
-use crate::core::observe::state::Place;
 use crate::core::pools::store::state::Looked;
-use keyway_base::{Key, Time};
+use crate::core::request::ClientMut;
+use crate::core::request::ReplyIndex;
+use keyway_base::Time;
 use keyway_command::Request;
 use keyway_memcache as memcache;
 use keyway_proxy::{Busy, Session, SlowEntry, SlowLog, shown_args, shown_words};
@@ -22,8 +23,8 @@ const LATELY: u64 = 64;
 /// what it waited for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Work {
-    /// The place of its reply, if its client gets one.
-    place: Option<u32>,
+    /// Index of its reply, if its client gets one.
+    reply: Option<u32>,
 }
 
 /// Whether a request is timed.
@@ -56,7 +57,7 @@ impl Plane {
         }
         // A reply to who has no client is on its way to another pool.
         let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
-        Some(Work { place: is_heard.then(|| busy.order.next_place()) })
+        Some(Work { reply: is_heard.then(|| busy.order.next_index()) })
     }
 
     /// What a request began with that is timed for its reply, which is the last one now, if that
@@ -74,8 +75,8 @@ impl Plane {
             return None;
         }
         let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
-        let place = is_heard.then(|| busy.order.next_place().wrapping_sub(1));
-        Some(Work { place })
+        let reply = is_heard.then(|| busy.order.next_index().wrapping_sub(1));
+        Some(Work { reply })
     }
 
     /// Notes that a request was executed.
@@ -84,12 +85,12 @@ impl Plane {
     pub(in crate::core) fn end_work(
         &mut self,
         pool: &PoolPlan,
-        whose: (Key<Session>, &mut Session),
+        client: ClientMut<'_>,
         request: &Request,
         work: Work,
     ) {
         if let Some(times) = self.ended_slow(&pool.slow_log) {
-            self.keep_worked(pool, whose, (work, times), shown_args(request.args.buf()));
+            self.keep_worked(pool, client, (work, times), shown_args(request.args.buf()));
         }
     }
 
@@ -99,7 +100,7 @@ impl Plane {
     pub(in crate::core) fn end_memcached_work(
         &mut self,
         pool: &PoolPlan,
-        whose: (Key<Session>, &mut Session),
+        client: ClientMut<'_>,
         (request, bytes): (&memcache::Request, &[u8]),
         work: Work,
     ) {
@@ -111,7 +112,7 @@ impl Plane {
         let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
         let words: Vec<&[u8]> =
             std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
-        self.keep_worked(pool, whose, (work, times), shown_words(words.into_iter()));
+        self.keep_worked(pool, client, (work, times), shown_words(words.into_iter()));
     }
 
     /// When a request began, and when it was over, if it was slow.
@@ -124,7 +125,7 @@ impl Plane {
     fn keep_worked(
         &mut self,
         pool: &PoolPlan,
-        (key, session): (Key<Session>, &mut Session),
+        ClientMut { key, session }: ClientMut<'_>,
         (work, (began, now)): (Work, (Time, Time)),
         args: Vec<Vec<u8>>,
     ) {
@@ -146,8 +147,8 @@ impl Plane {
             receive_micros: 0,
             write_micros: None,
         };
-        let place: Option<Place> = work.place.map(|sequence| (key, sequence));
-        self.keep_slow(pool, entry, place, (now, took.subsec_nanos() % 1000));
-        session.has_unwritten |= place.is_some();
+        let reply = work.reply.map(|reply| ReplyIndex { session: key, reply });
+        self.keep_slow(pool, entry, reply, (now, took.subsec_nanos() % 1000));
+        session.has_unwritten |= reply.is_some();
     }
 }

@@ -1,13 +1,14 @@
 //! What a worker remembers of the clients of embedded stores.
 
 use super::tickets::Awaited;
+use crate::PoolPlan;
 use crate::handouts::Handout;
 use crate::invalidations::{Client, Table, Told};
 use indexmap::{IndexMap, IndexSet};
 use keyway_base::{ByteRange, Key, Time};
 use keyway_proxy::{Session, Share};
 use keyway_script::Engine;
-use keyway_store::{KeyEvent, KeyHint, Waiter};
+use keyway_store::{KeyEvent, KeyHint, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,6 +24,13 @@ pub(crate) struct State {
     pub(in crate::core) ahead: Scratch,
     /// What the request that is executed sets, if that is not among its arguments.
     pub(in crate::core) streamed_set: Option<Box<keyway_store::StreamedSet>>,
+}
+
+/// A pool of kind store, and its store.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct StorePool<'a> {
+    pub(in crate::core) pool: &'a PoolPlan,
+    pub(in crate::core) store: &'a Arc<Store>,
 }
 
 /// What one worker knows of its clients that cache.

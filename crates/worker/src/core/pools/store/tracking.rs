@@ -54,40 +54,40 @@ impl Plane {
     pub(in crate::core) fn track_on_store(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if let Some(step) = self.answer_tracking(asked) {
+        if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        match self.read_tracking(asked) {
-            Some(Change::On(tracking)) => self.set_store_tracking(store, asked, Some(tracking)),
-            Some(Change::Off) => self.set_store_tracking(store, asked, None),
+        match self.read_tracking(incoming) {
+            Some(Change::On(tracking)) => self.set_store_tracking(store, incoming, Some(tracking)),
+            Some(Change::Off) => self.set_store_tracking(store, incoming, None),
             None => return Step::Started,
         }
-        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         Step::Started
     }
 
     fn set_store_tracking(
         &mut self,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         tracking: Option<Box<Tracking>>,
     ) {
-        if tracking.is_none() && asked.session.tracking.is_none() {
+        if tracking.is_none() && incoming.session.tracking.is_none() {
             return;
         }
-        let (id, worker) = (asked.session.identity.id, self.worker());
-        let table = Arc::clone(self.table(asked.session.pool));
+        let (id, worker) = (incoming.session.identity.id, self.worker());
+        let table = Arc::clone(self.table(incoming.session.pool));
         // Before the first key is entered, or read: whoever changes it later
         // must know that changes are watched.
         table.join(id, worker, || store.watch_changes(true));
-        self.store.tracking.trackers.insert(id, asked.key);
-        let old = prefixes_of(asked.session.tracking.as_deref());
+        self.store.tracking.trackers.insert(id, incoming.key);
+        let old = prefixes_of(incoming.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
         table.change_prefixes(id, (&old, &new));
         self.plan.clients.set_tracking(id, tracking.as_deref());
-        asked.session.tracking = tracking;
+        incoming.session.tracking = tracking;
     }
 
     /// Forgets a client that has left.
@@ -110,14 +110,14 @@ impl Plane {
     /// What a client's tracking has to do with a request that it now begins:
     /// enters the keys that are about to be read.
     #[cold]
-    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, asked: &mut RequestContext) {
-        let command = asked.request.command;
+    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, incoming: &mut RequestContext) {
+        let command = incoming.request.command;
         if command.verb == Verb::Reset {
-            return self.set_store_tracking(store, asked, None);
+            return self.set_store_tracking(store, incoming, None);
         }
-        self.enter_reads(asked.session, asked.request);
+        self.enter_reads(incoming.session, incoming.request);
         let is_part = matches!(command.verb, Verb::Multi | Verb::Exec);
-        if let Some(tracking) = asked.session.tracking.as_deref_mut()
+        if let Some(tracking) = incoming.session.tracking.as_deref_mut()
             && !is_part
             && !command.name.starts_with("client|")
         {
@@ -346,6 +346,14 @@ fn push_of_keys(keys: Vec<&[u8]>) -> Arc<[u8]> {
     push.into()
 }
 
+/// Longest push that is appended although a client has no room for it, in bytes.
+const SHORT: usize = 32;
+
+/// Returns whether a push says that everything may have changed, or the key `_`, which is as short.
+fn is_everything(push: &[u8]) -> bool {
+    push.len() <= SHORT && push.ends_with(b"\r\n_\r\n")
+}
+
 fn everything() -> Arc<[u8]> {
     let mut push = Vec::new();
     write_everything(&mut push);
@@ -358,28 +366,16 @@ mod tests {
     use crate::core::Core;
     use crate::core::tests::plan_with;
     use indexmap::IndexSet;
+    use keyway_base::Time;
+    use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
-    use keyway_resp::Protocol;
 
     #[test]
     fn what_a_client_has_missed_follows_it_to_its_next_worker() {
         let (plan, cells) = plan_with(|_| ());
         let mut core = Core::new(Arc::clone(&plan), cells, 1);
-        let entry = |worker| ClientEntry {
-            addr: Arc::default(),
-            laddr: String::new(),
-            worker,
-            pool: 0,
-            connected_unix: 0,
-            user: "default".into(),
-            name: String::new(),
-            lib_name: String::new(),
-            lib_ver: String::new(),
-            database: 0,
-            protocol: Protocol::Resp3,
-            live: Arc::default(),
-            tracking: None,
-        };
+        let identity = Identity::new(5, true, Time(0));
+        let entry = |worker| ClientEntry::new(&identity, Arc::default(), worker, 0, 0);
         let here = core.plane.worker();
         plan.clients.insert(5, entry(here + 1));
         plan.clients.insert(6, entry(here));

@@ -11,12 +11,11 @@
 //! A command that the store cannot run, or for which there is no room, is
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
-use crate::PoolPlan;
 use crate::core::pools::servers::transactions::ForKeys;
 use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::request::RequestContext;
-use crate::core::request::Step;
+use crate::core::request::{RequestContext, Step};
 use crate::core::{Connections, Plane};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
@@ -40,38 +39,40 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         store: &Store,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Option<Step> {
-        if let Some(step) = self.dispatch_lent(links, asked) {
+        if let Some(step) = self.dispatch_lent(links, incoming) {
             return Some(step);
         }
-        let stateful = asked.session.stateful.as_ref();
+        let stateful = incoming.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
-        match asked.request.command.verb {
-            Verb::Reset => self.end_stateful(links, asked.key, asked.session),
+        match incoming.request.command.verb {
+            Verb::Reset => self.end_stateful(links, incoming.key, incoming.session),
             Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => {}
             _ if is_open => {
-                self.queue_on_store(store, asked);
+                self.queue_on_store(store, incoming);
                 return Some(Step::Started);
             }
             _ => {}
         }
-        if asked.session.tracking.is_some() {
-            self.begin_tracked(store, asked);
+        if incoming.session.tracking.is_some() {
+            self.begin_tracked(store, incoming);
         }
         None
     }
 
     /// Puts a command into the open transaction.
-    fn queue_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
-        let context = self.context_of(asked);
+    fn queue_on_store(&mut self, store: &Store, incoming: &mut RequestContext) {
+        let context = self.context_of(incoming);
         let is_queued = match () {
-            () if !store.has_room_for(asked.request, context) => Err(OutOfMemory::TEXT.to_owned()),
-            () => check_queued(asked.request).and_then(|()| self.keep_queued(asked, None)),
+            () if !store.has_room_for(incoming.request, context) => {
+                Err(OutOfMemory::TEXT.to_owned())
+            }
+            () => check_queued(incoming.request).and_then(|()| self.keep_queued(incoming, None)),
         };
         match is_queued {
-            Ok(()) => self.answer_locally(asked, |out| reply::simple(out, "QUEUED")),
-            Err(text) => self.refuse_queued(asked, &text),
+            Ok(()) => self.answer_locally(incoming, |out| reply::simple(out, "QUEUED")),
+            Err(text) => self.refuse_queued(incoming, &text),
         }
     }
 
@@ -80,28 +81,28 @@ impl Plane {
     pub(in crate::core) fn transact_on_store(
         &mut self,
         links: &mut Connections,
-        (pool, store): (&PoolPlan, &Store),
-        asked: &mut RequestContext,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
     ) -> Step {
-        match self.begin_or_drop(links, asked) {
+        match self.begin_or_drop(links, incoming) {
             None => {}
-            Some(ForKeys::Exec) => self.exec_on_store((pool, store), asked),
-            Some(ForKeys::Watch) => self.watch_on_store(store, asked),
+            Some(ForKeys::Exec) => self.exec_on_store(StorePool { pool, store }, incoming),
+            Some(ForKeys::Watch) => self.watch_on_store(store, incoming),
         }
         Step::Started
     }
 
     /// Watches the keys of a request.
-    fn watch_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
-        let context = self.context_of(asked);
-        if !self.passes_script(store, asked) {
+    fn watch_on_store(&mut self, store: &Store, incoming: &mut RequestContext) {
+        let context = self.context_of(incoming);
+        if !self.passes_script(store, incoming) {
             return;
         }
-        let stateful = asked.session.stateful.get_or_insert_default();
+        let stateful = incoming.session.stateful.get_or_insert_default();
         let watched = stateful
             .watched
             .get_or_insert_with(|| Box::new(WatchedKeys::new(&self.plan.transactions)));
-        for key in asked.request.args.from(1) {
+        for key in incoming.request.args.from(1) {
             // Once one has changed, EXEC fails whatever becomes of others.
             if watched.has_changed() {
                 break;
@@ -116,11 +117,12 @@ impl Plane {
                          have ended",
                         self.plan.transactions.len_max()
                     );
-                    return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                    return self
+                        .refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
                 }
             }
         }
-        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        self.answer_locally(incoming, |out| reply::simple(out, "OK"));
     }
 
     /// Watches keys no more.
@@ -130,34 +132,43 @@ impl Plane {
     }
 
     /// Executes the queued commands as one, unless a watched key has changed.
-    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut RequestContext) {
-        let Some(stateful) = asked.session.stateful.as_mut() else { return };
+    fn exec_on_store(
+        &mut self,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
+    ) {
+        let Some(stateful) = incoming.session.stateful.as_mut() else { return };
         let Some(transaction) = stateful.transaction.take() else { return };
         let watched = stateful.watched.take();
-        asked.session.tidy();
+        incoming.session.tidy();
         let executed = match transaction.is_refused() {
             true => Err(" previous errors.".to_owned()),
-            false => self.execute_queued((pool, store), asked, &transaction, watched.as_deref()),
+            false => self.execute_queued(
+                StorePool { pool, store },
+                incoming,
+                &transaction,
+                watched.as_deref(),
+            ),
         };
         if let Some(watched) = watched {
-            self.unwatch_keys(asked.session.pool, *watched);
+            self.unwatch_keys(incoming.session.pool, *watched);
         }
         match executed {
             Err(reason) => {
                 let text = format!("EXECABORT Transaction discarded because of{reason}");
-                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             }
             Ok(Executed { replies, settlements }) => {
-                self.answer_locally(asked, |out| out.extend_from_slice(&replies));
+                self.answer_locally(incoming, |out| out.extend_from_slice(&replies));
                 for settlement in settlements {
-                    self.tell_changes(asked.session, asked.busy, settlement);
+                    self.tell_changes(incoming.session, incoming.busy, settlement);
                 }
                 if store.notifies() {
-                    self.serve_waiters(asked.session.pool, store);
+                    self.serve_waiters(incoming.session.pool, store);
                 }
             }
         }
-        if let Some(tracking) = asked.session.tracking.as_deref_mut() {
+        if let Some(tracking) = incoming.session.tracking.as_deref_mut() {
             tracking.take_caching();
         }
     }
@@ -165,12 +176,12 @@ impl Plane {
     /// Does so; or says why not, in the end of an error's text.
     fn execute_queued(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
-        asked: &mut RequestContext,
+        StorePool { pool, store }: StorePool<'_>,
+        incoming: &mut RequestContext,
         transaction: &Transaction,
         watched: Option<&WatchedKeys>,
     ) -> Result<Executed, String> {
-        let context = self.context_of(asked);
+        let context = self.context_of(incoming);
         let limits = ParseLimits::of(&self.plan.limits);
         let mut footprint = Footprint::default();
         each_request(transaction.requests(), &limits, |request| {
@@ -190,16 +201,16 @@ impl Plane {
             held.expire(key, Context { database, ..context });
         }
         if watched.is_some_and(WatchedKeys::has_changed) {
-            asked.session.identity.protocol.null_array(&mut executed.replies);
+            incoming.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let gathered = self.gather(asked.session.pool, (store, asked.request), true);
+                let gathered = self.gather(incoming.session.pool, (store, incoming.request), true);
                 executed.settlements.push(gathered);
             }
             return Ok(executed);
         }
         reply::array(&mut executed.replies, usize::from(transaction.queued()));
         each_request(transaction.requests(), &limits, |request| {
-            self.run_queued((pool, store), &held, asked, request, &mut executed);
+            self.run_queued(StorePool { pool, store }, &held, incoming, request, &mut executed);
         });
         Ok(executed)
     }
@@ -207,9 +218,9 @@ impl Plane {
     /// Executes one command of a transaction.
     fn run_queued(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
+        StorePool { pool, store }: StorePool<'_>,
         held: &Held<'_>,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         request: &Request,
         executed: &mut Executed,
     ) {
@@ -219,24 +230,24 @@ impl Plane {
             // What came before it in the transaction was no request of its own.
             true => self
                 .look(&pool.slow_log)
-                .and_then(|_| self.begin_work(&pool.slow_log, asked.session, asked.busy)),
+                .and_then(|_| self.begin_work(&pool.slow_log, incoming.session, incoming.busy)),
             false => None,
         };
         let out = &mut executed.replies;
         let start = out.len();
         let verb = request.command.verb;
         if is_executed(request) {
-            if asked.session.tracking.is_some() {
-                self.enter_reads(asked.session, request);
+            if incoming.session.tracking.is_some() {
+                self.enter_reads(incoming.session, request);
             }
-            held.execute(request, self.context_of(asked), out);
+            held.execute(request, self.context_of(incoming), out);
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
-                let settlement = self.gather(asked.session.pool, (store, request), is_error);
+                let settlement = self.gather(incoming.session.pool, (store, request), is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {
-            let settlement = self.compose_script(pool, asked.session, request, out);
+            let settlement = self.compose_script(pool, incoming.session, request, out);
             executed.settlements.extend(settlement);
         } else {
             match verb {
@@ -246,25 +257,25 @@ impl Plane {
                         _ => SubscriptionKind::Shard,
                     };
                     let (channel, message) = (&request.args[1], &request.args[2]);
-                    let count = self.publish(asked.session.pool, kind, channel, message);
+                    let count = self.publish(incoming.session.pool, kind, channel, message);
                     reply::integer(out, count as i64);
                 }
                 Verb::Unwatch => reply::simple(out, "OK"),
                 _ => {
-                    let after = self.compose_local(asked.session, pool, request, out);
-                    self.follow(asked.session, pool, after);
+                    let after = self.compose_local(incoming.session, pool, request, out);
+                    self.follow(incoming.session, pool, after);
                 }
             }
         }
         if let Some(work) = work {
-            self.end_work(pool, (asked.key, asked.session), request, work);
+            self.end_work(pool, incoming.client(), request, work);
         }
         let is_counted = self.takes_counted();
         if out.get(start) == Some(&b'-') {
             if !is_counted {
-                self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
+                self.plan.pools[usize::from(incoming.session.pool)].errors.note(&out[start..]);
             }
-            self.note_store_error(asked.session.pool, request.command.counted(), false);
+            self.note_store_error(incoming.session.pool, request.command.counted(), false);
         }
         if out.len() as u64 > self.plan.limits.session_output_len_hard {
             // The client will be disconnected for it: no more is kept.
@@ -274,8 +285,8 @@ impl Plane {
     }
 
     /// What the store is to know of who asks.
-    pub(in crate::core) fn context_of(&self, asked: &RequestContext) -> Context {
-        let identity = &asked.session.identity;
+    pub(in crate::core) fn context_of(&self, incoming: &RequestContext) -> Context {
+        let identity = &incoming.session.identity;
         Context {
             database: identity.database,
             clock: self.clock,

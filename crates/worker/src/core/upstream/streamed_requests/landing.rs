@@ -2,14 +2,15 @@
 //! last of them is here: a hundred megabytes would stop all clients of the worker.
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
-use crate::core::request::Step;
+use crate::core::request::PoolInPlan;
+use crate::core::request::{BusyClient, ClientMut, Step};
 use crate::core::upstream::state::Landing;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
-use keyway_base::{ByteRange, Key, Limits};
+use keyway_base::{ByteRange, Limits};
 use keyway_command::{Args, Counted, Request, Verb};
 use keyway_proxy::hot_keys::Direction;
-use keyway_proxy::{Busy, Identity, Session, Streaming};
+use keyway_proxy::{Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, OutOfMemory, Store, StreamedSet};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl Plane {
         &mut self,
         pool: &PoolPlan,
         store: &Arc<Store>,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
@@ -86,7 +87,7 @@ impl Plane {
     pub(super) fn land(
         &mut self,
         links: &mut Connections,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         streaming: Streaming,
     ) {
         let Some(landing) = self.upstream.landings.remove(key) else { return };
@@ -102,7 +103,12 @@ impl Plane {
         // A head of its own is in front of them.
         let tail = streaming.tail.get("*1\r\n".len()..).unwrap_or_default();
         if !is_direct {
-            return self.land_whole(links, (key, session, busy), (&draft, counted), [&head, tail]);
+            return self.land_whole(
+                links,
+                BusyClient { key, session, busy },
+                (&draft, counted),
+                [&head, tail],
+            );
         }
         let (value, head_len) = (draft.bytes(), head.len());
         let value_len = value.len();
@@ -112,7 +118,14 @@ impl Plane {
         head.extend_from_slice(tail);
         args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
         self.store.streamed_set = Some(draft);
-        let step = self.dispatch(links, (&plan, pool), (key, session), busy, &head, &args);
+        let step = self.dispatch(
+            links,
+            PoolInPlan { plan: &plan, pool },
+            ClientMut { key, session },
+            busy,
+            &head,
+            &args,
+        );
         session.identity.live.note_request(self.last_verb, self.clock.now);
         match (self.store.streamed_set.take(), step) {
             (None, _) => self.note_landed((&plan, pool, session), (&head, &args), value_len),
@@ -120,7 +133,12 @@ impl Plane {
             (Some(_), Step::Started) => {}
             (Some(draft), _) => {
                 let head = &head[..head_len];
-                self.land_whole(links, (key, session, busy), (&draft, counted), [head, tail]);
+                self.land_whole(
+                    links,
+                    BusyClient { key, session, busy },
+                    (&draft, counted),
+                    [head, tail],
+                );
             }
         }
     }
@@ -145,7 +163,7 @@ impl Plane {
     fn land_whole(
         &mut self,
         links: &mut Connections,
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         (draft, counted): (&StreamedSet, Counted),
         [head, tail]: [&[u8]; 2],
     ) {

@@ -201,3 +201,20 @@ fn a_client_that_waits_for_room_waits_for_the_primary_when_its_connection_is_los
     core.resume_sessions(&mut Vec::new());
     assert!(output(&core, client).contains("waited"), "the wait has an end");
 }
+
+#[test]
+fn a_request_put_aside_is_sent_once_more_when_its_worker_drains_and_then_answered() {
+    for (reply, told) in [("-TRYAGAIN once more\r\n", "-TRYAGAIN once more"), ("+OK\r\n", "+OK")] {
+        let mut core = core();
+        let client = client(&mut core);
+        ask(&mut core, client, "SET b 1\r\n");
+        send(&mut core, 1);
+        hear(&mut core, 1, "-TRYAGAIN it\r\n");
+        assert_eq!(output(&core, client), "", "the next try is to come");
+        core.end_waits_for_primaries();
+        core.send_retries();
+        assert!(send(&mut core, 1).contains("SET"), "without a pause");
+        hear(&mut core, 1, reply);
+        assert_eq!(output(&core, client), format!(r"{told}\r\n"));
+    }
+}

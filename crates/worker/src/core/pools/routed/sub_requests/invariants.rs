@@ -29,7 +29,7 @@ fn core(leading: RoutedPool) -> Core {
         core.on_connecting(core.links.key_at(index));
         core.on_connected(core.links.key_at(index), Socket(index as i32));
     }
-    assert_eq!(core.links[SECOND].pool, 1);
+    assert_eq!(core.links[SECOND].server_id.pool, 1);
     core
 }
 

@@ -1,6 +1,7 @@
 use super::{PubSub, shape_of};
 use crate::channels::{Missed, Published};
 use crate::core::{Core, Plane};
+use crate::plan::PoolWorker;
 use keyway_base::{Key, KeyspaceEvents, Limits, Slab, Time};
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{SubscriptionKind, append_frame, write_message};
@@ -63,8 +64,8 @@ impl Plane {
         channel: &[u8],
         payload: &[u8],
     ) -> u64 {
-        let place = (pool, self.worker());
-        let receivers = self.plan.channels.publish(place, kind, channel, payload);
+        let of = PoolWorker { pool, worker: self.worker() };
+        let receivers = self.plan.channels.publish(of, kind, channel, payload);
         receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
         self.servers.pubsub.has_mail |= receivers.has_own;
         receivers.count

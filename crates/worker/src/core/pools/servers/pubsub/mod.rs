@@ -24,7 +24,7 @@ use keyway_net::Socket;
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{Name, PushShape, Registry, SubscriberLink, SubscriptionKind};
 use keyway_resp::Protocol;
-use keyway_topology::BackendId;
+use keyway_topology::{BackendId, ServerId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ struct PoolChannels {
 /// A subscriber link with what the worker knows of it.
 pub(crate) struct SubscriberSlot {
     pub(crate) link: SubscriberLink,
-    pub(crate) pool: u16,
-    pub(crate) backend: u16,
+    /// The server that it leads to.
+    pub(crate) server_id: ServerId,
     id: BackendId,
     pub(crate) socket: Option<Socket>,
     /// Counts connections lost, so that an event of an earlier one is told
@@ -121,11 +121,10 @@ impl PubSub {
                 Some(_) => SubscriberLink::of_cluster(),
                 None => SubscriberLink::default(),
             };
-            own.extend((0..upstream.servers.servers.len()).map(|backend| SubscriberSlot {
+            own.extend((0..upstream.servers.servers.len()).map(|server| SubscriberSlot {
                 link: link(),
-                pool: index as u16,
-                backend: backend as u16,
-                id: plan.topology.backend_id(index, backend),
+                server_id: ServerId { pool: index as u16, server: server as u16 },
+                id: plan.topology.backend_id(index, server),
                 socket: None,
                 generation: 1,
                 is_busy: false,
@@ -142,7 +141,7 @@ impl PubSub {
             slots: self.room_for(own),
         };
         match self.pools.get_mut(index) {
-            Some(place) => *place = channels,
+            Some(old) => *old = channels,
             None => self.pools.push(channels),
         }
     }
@@ -155,9 +154,9 @@ impl PubSub {
         let first = last.and_then(|last| (0..=last).find(fits)).unwrap_or(slots.len());
         for (index, slot) in (first..).zip(own) {
             match slots.get_mut(index) {
-                Some(place) => {
-                    let generation = crate::core::connection::next_generation(place.generation);
-                    *place = SubscriberSlot { generation, is_busy: place.is_busy, ..slot };
+                Some(old) => {
+                    let generation = crate::core::connection::next_generation(old.generation);
+                    *old = SubscriberSlot { generation, is_busy: old.is_busy, ..slot };
                 }
                 None => slots.push(slot),
             }

@@ -1,8 +1,9 @@
 use super::shape_of;
 use crate::PoolKind;
-use crate::core::request::RequestContext;
 use crate::core::request::Step;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
+use crate::plan::PoolWorker;
 use keyway_base::Key;
 use keyway_command::{Join, Request, Verb};
 use keyway_proxy::pubsub::{
@@ -102,7 +103,9 @@ impl Plane {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
                     let slot = self.slot_of_channel(session.pool, kind, &request.args[1]);
-                    if slot.is_some_and(|slot| self.awaits_owner_of((key, session), slot)) {
+                    if slot
+                        .is_some_and(|slot| self.awaits_owner_of(ClientMut { key, session }, slot))
+                    {
                         return Step::Wait;
                     }
                     self.answer_unrouted(session, busy, request);
@@ -134,10 +137,10 @@ impl Plane {
     #[cold]
     pub(in crate::core::pools::servers) fn server_of_published(
         &mut self,
-        asked: &RequestContext,
+        incoming: &RequestContext,
         name: &str,
     ) -> Result<Option<u16>, String> {
-        let kind = match asked.request.command.verb {
+        let kind = match incoming.request.command.verb {
             Verb::Publish => SubscriptionKind::Channel,
             Verb::Spublish => SubscriptionKind::Shard,
             _ => {
@@ -147,8 +150,8 @@ impl Plane {
                 ));
             }
         };
-        let pool = asked.session.pool;
-        let channel = &asked.request.args[1];
+        let pool = incoming.session.pool;
+        let channel = &incoming.request.args[1];
         let server = self.server_of_channel(pool, kind, channel);
         let server = match (server, self.moving_home_of(pool, channel)) {
             // A cluster tells of them at all of its servers.
@@ -158,9 +161,9 @@ impl Plane {
             (Some(_), Some(home)) => Some(home),
             (server, _) => server,
         };
-        let watch = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
+        let watch = incoming.session.stateful.as_ref().and_then(|stateful| stateful.watch);
         match (server, watch) {
-            (None, _) => Err(self.unrouted_words(pool, asked.request)),
+            (None, _) => Err(self.unrouted_words(pool, incoming.request)),
             (Some(server), Some(watch)) if watch.home != server => Err(
                 "CROSSSLOT the watched keys live on another server than the channel; give them a \
                  common hash tag"
@@ -294,7 +297,10 @@ impl Plane {
         changed.sort_unstable();
         changed.dedup();
         let change = if subscribes { 1 } else { -1 };
-        self.plan.channels.change((pool, self.worker()), kind, changed, change).is_ok()
+        self.plan
+            .channels
+            .change(PoolWorker { pool, worker: self.worker() }, kind, changed, change)
+            .is_ok()
     }
 
     /// Begins the subscriptions of a request.
@@ -384,7 +390,7 @@ impl Plane {
             for name in subscriptions.names(kind) {
                 self.remove_name(pool, kind, name, key);
                 if self.is_store(pool) {
-                    self.plan.channels.forget((pool, worker), kind, name);
+                    self.plan.channels.forget(PoolWorker { pool, worker }, kind, name);
                 }
             }
         }

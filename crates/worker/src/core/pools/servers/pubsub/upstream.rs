@@ -6,7 +6,7 @@ use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
 use keyway_proxy::{Session, write_fault};
 use keyway_route::place;
-use keyway_topology::FailureReason;
+use keyway_topology::{FailureReason, ServerId};
 use std::sync::Arc;
 
 /// Channels of events, which every server has of its own.
@@ -49,9 +49,10 @@ impl Core {
     ) -> Result<(), BackendFault> {
         let Core { sessions, plane, .. } = self;
         let connection = &mut plane.servers.pubsub.slots[index];
-        let (pool, backend, id) = (connection.pool, connection.backend, connection.id);
+        let (server, id) = (connection.server_id, connection.id);
+        let pool = server.pool;
         let is_sentinel = connection.is_sentinel;
-        let cells = plane.cells.pool(pool as usize).backend(backend as usize);
+        let cells = plane.cells.pool(usize::from(pool)).backend(usize::from(server.server));
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         // Out of its place while it speaks: who listens is in the same place.
@@ -67,7 +68,7 @@ impl Core {
                 has_confirmed = true;
                 plane.on_active(sessions, pool, kind, name);
             }
-            Heard::Astray { name, said } => plane.on_name_astray((pool, backend), name, said),
+            Heard::Astray { name, said } => plane.on_name_astray(server, name, said),
             Heard::Refused { kind, name, reply } => {
                 plane.drop_refused(sessions, pool, kind, name);
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
@@ -89,8 +90,9 @@ impl Core {
 
     /// Notes that a subscriber's connection is being made.
     pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
-        let options =
-            Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
+        let options = Arc::clone(
+            self.plane.link_options(self.plane.servers.pubsub.slots[index].server_id.pool),
+        );
         let now = self.plane.clock.now;
         let connection = &mut self.plane.servers.pubsub.slots[index];
         connection.attempted = now;
@@ -99,8 +101,9 @@ impl Core {
 
     /// A subscriber's connection stands.
     pub(crate) fn on_subscriber_connected(&mut self, index: SubscriberIndex, socket: Socket) {
-        let options =
-            Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
+        let options = Arc::clone(
+            self.plane.link_options(self.plane.servers.pubsub.slots[index].server_id.pool),
+        );
         let now = self.plane.clock.now;
         let connection = &mut self.plane.servers.pubsub.slots[index];
         connection.socket = Some(socket);
@@ -120,7 +123,11 @@ impl Core {
         let connection = &self.plane.servers.pubsub.slots[index];
         let (id, began) = (
             connection.id,
-            self.plane.began_attempt(connection.pool, connection.id, connection.attempted),
+            self.plane.began_attempt(
+                connection.server_id.pool,
+                connection.id,
+                connection.attempted,
+            ),
         );
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
@@ -135,8 +142,8 @@ impl Core {
     #[cold]
     pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
         let connection = &self.plane.servers.pubsub.slots[index];
-        let place = (connection.pool, connection.backend);
-        self.plane.on_tls_fault(place, fault);
+        let server = connection.server_id;
+        self.plane.on_tls_fault(server, fault);
     }
 
     /// A subscriber's connection is over: it is made again while anything is
@@ -149,7 +156,7 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, plane, .. } = self;
         let jitter = plane.next_random();
-        let pool = plane.servers.pubsub.slots[index].pool;
+        let pool = plane.servers.pubsub.slots[index].server_id.pool;
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
         let connection = &mut plane.servers.pubsub.slots[index];
@@ -249,7 +256,7 @@ impl Plane {
             let connection = &self.servers.pubsub.slots[index];
             connection.link.is_active(kind, name)
                 && !connection.is_avoided
-                && self.is_member(pool, usize::from(connection.backend))
+                && self.is_member(connection.server_id)
         })
     }
 
@@ -258,7 +265,7 @@ impl Plane {
         let server = || self.server_of_channel(pool, kind, name);
         match placing_text(kind, name) {
             _ if is_heard_anywhere => {
-                server().map(|server| Home::Server(self.one_that_tells(pool, server)))
+                server().map(|server| Home::Server(self.one_that_tells(ServerId { pool, server })))
             }
             None => Some(Home::Everywhere),
             Some(_) => server().map(Home::Server),
@@ -267,28 +274,29 @@ impl Plane {
 
     /// The server to hear of what all of a cluster tell: this one, or the next behind it
     /// whose connection was not lost.
-    fn one_that_tells(&self, pool: u16, server: u16) -> u16 {
-        let slots =
-            &self.servers.pubsub.slots[self.servers.pubsub.pools[usize::from(pool)].slots.clone()];
+    fn one_that_tells(&self, server: ServerId) -> u16 {
+        let slots = &self.servers.pubsub.slots
+            [self.servers.pubsub.pools[usize::from(server.pool)].slots.clone()];
         let fits = |&place: &usize| {
             !slots[place].is_avoided
-                && (place == usize::from(server) || self.is_server_used(pool, place))
+                && (place == usize::from(server.server) || self.is_server_used(server.pool, place))
         };
-        let first = usize::from(server);
+        let first = usize::from(server.server);
         let mut turned = (first..slots.len()).chain(0..first);
-        turned.find(fits).map_or(server, |place| place as u16)
+        turned.find(fits).map_or(server.server, |place| place as u16)
     }
 
     /// Has names that any server of a cluster tells asked of others than this.
     fn avoid(&mut self, index: SubscriberIndex) {
-        let pool = self.servers.pubsub.slots[index].pool;
+        let pool = self.servers.pubsub.slots[index].server_id.pool;
         if !self.has_slots(pool) {
             return;
         }
         self.servers.pubsub.slots[index].is_avoided = true;
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         let is_left = |connection: &SubscriberSlot| {
-            !connection.is_avoided && self.is_server_used(pool, usize::from(connection.backend))
+            !connection.is_avoided
+                && self.is_server_used(pool, usize::from(connection.server_id.server))
         };
         if !self.servers.pubsub.slots[slots.clone()].iter().any(is_left) {
             // All of them were lost once: any may be there again.
@@ -303,7 +311,7 @@ impl Plane {
     pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         for connection in &mut self.servers.pubsub.slots[slots] {
-            connection.is_avoided &= !working.contains(&connection.backend);
+            connection.is_avoided &= !working.contains(&connection.server_id.server);
         }
     }
 
@@ -318,7 +326,10 @@ impl Plane {
             Some(Home::Server(server)) => vec![slots.start + usize::from(server)],
             Some(Home::Everywhere) => slots
                 .filter(|&index| {
-                    self.is_server_used(pool, usize::from(self.servers.pubsub.slots[index].backend))
+                    self.is_server_used(
+                        pool,
+                        usize::from(self.servers.pubsub.slots[index].server_id.server),
+                    )
                 })
                 .collect(),
         }
@@ -359,7 +370,7 @@ impl Plane {
     fn fault_text(&self, index: SubscriberIndex, fault: BackendFault) -> Vec<u8> {
         let connection = &self.servers.pubsub.slots[index];
         let mut error = Vec::new();
-        let backend = self.describe_backend(connection.pool, connection.backend);
+        let backend = self.describe_backend(connection.server_id);
         write_fault(Fault::Backend { fault, sent: Sent::No }, &backend, &mut error);
         error
     }
@@ -443,7 +454,7 @@ impl Plane {
         fault: BackendFault,
     ) {
         let connection = &self.servers.pubsub.slots[index];
-        let pool = connection.pool;
+        let pool = connection.server_id.pool;
         let waiters = &self.servers.pubsub.pools[pool as usize].waiters;
         if waiters.is_empty() {
             return;
@@ -517,9 +528,8 @@ impl Plane {
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
         let connection = &self.servers.pubsub.slots[index];
         let is_first = self.upstream.failures.get_mut(connection.id).is_first();
-        let (pool, backend, names) =
-            (connection.pool, connection.backend, connection.link.wanted());
-        let name = self.name_backend(pool, backend);
+        let (server, names) = (connection.server_id, connection.link.wanted());
+        let name = self.name_backend(server);
         crate::core::upstream::failures::log_at!(
             is_first,
             pool = name.pool,

@@ -6,7 +6,6 @@ use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
 use keyway_topology::{HealthState, ServerOptions};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
@@ -19,21 +18,7 @@ const OK: &str = "+OK\r\n";
 /// Makes a client known to others of its pool.
 fn register(core: &Core, id: u64) {
     let identity = Identity::new(id, true, Time(0));
-    let entry = ClientEntry {
-        addr: "".into(),
-        laddr: String::new(),
-        worker: core.plane.worker(),
-        pool: 0,
-        connected_unix: 0,
-        user: "default".into(),
-        name: String::new(),
-        lib_name: String::new(),
-        lib_ver: String::new(),
-        database: 0,
-        protocol: Protocol::Resp3,
-        live: Arc::clone(&identity.live),
-        tracking: None,
-    };
+    let entry = ClientEntry::new(&identity, "".into(), core.plane.worker(), 0, 0);
     core.plane.plan.clients.insert(id, entry);
 }
 
@@ -53,7 +38,7 @@ fn who_finds_no_room_to_be_tracked_otherwise_is_tracked_as_before() {
     core.on_client_bytes(client, b"CLIENT TRACKING ON OPTIN\r\n");
     assert!(output(&core, client).contains("-ERR too many clients"));
     let tracking = core.session(client).unwrap().tracking.as_ref().unwrap();
-    assert!(!tracking.optin && tracking.way.is_some());
+    assert!(!tracking.optin && tracking.links.is_some());
     assert_eq!(core.links[OWN].lease, Some(client));
 }
 

@@ -9,6 +9,7 @@ use keyway_net::Socket;
 use keyway_proxy::tracking::{TrackedLinks, Tracking, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
+use keyway_topology::ServerId;
 use std::time::Duration;
 
 /// Between two looks at the connections of tracked clients: one on which nothing
@@ -44,59 +45,62 @@ impl Plane {
         session: &Session,
         server: u16,
     ) -> Option<ConnectionKey> {
-        let way = session.tracking.as_ref()?.way.as_ref()?;
-        way.links.get(usize::from(server)).copied()
+        let tracked = session.tracking.as_ref()?.links.as_ref()?;
+        tracked.links.get(usize::from(server)).copied()
     }
 
     /// Switches tracking on, in place of what there was.
     pub(super) fn begin_tracking(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
-        if let Some(current) = &mut asked.session.tracking
-            && current.way.is_some()
+        if let Some(current) = &mut incoming.session.tracking
+            && current.links.is_some()
             && current.is_same_mode(&tracking)
-            && hears(&tracking, asked.session.identity.protocol)
+            && hears(&tracking, incoming.session.identity.protocol)
         {
             // Only who is told may be another.
-            (tracking.way, tracking.held) = (current.way.take(), std::mem::take(&mut current.held));
-            self.set_tracking(asked.session, Some(tracking));
-            return self.answer_locally(asked, |out| reply::simple(out, "OK"));
+            (tracking.links, tracking.held) =
+                (current.links.take(), std::mem::take(&mut current.held));
+            self.set_tracking(incoming.session, Some(tracking));
+            return self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         }
-        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+        if !self.has_own(self.links_needed(incoming.session, &tracking)) {
             // What there was goes on.
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
-            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
         }
-        let is_renewed = asked.session.tracking.is_some();
-        self.lose_watch(links, asked.key, asked.session);
-        self.end_tracking(links, asked.key, asked.session);
-        self.resume_tracking(links, asked, tracking);
+        let is_renewed = incoming.session.tracking.is_some();
+        self.lose_watch(links, incoming.key, incoming.session);
+        self.end_tracking(links, incoming.key, incoming.session);
+        self.resume_tracking(links, incoming, tracking);
         if is_renewed {
-            self.renew_way(asked);
+            self.renew_links(incoming);
         }
-        let is_silent = Self::is_silent(asked.session);
-        let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
-        let Some(way) = way.filter(|way| !way.awaited.is_empty()) else {
-            return self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        let is_silent = Self::is_silent(incoming.session);
+        let tracked =
+            incoming.session.tracking.as_mut().and_then(|tracking| tracking.links.as_mut());
+        let Some(tracked) = tracked.filter(|tracked| !tracked.awaited.is_empty()) else {
+            return self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         };
         // Answered once the servers have done the same.
-        way.place = (!is_silent).then(|| asked.busy.order.reserve());
-        Self::end_skip(asked.session);
-        asked.session.fence();
-        self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.counted());
+        tracked.reply_index = (!is_silent).then(|| incoming.busy.order.reserve());
+        Self::end_skip(incoming.session);
+        incoming.session.fence();
+        self.count(incoming.session, incoming.request);
+        self.note_served(incoming.session.pool, incoming.request.command.counted());
     }
 
     /// The links of a session are others than before: what they were told of
     /// they have forgotten.
-    pub(super) fn renew_way(&mut self, asked: &mut RequestContext) {
-        let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
-        if let Some(way) = way {
-            way.is_renewed = true;
-            self.servers.tracking.forget(asked.key, false);
+    pub(super) fn renew_links(&mut self, incoming: &mut RequestContext) {
+        let tracked =
+            incoming.session.tracking.as_mut().and_then(|tracking| tracking.links.as_mut());
+        if let Some(tracked) = tracked {
+            tracked.is_renewed = true;
+            self.servers.tracking.forget(incoming.key, false);
         }
     }
 
@@ -114,20 +118,20 @@ impl Plane {
     pub(super) fn resume_tracking(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
         let (key, pool, protocol) =
-            (asked.key, asked.session.pool, asked.session.identity.protocol);
-        tracking.way = None;
+            (incoming.key, incoming.session.pool, incoming.session.identity.protocol);
+        tracking.links = None;
         if hears(&tracking, protocol) {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
-            let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
-            tracking.way = Some(Box::new(way));
+            let tracked = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
+            tracking.links = Some(Box::new(tracked));
             self.servers.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
         }
-        self.set_tracking(asked.session, Some(tracking));
+        self.set_tracking(incoming.session, Some(tracking));
     }
 
     /// Makes the links of a session, none of them connected.
@@ -138,39 +142,39 @@ impl Plane {
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
     ) -> TrackedLinks {
-        let mut way = TrackedLinks::default();
+        let mut tracked = TrackedLinks::default();
         let has_receivers = protocol == Protocol::Resp2;
         for server in 0..servers {
-            let index = self.add_own(links, key, (pool, server), protocol);
-            way.links.push(index);
+            let index = self.add_own(links, key, ServerId { pool, server }, protocol);
+            tracked.links.push(index);
             let mut receiver = None;
             if has_receivers {
-                let other = self.add_own(links, key, (pool, server), Protocol::Resp3);
+                let other = self.add_own(links, key, ServerId { pool, server }, Protocol::Resp3);
                 links[other].link.announce(Announcement::default());
                 links[other].role = Some(Role::Receiver { of: index });
-                way.receivers.push(other);
+                tracked.receivers.push(other);
                 receiver = Some(other);
             } else {
                 links[index].link.announce(announcement(tracking, None));
             }
             links[index].role = Some(Role::Requests { receiver });
         }
-        way
+        tracked
     }
 
     /// Connects what is not to wait for a request, to the servers in use.
     fn connect_eager(&mut self, links: &mut Connections, tracking: &mut Tracking, pool: u16) {
-        let Some(way) = &mut tracking.way else { return };
-        for (server, &index) in way.links.iter().enumerate() {
+        let Some(tracked) = &mut tracking.links else { return };
+        for (server, &index) in tracked.links.iter().enumerate() {
             let id = self.plan.topology.backend_id(usize::from(pool), server);
             if !self.plan.health.is_usable(id) {
                 continue;
             }
             if tracking.bcast {
-                way.awaited.insert(index);
+                tracked.awaited.insert(index);
                 self.connect_tracking(links, index);
             }
-            if let Some(&receiver) = way.receivers.get(server) {
+            if let Some(&receiver) = tracked.receivers.get(server) {
                 self.connect_tracking(links, receiver);
             }
         }
@@ -207,18 +211,18 @@ impl Plane {
         session: &mut Session,
     ) {
         let Some(tracking) = session.tracking.as_ref() else { return };
-        if tracking.way.is_some() {
+        if tracking.links.is_some() {
             self.lose_watch(links, key, session);
         }
         let Some(tracking) = session.tracking.as_ref() else { return };
-        let has_way = tracking.way.is_some();
-        if let Some(way) = &tracking.way {
-            for &index in way.links.iter().chain(&way.receivers) {
+        let has_links = tracking.links.is_some();
+        if let Some(tracked) = &tracking.links {
+            for &index in tracked.links.iter().chain(&tracked.receivers) {
                 links[index].lease = None;
                 self.give_up(&mut links[index], index, tracking);
             }
         }
-        if has_way {
+        if has_links {
             self.servers.tracking.tracked.remove(&key.to_bits());
         }
         self.set_tracking(session, None);
@@ -276,9 +280,9 @@ impl Core {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(tracking) = session.tracking.as_mut() else { return };
         let bcast = tracking.bcast;
-        let Some(way) = tracking.way.as_mut() else { return };
-        let was_awaited = way.awaited.remove(&index);
-        if bcast && (!was_awaited || way.is_renewed) {
+        let Some(tracked) = tracking.links.as_mut() else { return };
+        let was_awaited = tracked.awaited.remove(&index);
+        if bcast && (!was_awaited || tracked.is_renewed) {
             // It was not told of what changed before.
             plane.servers.tracking.forget(key, false);
         }
@@ -289,11 +293,11 @@ impl Core {
     fn answer_awaiting(&mut self, key: Key<Session>) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
-        let way = session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
-        let Some(way) = way.filter(|way| way.awaited.is_empty()) else { return };
-        let refusal = way.refusal.take();
-        if let Some(place) = way.place.take() {
-            plane.complete(key, session, place, |out| match &refusal {
+        let tracked = session.tracking.as_mut().and_then(|tracking| tracking.links.as_mut());
+        let Some(tracked) = tracked.filter(|tracked| tracked.awaited.is_empty()) else { return };
+        let refusal = tracked.refusal.take();
+        if let Some(reply_index) = tracked.reply_index.take() {
+            plane.complete(key, session, reply_index, |out| match &refusal {
                 None => reply::simple(out, "OK"),
                 Some(text) => reply::error(out, text),
             });
@@ -332,8 +336,8 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
-        let options = std::sync::Arc::clone(plane.link_options(connection.pool));
-        let (pool, backend) = (connection.pool, connection.backend);
+        let options = std::sync::Arc::clone(plane.link_options(connection.server_id.pool));
+        let server = connection.server_id;
         let (state, role) = (connection.link.state(), connection.role);
         let worked = connection.link.has_answered();
         let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
@@ -352,7 +356,7 @@ impl Core {
         connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+            plane.fail(sessions, server, (&exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();
@@ -392,12 +396,12 @@ impl Core {
                 index
             }
         };
-        let (pool, backend) = (links[index].pool, links[index].backend);
+        let server = links[index].server_id;
         let Some(tracking) = session.tracking.as_mut() else { return };
-        let Some(way) = tracking.way.as_mut() else { return };
-        if way.awaited.remove(&asked) && fault == BackendFault::Handshake {
-            let backend = plane.describe_backend(pool, backend);
-            way.refusal.get_or_insert(format!(
+        let Some(tracked) = tracking.links.as_mut() else { return };
+        if tracked.awaited.remove(&asked) && fault == BackendFault::Handshake {
+            let backend = plane.describe_backend(server);
+            tracked.refusal.get_or_insert(format!(
                 "ERR backend {backend} refused what client-side caching needs, HELLO 3 and CLIENT \
                  TRACKING: {}",
                 match refusal.trim_start_matches('-') {
@@ -424,12 +428,12 @@ impl Core {
         for key in tracked.iter().map(|&bits| Key::from_bits(bits)) {
             let Some(session) = sessions.get(key) else { continue };
             let Some(tracking) = &session.tracking else { continue };
-            let Some(way) = &tracking.way else { continue };
-            let is_eager = tracking.bcast || !way.receivers.is_empty();
+            let Some(tracked) = &tracking.links else { continue };
+            let is_eager = tracking.bcast || !tracked.receivers.is_empty();
             if !is_eager && !is_ping_due {
                 continue;
             }
-            for (server, &index) in way.links.iter().enumerate() {
+            for (server, &index) in tracked.links.iter().enumerate() {
                 let id = plane.plan.topology.backend_id(usize::from(session.pool), server);
                 if !plane.plan.health.is_usable(id) {
                     continue;
@@ -437,12 +441,12 @@ impl Core {
                 if tracking.bcast {
                     plane.connect_tracking(links, index);
                 }
-                if let Some(&receiver) = way.receivers.get(server) {
+                if let Some(&receiver) = tracked.receivers.get(server) {
                     plane.connect_tracking(links, receiver);
                 }
             }
             if is_ping_due {
-                for &index in way.links.iter().chain(&way.receivers) {
+                for &index in tracked.links.iter().chain(&tracked.receivers) {
                     plane.ask_for_sign(links, index, key);
                 }
             }
@@ -477,7 +481,7 @@ impl Plane {
         let len = out.len() - start;
         connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
         self.mark_link_dirty(index, connection);
-        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 }
 

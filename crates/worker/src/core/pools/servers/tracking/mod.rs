@@ -41,42 +41,48 @@ const UNSENT_MAX: usize = 256 << 10;
 impl Plane {
     /// Answers a command about tracking that changes nothing, or only what is
     /// said of the next request; `None` for `CLIENT TRACKING` itself.
-    pub(in crate::core) fn answer_tracking(&mut self, asked: &mut RequestContext) -> Option<Step> {
-        let protocol = asked.session.identity.protocol;
-        match asked.request.command.verb {
+    pub(in crate::core) fn answer_tracking(
+        &mut self,
+        incoming: &mut RequestContext,
+    ) -> Option<Step> {
+        let protocol = incoming.session.identity.protocol;
+        match incoming.request.command.verb {
             Verb::ClientTracking => return None,
             Verb::ClientCaching => {
-                let tracking = asked.session.tracking.as_deref_mut();
-                match tracking::caching(&asked.request.args, tracking) {
-                    Ok(()) => self.answer_locally(asked, |out| reply::simple(out, "OK")),
+                let tracking = incoming.session.tracking.as_deref_mut();
+                match tracking::caching(&incoming.request.args, tracking) {
+                    Ok(()) => self.answer_locally(incoming, |out| reply::simple(out, "OK")),
                     Err(text) => {
-                        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+                        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
                     }
                 }
             }
             verb => {
                 let mut out = Vec::new();
-                let tracking = asked.session.tracking.as_deref();
+                let tracking = incoming.session.tracking.as_deref();
                 match verb {
                     Verb::ClientGetredir => tracking::write_redirection(tracking, &mut out),
                     _ => tracking::write_info(tracking, protocol, &mut out),
                 }
-                self.answer_locally(asked, |dest| dest.extend_from_slice(&out));
+                self.answer_locally(incoming, |dest| dest.extend_from_slice(&out));
             }
         }
         Some(Step::Started)
     }
 
     /// What `CLIENT TRACKING` asks for; `None` when it was refused.
-    pub(in crate::core) fn read_tracking(&mut self, asked: &mut RequestContext) -> Option<Change> {
-        let pool = asked.session.pool;
+    pub(in crate::core) fn read_tracking(
+        &mut self,
+        incoming: &mut RequestContext,
+    ) -> Option<Change> {
+        let pool = incoming.session.pool;
         let clients = &self.plan.clients;
-        let current = asked.session.tracking.as_deref();
+        let current = incoming.session.tracking.as_deref();
         let exists = |id| clients.is_of_pool(id, pool);
-        match tracking::parse(&asked.request.args, current, exists) {
+        match tracking::parse(&incoming.request.args, current, exists) {
             Ok(change) => Some(change),
             Err(text) => {
-                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
                 None
             }
         }
@@ -98,29 +104,29 @@ impl Plane {
     pub(in crate::core) fn track(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        if let Some(step) = self.answer_tracking(asked) {
+        if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        if let Some(state) = self.cluster_state(asked.session.pool) {
+        if let Some(state) = self.cluster_state(incoming.session.pool) {
             let kind = if state.has_slots() { "cluster" } else { "replicated" };
             let text = format!(
                 "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
                  kind \"sharded\" or \"store\""
             );
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
             return Step::Started;
         }
-        if !asked.session.is_quiet(asked.busy) {
-            asked.session.fence();
+        if !incoming.session.is_quiet(incoming.busy) {
+            incoming.session.fence();
             return Step::Wait;
         }
-        match self.read_tracking(asked) {
-            Some(Change::On(tracking)) => self.begin_tracking(links, asked, tracking),
+        match self.read_tracking(incoming) {
+            Some(Change::On(tracking)) => self.begin_tracking(links, incoming, tracking),
             Some(Change::Off) => {
-                self.end_tracking(links, asked.key, asked.session);
-                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+                self.end_tracking(links, incoming.key, incoming.session);
+                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
             }
             None => {}
         }
@@ -134,27 +140,27 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let (session, request) = (&*asked.session, asked.request);
+        let (session, request) = (&*incoming.session, incoming.request);
         let word = match is_about_client(request) {
             true => None,
             false => session.tracking.as_ref().and_then(|tracking| tracking.caching_word()),
         };
-        let way = session.tracking.as_ref().and_then(|tracking| tracking.way.as_ref());
-        let own: &[ConnectionKey] = way.map_or(&[], |way| &way.links);
+        let tracked = session.tracking.as_ref().and_then(|tracking| tracking.links.as_ref());
+        let own: &[ConnectionKey] = tracked.map_or(&[], |tracked| &tracked.links);
         if let Some(&full) = own.iter().find(|&&one| links[one].link.unsent_len() > UNSENT_MAX) {
             return Step::Full(full);
         }
         let Some(word) = word else {
-            let step = self.send_on_own(links, pool, sharded, asked);
-            note_fragments(asked.session, asked.busy, request);
+            let step = self.send_on_own(links, pool, sharded, incoming);
+            note_fragments(incoming.session, incoming.busy, request);
             return step;
         };
         let own = own.to_vec();
         let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
         self.servers.tracking.caching = Some(word);
-        let step = self.send_on_own(links, pool, sharded, asked);
+        let step = self.send_on_own(links, pool, sharded, incoming);
         self.servers.tracking.caching = None;
         if !matches!(step, Step::Started) {
             return step;
@@ -164,8 +170,8 @@ impl Plane {
                 links[index].link.precede_last(&caching_request(word));
             }
         }
-        forget_caching(asked.session);
-        note_fragments(asked.session, asked.busy, request);
+        forget_caching(incoming.session);
+        note_fragments(incoming.session, incoming.busy, request);
         step
     }
 
@@ -174,11 +180,11 @@ impl Plane {
         links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) -> Step {
-        match self.dispatch_stateful(links, asked) {
+        match self.dispatch_stateful(links, incoming) {
             Some(step) => step,
-            None => self.send_on::<true>(links, pool, sharded, asked),
+            None => self.send_on::<true>(links, pool, sharded, incoming),
         }
     }
 
@@ -188,23 +194,23 @@ impl Plane {
     pub(in crate::core::pools::servers) fn change_tracking(
         &mut self,
         links: &mut Connections,
-        asked: &mut RequestContext,
+        incoming: &mut RequestContext,
     ) {
-        let Some(tracking) = asked.session.tracking.take() else { return };
-        let is_reset = asked.request.command.verb == Verb::Reset;
-        asked.session.tracking = Some(tracking.clone());
-        self.end_tracking(links, asked.key, asked.session);
+        let Some(tracking) = incoming.session.tracking.take() else { return };
+        let is_reset = incoming.request.command.verb == Verb::Reset;
+        incoming.session.tracking = Some(tracking.clone());
+        self.end_tracking(links, incoming.key, incoming.session);
         if is_reset {
             return;
         }
-        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+        if !self.has_own(self.links_needed(incoming.session, &tracking)) {
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands: \
                         tracking has ended with its protocol, and so does this connection";
-            asked.session.closing = true;
-            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            incoming.session.closing = true;
+            return self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
         }
-        self.resume_tracking(links, asked, tracking);
-        self.renew_way(asked);
+        self.resume_tracking(links, incoming, tracking);
+        self.renew_links(incoming);
     }
 }
 
@@ -236,7 +242,7 @@ fn is_about_client(request: &Request) -> bool {
 fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
     if let (Handling::Split(_), Some(tracking)) = (request.command.handling, &mut session.tracking)
     {
-        tracking.held.note_fragments(busy.order.next_place());
+        tracking.held.note_fragments(busy.order.next_index());
     }
 }
 

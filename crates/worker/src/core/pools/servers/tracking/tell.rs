@@ -66,9 +66,10 @@ impl Core {
             plane.invalidate(sessions, key, &push);
             let Some(session) = sessions.get_mut(key) else { continue };
             let order = session.busy.as_ref().map(|busy| &busy.order);
-            let next = order.filter(|order| !order.is_empty()).map(|order| order.next_place());
-            if let (true, Some(place), Some(tracking)) = (twice, next, &mut session.tracking) {
-                tracking.held.hold(place, &push);
+            let next = order.filter(|order| !order.is_empty()).map(|order| order.next_index());
+            if let (true, Some(reply_index), Some(tracking)) = (twice, next, &mut session.tracking)
+            {
+                tracking.held.hold(reply_index, &push);
             }
         }
     }
@@ -85,7 +86,7 @@ impl Plane {
         }
         let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         let (order, output) = (&busy.order, &mut busy.output);
-        let has_passed = |place| order.has_passed(place);
+        let has_passed = |index| order.has_passed(index);
         if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
             return tracking.held.release(has_passed, output.buf());
         }
@@ -204,7 +205,7 @@ impl Plane {
         let Some(tracking) = &mut session.tracking else { return };
         let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         if tracking.held.must_hold(&busy.order) {
-            tracking.held.hold(busy.order.next_place(), push);
+            tracking.held.hold(busy.order.next_index(), push);
         } else {
             busy.output.buf().extend_from_slice(push);
         }

@@ -1,6 +1,6 @@
 //! Invalidations on their way to tracked clients, of this worker and of others.
 
-use super::{TARGETS_MAX, everything, push_of_keys};
+use super::{TARGETS_MAX, everything, is_everything, push_of_keys};
 use crate::core::{Core, Plane};
 use crate::invalidations::{Client, Table, Told, What};
 use keyway_base::{Key, Slab};
@@ -246,7 +246,9 @@ impl Plane {
         }
         let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         let room = self.plan.limits.session_output_len_soft as usize;
-        if busy.undelivered() + push.len() > room {
+        // That everything may have changed is short, and told as soon as another reply may follow.
+        let len = if is_everything(push) { 1 } else { push.len() };
+        if busy.undelivered() + len > room {
             self.store.tracking.late.insert((session.identity.id, is_redirected));
         } else if is_redirected && push.starts_with(b">2\r\n$10") {
             write_redirected(busy.output.buf(), protocol, push);
@@ -280,11 +282,15 @@ impl Core {
         }
     }
 
-    /// Tells the clients who have missed something, and have room now, that
-    /// everything has changed.
-    pub(in crate::core) fn tell_late(&mut self) {
+    /// Tells the clients that have missed something, and have room for another reply, that
+    /// everything has changed. To be called before their requests are read: a client that reads
+    /// slowly would otherwise get replies for as long as it likes, and never be told.
+    pub(crate) fn tell_late(&mut self) {
         let Core { sessions, plane, .. } = self;
-        let room = plane.plan.limits.session_output_len_soft as usize / 2;
+        if plane.store.tracking.late.is_empty() {
+            return;
+        }
+        let room = plane.plan.limits.session_output_len_soft as usize;
         for (client, is_redirected) in std::mem::take(&mut plane.store.tracking.late) {
             let found = match is_redirected {
                 true => plane.target(sessions, client),
@@ -297,7 +303,7 @@ impl Core {
                 continue;
             };
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
-            if undelivered > room {
+            if undelivered >= room {
                 plane.store.tracking.late.insert((client, is_redirected));
                 continue;
             }

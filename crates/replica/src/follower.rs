@@ -1,0 +1,144 @@
+//! The thread that follows a primary.
+
+use crate::clock;
+use crate::dial::{Dialler, Failed};
+use crate::fault::LinkFault;
+use crate::link::{Ended, Link};
+use crate::pause::{Pauses, chance};
+use crate::settings::FollowerSettings;
+use crate::status::{Board, State, Status};
+use crate::target::{Position, Target};
+use crate::wake::Wake;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A thread that follows a primary and feeds a [`Target`], until it is stopped
+/// or dropped. It connects again whenever a link ends.
+#[derive(Debug)]
+pub struct Follower {
+    wake: Arc<Wake>,
+    board: Arc<Board>,
+    thread: Option<JoinHandle<Option<Position>>>,
+}
+
+impl Follower {
+    /// Starts to follow.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start(settings: FollowerSettings, target: Box<dyn Target>) -> std::io::Result<Self> {
+        let wake = Arc::new(Wake::new()?);
+        let board = Arc::new(Board::new(settings.resume));
+        let following = Following {
+            position: settings.resume,
+            address: settings.primary.to_string(),
+            settings,
+            target,
+            wake: Arc::clone(&wake),
+            board: Arc::clone(&board),
+        };
+        let thread = std::thread::Builder::new().name("keyway-replica".to_owned());
+        let thread = Some(thread.spawn(move || following.run())?);
+        Ok(Self { wake, board, thread })
+    }
+
+    /// The follower as it is now.
+    pub fn status(&self) -> Status {
+        self.board.read()
+    }
+
+    /// Stops, at once but for a call of the target that is under way. The target
+    /// is dropped. The position is that of its data: another follower may resume
+    /// from there. `None` where the data is no state of the primary's history.
+    pub fn stop(mut self) -> Option<Position> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Position> {
+        self.wake.stop();
+        self.thread.take()?.join().ok().flatten()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the thread owns.
+struct Following {
+    settings: FollowerSettings,
+    address: String,
+    target: Box<dyn Target>,
+    position: Option<Position>,
+    wake: Arc<Wake>,
+    board: Arc<Board>,
+}
+
+/// Says that the thread has ended, however it does.
+struct SaysStopped(Arc<Board>);
+
+impl Drop for SaysStopped {
+    fn drop(&mut self) {
+        self.0.stopped();
+    }
+}
+
+impl Following {
+    fn run(mut self) -> Option<Position> {
+        let _stopped = SaysStopped(Arc::clone(&self.board));
+        let mut dialler = Dialler::new(Arc::clone(&self.wake));
+        let mut pauses = Pauses::new(self.settings.pause_min, self.settings.pause_max);
+        while let Err(LinkEnd { fault, online }) = self.link(&mut dialler) {
+            if fault.loses_position() {
+                self.position = None;
+                self.board.position(None);
+            }
+            let is_last = fault.stops();
+            self.board.down(fault);
+            if is_last {
+                break;
+            }
+            let until = clock::now() + pauses.next(online, chance());
+            if !self.wake.sleep_until(until) {
+                break;
+            }
+        }
+        self.position
+    }
+
+    /// One link; `Ok` where the follower stops.
+    fn link(&mut self, dialler: &mut Dialler) -> Result<(), LinkEnd> {
+        self.board.set_state(State::Connecting);
+        let end = |address: &str, stage, cause, online: Option<Instant>| LinkEnd {
+            fault: LinkFault::new(address, stage, cause),
+            online: online.map_or(Duration::ZERO, |since| clock::now() - since),
+        };
+        let mut wire = match dialler.connect(&self.settings) {
+            Ok(wire) => wire,
+            Err(Failed::Stop) => return Ok(()),
+            Err(Failed::Fault(stage, cause)) => return Err(end(&self.address, stage, cause, None)),
+        };
+        let mut online_since = None;
+        let mut link = Link {
+            settings: &self.settings,
+            wake: &self.wake,
+            board: &self.board,
+            target: &mut *self.target,
+            position: &mut self.position,
+            online_since: &mut online_since,
+        };
+        match link.run(&mut wire) {
+            Ended::Stop => Ok(()),
+            Ended::Fault(stage, cause) => Err(end(&self.address, stage, cause, online_since)),
+        }
+    }
+}
+
+/// Why a link ended, and for how long it was online.
+struct LinkEnd {
+    fault: LinkFault,
+    online: Duration,
+}

@@ -1,0 +1,98 @@
+//! Whom to follow, and how.
+
+use crate::target::Position;
+use keyway_base::Limits;
+use keyway_rdb::ReadLimits;
+use keyway_rdb::replication::{ReplicaSettings, Resume};
+use keyway_resp::ParseLimits;
+use keyway_tls::ClientTls;
+use keyway_topology::Endpoint;
+use std::fmt;
+use std::time::Duration;
+
+/// Whom to follow, and how.
+#[derive(Clone)]
+pub struct FollowerSettings {
+    /// Where the primary listens.
+    pub primary: Endpoint,
+    /// The user's name; without it the password is the server's own.
+    pub username: Option<String>,
+    /// The password, if the primary wants one.
+    pub password: Option<String>,
+    /// What TLS needs, if the primary speaks it.
+    pub tls: Option<ClientTls>,
+    /// The port that the primary shows in INFO and that sentinels connect to.
+    pub listening_port: Option<u16>,
+    /// The address for the same, where it is not that of the connection.
+    pub announced_address: Option<String>,
+    /// The version of Valkey that the follower claims. Valkey 9 sends RDB 80 to
+    /// a replica of 9.0 or later; any other gets RDB 11, which cannot hold all of
+    /// its data. Redis ignores it.
+    pub valkey_version: Option<String>,
+    /// Where to go on; without it a full resync is asked for.
+    pub resume: Option<Position>,
+    /// Longest time for the connection to be made.
+    pub connect_timeout: Duration,
+    /// Longest silence of the primary. It must be longer than the primary's
+    /// `repl-ping-replica-period`, which is 10 s by default.
+    pub timeout: Duration,
+    /// Pause in front of the second try. Later pauses double.
+    pub pause_min: Duration,
+    /// Longest pause.
+    pub pause_max: Duration,
+    /// Bounds on one command of the stream, which is held in memory as a whole.
+    pub command_limits: ParseLimits,
+    /// Bounds on one string of the snapshot, which is held in memory as a whole.
+    pub snapshot_limits: ReadLimits,
+    /// Longest transaction, in bytes of the stream. It is held in memory as a
+    /// whole. A longer one makes the follower take a full resync instead.
+    pub transaction_len_max: usize,
+}
+
+impl FollowerSettings {
+    /// The usual settings for a primary.
+    pub fn new(primary: Endpoint) -> Self {
+        Self {
+            primary,
+            username: None,
+            password: None,
+            tls: None,
+            listening_port: None,
+            announced_address: None,
+            valkey_version: Some("9.0.0".to_owned()),
+            resume: None,
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(60),
+            pause_min: Duration::from_millis(100),
+            pause_max: Duration::from_secs(5),
+            command_limits: ParseLimits::of(&Limits::default()),
+            snapshot_limits: ReadLimits::default(),
+            transaction_len_max: 1 << 30,
+        }
+    }
+
+    /// What the handshake tells of the replica.
+    pub(crate) fn handshake(&self, position: Option<Position>) -> ReplicaSettings {
+        ReplicaSettings {
+            username: self.username.clone(),
+            password: self.password.clone(),
+            listening_port: self.listening_port,
+            address: self.announced_address.clone(),
+            version: self.valkey_version.clone(),
+            resume: position.map(|Position { id, offset, .. }| Resume { id, offset }),
+        }
+    }
+}
+
+/// The password is left out.
+impl fmt::Debug for FollowerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowerSettings")
+            .field("primary", &self.primary)
+            .field("username", &self.username)
+            .field("has_password", &self.password.is_some())
+            .field("has_tls", &self.tls.is_some())
+            .field("resume", &self.resume)
+            .finish_non_exhaustive()
+    }
+}
