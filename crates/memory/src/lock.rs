@@ -237,6 +237,11 @@ impl Holder {
         IS_HOLDING.set(is_holding);
     }
 
+    /// A small number that no other thread has.
+    pub fn number(self) -> u32 {
+        self.0 >> 1
+    }
+
     /// The thread that asks.
     pub fn of_thread() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);

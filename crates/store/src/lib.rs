@@ -12,7 +12,7 @@
 //! commands may do with a key) and `items/table.rs`.
 //!
 //! The folders are layers, and each imports only those before it: `algorithms`,
-//! `items`, `collections`, `dump`, `cut`, `shards`, `store`, `entry`, `edits`,
+//! `items`, `collections`, `dump`, `cut`, `shards`, `effects`, `store`, `entry`, `edits`,
 //! `commands`, `requests`, `memcached`, `snapshot`.
 //!
 //! Architecture invariants: a request waits for nothing but shard locks. It takes
@@ -26,6 +26,7 @@ mod commands;
 mod cut;
 mod dump;
 mod edits;
+mod effects;
 mod entry;
 mod items;
 mod memcached;
@@ -36,13 +37,14 @@ mod store;
 #[cfg(test)]
 mod testing;
 
+pub use effects::{EffectLimits, Keeping};
 pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use snapshot::{Batch, LoadError, Loading, Progress, SaveError, Saving};
 pub use store::{
-    AfterRead, Busy, Context, DatabaseStats, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
-    Patience, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet,
-    Transfer, Waiter, Who,
+    AfterRead, Busy, Context, DatabaseStats, EffectReader, Insertions, KeyEvent, KeyHint, Mark,
+    NO_WORKER, Overrun, Patience, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats,
+    StreamedSet, Transfer, Waiter, Who,
 };

@@ -122,12 +122,18 @@ impl Fields {
 
     /// Removes a field of this hash that expires at `time`; whether there was
     /// one.
-    pub(super) fn remove_expired(&mut self, means: Means<'_>, hash: u32, time: u64) -> bool {
+    pub(super) fn remove_expired(
+        &mut self,
+        means: Means<'_>,
+        (hash, time): (u32, u64),
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> bool {
         let found = self
             .table
             .find(hash, |item, _| item.expiry() == Some(time) && means.hash(item.key()) == hash);
         let Some(position) = found else { return false };
         let item = self.table.remove(means.memory(), position);
+        gone(item.item().key());
         self.item_bytes -= item.free_block(means.memory().heap);
         true
     }

@@ -156,10 +156,19 @@ impl Writer {
     }
 }
 
-/// A blob without the fields that have expired, and how many those are.
-pub(crate) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) {
+/// A blob without the fields that have expired, and how many those are. `gone` is told of
+/// each.
+pub(crate) fn without_expired(
+    blob: &[u8],
+    now_millis: u64,
+    gone: &mut dyn FnMut(&[u8]),
+) -> (Vec<u8>, usize) {
     let mut kept = Writer::new();
-    for range in FieldRanges::of(blob).filter(|range| !range.has_expired(blob, now_millis)) {
+    for range in FieldRanges::of(blob) {
+        if range.has_expired(blob, now_millis) {
+            gone(&blob[range.field.clone()]);
+            continue;
+        }
         kept.push(&blob[range.field.clone()], &blob[range.value.clone()], range.time(blob));
     }
     let removed = blob::count(blob) - kept.count;
@@ -295,12 +304,14 @@ impl Timed {
         (last.time() == time && last.hash == hash).then_some(last)
     }
 
-    /// Removes fields that have expired, while `steps` are left; how many.
+    /// Removes fields that have expired, while `steps` are left, and tells `gone` of each;
+    /// how many.
     pub(crate) fn drop_expired(
         &mut self,
         means: Means<'_>,
         now_millis: u64,
         steps: &mut u32,
+        gone: &mut dyn FnMut(&[u8]),
     ) -> usize {
         let mut removed = 0;
         while *steps > 0
@@ -309,7 +320,8 @@ impl Timed {
         {
             self.hints.remove(0);
             *steps = steps.saturating_sub(STEPS_PER_FIELD);
-            removed += usize::from(self.fields.remove_expired(means, hint.hash, hint.time()));
+            removed +=
+                usize::from(self.fields.remove_expired(means, (hint.hash, hint.time()), gone));
         }
         removed
     }

@@ -5,7 +5,7 @@ use crate::collections::WrongType;
 use crate::entry::Entry;
 use crate::items::{Encoding, Item};
 use crate::shards::EvictionPolicy;
-use crate::store::{Locked, OUT_OF_MEMORY, Reserved, Store, Transfer, Turn, reserved_len};
+use crate::store::{Locked, Mode, OUT_OF_MEMORY, Reserved, Store, Transfer, Turn, reserved_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request};
 use keyway_resp::reply;
@@ -121,6 +121,13 @@ impl<'a> Call<'a> {
         self.store.note_event(self.turn, class, name, key);
     }
 
+    /// Notes a change that no event tells of, which is to be told by the command.
+    pub(super) fn note_silent_change(&self) {
+        if self.store.effects.is_on() && !self.turn.is(Mode::TOLD) {
+            self.store.lose_followers_if_cut();
+        }
+    }
+
     /// Argument `index` as the number of a database.
     pub(super) fn database(&self, index: usize) -> Result<u32, Fault> {
         let number = parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)?;
@@ -135,7 +142,10 @@ impl<'a> Call<'a> {
 
     /// Makes room for a string that will be longer than the request itself.
     pub(super) fn make_room_for(&self, value_len: u64) -> Outcome {
-        if value_len <= OF_ARGUMENTS || self.store.config().memory_max == 0 {
+        if value_len <= OF_ARGUMENTS
+            || self.store.config().memory_max == 0
+            || self.turn.is(Mode::EFFECT)
+        {
             return Ok(());
         }
         let reserved = reserved_len(args_bytes(self.args));
@@ -175,7 +185,7 @@ impl<'a> Call<'a> {
         }
         // What is locked is evicted only after the command.
         let is_evicted_after = store.policy() != EvictionPolicy::NoEviction && locked.has_most();
-        match is_evicted_after || turn.is_scripted && store.may_exceed(more) {
+        match is_evicted_after || turn.is(Mode::SCRIPTED) && store.may_exceed(more) {
             true => Ok(Reserved::nothing(store)),
             false => Err(Fault::Text(OUT_OF_MEMORY)),
         }

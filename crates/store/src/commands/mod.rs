@@ -26,17 +26,37 @@ mod sort;
 mod sorted;
 mod stream;
 mod string;
+mod told;
 
 pub(crate) use attempt::{Found, How};
 pub(crate) use blocking::{lane_of, may_serve, settle, waits_for_first};
+pub(crate) use told::{FLAGS_COMMAND, reads_others};
 
 use crate::store::{Patience, Store, Transfer, Turn};
 use call::{Call, Outcome, write_fault};
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
 
-/// Executes `request`; appends exactly one reply.
+/// Executes `request`; appends exactly one reply. Tells its effect, if anybody follows the
+/// store.
+#[inline]
 pub(crate) fn execute(
+    store: &Store,
+    request: &Request<'_>,
+    turn: Turn,
+    transfer: Option<&Transfer<'_>>,
+    out: &mut Vec<u8>,
+) {
+    if store.effects.is_on() && told::may_change(request) {
+        let is_streamed = transfer.is_some_and(|transfer| transfer.streamed_len() > 0);
+        return told::execute(store, request, (turn, is_streamed), out, |turn, out| {
+            execute_only(store, request, turn, transfer, out);
+        });
+    }
+    execute_only(store, request, turn, transfer, out);
+}
+
+fn execute_only(
     store: &Store,
     request: &Request<'_>,
     turn: Turn,
@@ -57,6 +77,21 @@ pub(crate) fn execute(
 /// Makes an attempt at a command that may wait; what came of it, and how long
 /// it would. `out` is as it was unless there is an answer.
 pub(crate) fn attempt(
+    store: &Store,
+    request: &Request<'_>,
+    turn: Turn,
+    how: How<'_>,
+    out: &mut Vec<u8>,
+) -> (Found, Patience) {
+    if store.effects.is_on() && told::may_change(request) {
+        return told::execute(store, request, (turn, false), out, |turn, out| {
+            attempt_only(store, request, turn, how, out)
+        });
+    }
+    attempt_only(store, request, turn, how, out)
+}
+
+fn attempt_only(
     store: &Store,
     request: &Request<'_>,
     turn: Turn,

@@ -13,7 +13,7 @@ use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
 use crate::edits::list;
 use crate::items::Kind;
-use crate::store::Locked;
+use crate::store::{Locked, Mode};
 use keyway_resp::reply;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -259,6 +259,11 @@ fn sort<'s>(
     Ok(ranked.into_iter().map(|ranked| ranked.element).collect())
 }
 
+/// The key that a SORT stores to.
+pub(super) fn target_of<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
+    Query::parse(call, true).ok()?.target
+}
+
 /// SORT, and without `may_store` SORT_RO.
 pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> Outcome {
     let mut query = Query::parse(call, may_store)?;
@@ -271,7 +276,7 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
         Some(kind @ (Kind::List | Kind::Set | Kind::Sorted)) => kind,
         Some(_) => return Err(crate::collections::WrongType.into()),
     };
-    let is_ordered = query.target.is_some() || call.turn.is_scripted;
+    let is_ordered = query.target.is_some() || call.turn.is(Mode::SCRIPTED);
     if query.keeps_order && kind == Kind::Set && is_ordered {
         // A stored result, and a result for a script, must not depend on the inner order of a set.
         (query.keeps_order, query.by_text, query.by) = (false, true, None);

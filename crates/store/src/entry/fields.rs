@@ -4,7 +4,7 @@ use crate::collections::timed::{self, Timed};
 use crate::collections::{Boxed, blob};
 use crate::items::{Encoding, Item};
 use crate::shards::{Gone, Shard, WheelEntry, due_second};
-use crate::store::{Store, Turn};
+use crate::store::{Mode, Store, Turn};
 use keyway_base::KeyspaceEvents;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
@@ -38,6 +38,13 @@ impl Entry<'_> {
     /// all expired takes no more than any deleted hash.
     #[cold]
     pub(super) fn drop_fields(&mut self, steps: &mut u32) {
+        let turn = self.turn;
+        self.turn = turn.with(Mode::ASIDE);
+        self.drop_fields_aside(steps);
+        self.turn = turn;
+    }
+
+    fn drop_fields_aside(&mut self, steps: &mut u32) {
         let now_millis = self.turn.now_millis;
         let Some(item) = self.any_item() else { return };
         if item.first_field().is_none_or(|earliest| earliest > now_millis) {
@@ -47,30 +54,55 @@ impl Entry<'_> {
             let count = item.boxed().map_or_else(|| blob::count(item.value()), Boxed::len);
             self.shard.counts.expired_fields += count as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
-            self.remove();
-            return self.notify(KeyspaceEvents::GENERIC, "del");
+            return self.remove_spent();
         }
-        let mut editor = Editor::of(self);
-        let removed = drop_expired(&mut editor, now_millis, steps);
+        let is_followed = self.store.effects.is_on();
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        let gone = &mut |field: &[u8]| {
+            if is_followed {
+                names.push(field.into());
+            }
+        };
+        let removed = drop_expired(&mut Editor::of(self), now_millis, steps, gone);
         if removed > 0 {
             self.shard.counts.expired_fields += removed as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
         }
         if self.any_item().is_some_and(|item| item.is_empty_collection()) {
-            self.remove();
-            self.notify(KeyspaceEvents::GENERIC, "del");
+            self.remove_spent();
+        } else if !names.is_empty() {
+            let words: [&[u8]; 2] = [b"HDEL", self.key];
+            let words: Vec<&[u8]> =
+                words.into_iter().chain(names.iter().map(|name| &**name)).collect();
+            self.store.tell_of_key(self.turn.database, self.key, &words);
+        }
+    }
+
+    /// Removes a hash of which no field is left.
+    fn remove_spent(&mut self) {
+        self.remove();
+        self.notify(KeyspaceEvents::GENERIC, "del");
+        if self.store.effects.is_on() {
+            self.store.tell_of_key(self.turn.database, self.key, &[b"DEL", self.key]);
         }
     }
 }
 
-/// Removes the fields that have expired, while `steps` are left; how many.
-fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -> usize {
+/// Removes the fields that have expired, while `steps` are left, and tells `gone` of each; how
+/// many.
+fn drop_expired(
+    editor: &mut Editor<'_, '_>,
+    now_millis: u64,
+    steps: &mut u32,
+    gone: &mut dyn FnMut(&[u8]),
+) -> usize {
     editor.with_times(|editor| {
-        let drop_some = |timed: &mut Timed, means| timed.drop_expired(means, now_millis, steps);
+        let drop_some =
+            |timed: &mut Timed, means| timed.drop_expired(means, now_millis, steps, &mut *gone);
         if let Some(removed) = editor.with(Boxed::timed_mut, drop_some) {
             return removed;
         }
-        let (kept, removed) = timed::without_expired(editor.blob(), now_millis);
+        let (kept, removed) = timed::without_expired(editor.blob(), now_millis, gone);
         *steps = steps.saturating_sub(blob::count(editor.blob()) as u32);
         if removed > 0 {
             editor.store(Encoding::HashTimed, &kept);

@@ -203,7 +203,15 @@ impl<'a> Entry<'a> {
         };
         let expiry = self.times().expiry;
         if expiry.is_some_and(|expiry| after_read.puts_off(expiry.saturating_sub(now_millis))) {
-            self.set_expiry(now_millis.checked_add(after_read.span_millis));
+            let expiry = now_millis.checked_add(after_read.span_millis);
+            self.set_expiry(expiry);
+            if self.store.effects.is_on()
+                && let Some(millis) = expiry
+            {
+                let millis = millis.to_string();
+                let words: [&[u8]; 3] = [b"PEXPIREAT", self.key, millis.as_bytes()];
+                self.store.tell_of_key(self.turn.database, self.key, &words);
+            }
         }
     }
 

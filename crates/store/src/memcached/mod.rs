@@ -13,6 +13,7 @@ mod expiry;
 mod flush;
 mod read;
 mod store;
+mod told;
 
 pub use call::MemcachedContext;
 
@@ -156,13 +157,28 @@ fn execute(call: &Call<'_>, is_held: bool, is_ready: bool, out: &mut Vec<u8>) ->
 #[inline]
 fn set_usual(call: &Call<'_>, out: &mut Vec<u8>) {
     if call.store.config().memory_max != 0 || !call.store.quotas.is_empty() {
-        execute_within_bounds(call, false, out, store::set_usual);
+        execute_within_bounds(call, false, out, set_usual_told);
     } else {
-        store::set_usual(call, out);
+        set_usual_told(call, out);
+    }
+}
+
+#[inline]
+fn set_usual_told(call: &Call<'_>, out: &mut Vec<u8>) {
+    match call.store.effects.is_on() {
+        true => told::tell(call, out, store::set_usual),
+        false => store::set_usual(call, out),
     }
 }
 
 fn dispatch(call: &Call<'_>, out: &mut Vec<u8>) {
+    if call.store.effects.is_on() && !read::is_plain(call.request) {
+        return told::tell(call, out, dispatch_only);
+    }
+    dispatch_only(call, out);
+}
+
+fn dispatch_only(call: &Call<'_>, out: &mut Vec<u8>) {
     match call.head().verb {
         Verb::Delete => delete::delete(call, out),
         Verb::Incr | Verb::Decr => arithmetic::arithmetic(call, out),
@@ -204,6 +220,9 @@ fn execute_within_bounds(
 
 #[cold]
 fn refuse_full(call: &Call<'_>, out: &mut Vec<u8>) {
-    forget_replaced(call);
+    match call.store.effects.is_on() {
+        true => told::tell(call, out, |call, _| forget_replaced(call)),
+        false => forget_replaced(call),
+    }
     call.fail(ErrorKind::OutOfMemory, b"", out);
 }

@@ -2,6 +2,7 @@
 
 use super::call::{Call, wrong_kind};
 use super::expiry::{Deadline, Walk, set_deadline};
+use super::told;
 use crate::entry::Entry;
 use crate::items::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
 use crate::store::{KeyHint, Transfer};
@@ -73,6 +74,14 @@ fn get(call: &Call<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<(), Kind> {
 /// of date.
 #[cold]
 fn get_with_state(call: &Call<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<(), Kind> {
+    match call.store.effects.is_on() && call.head().dialect == Dialect::Meta {
+        // It may be marked as sent.
+        true => told::tell(call, out, |call, out| read_state(call, key, out)),
+        false => read_state(call, key, out),
+    }
+}
+
+fn read_state(call: &Call<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<(), Kind> {
     call.store.with_key(call.turn, key, |mut entry| {
         if call.head().dialect == Dialect::Meta {
             return read_meta(call, entry, Counted::Yes, key, out);

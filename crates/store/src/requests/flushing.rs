@@ -40,5 +40,8 @@ impl Store {
         locked.mark_emptied(database, None, turn);
         locked.flush(database, turn);
         self.note_all_ready(turn, database);
+        if self.effects.is_on() {
+            self.tell_of_all(database, &[b"FLUSHDB"]);
+        }
     }
 }

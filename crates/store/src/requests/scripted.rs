@@ -9,7 +9,7 @@
 
 use super::transaction::Footprint;
 use crate::commands;
-use crate::store::{Busy, Context, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
+use crate::store::{Busy, Context, Mode, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
 use keyway_command::{Flags, Request};
 use keyway_memory::Holder;
 use keyway_resp::reply;
@@ -80,7 +80,7 @@ impl ScriptHold {
         if !self.store.has_database(context, out) {
             return;
         }
-        let turn = Turn { is_scripted: true, ..Turn::of(context) };
+        let turn = Turn::of(context).with(Mode::SCRIPTED);
         let mut room = Reserved::nothing(&self.store);
         if request.command.flags.contains(Flags::DENYOOM) {
             let len = args_len(request);
@@ -137,6 +137,9 @@ impl Drop for ScriptHold {
         self.store.scripting.note_busy(None);
         if self.is_inner {
             return;
+        }
+        if self.store.effects.is_on() {
+            self.store.effects.close_unit();
         }
         self.holder.set_holding(false);
         self.store.release(self.shards.get_mut(), self.holder);

@@ -7,7 +7,7 @@
 use crate::commands;
 use crate::shards::Shard;
 use crate::store::{Busy, Context, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
-use keyway_command::{Flags, Request, Verb};
+use keyway_command::{Flags, Request};
 use keyway_memory::{Guard, Holder, Lock};
 use keyway_resp::reply;
 
@@ -70,7 +70,7 @@ impl Footprint {
         let mut keys = std::mem::take(&mut self.keys);
         let args = &request.args;
         match request.keys(&mut keys) {
-            Ok(()) if !keys.is_empty() && !reads_others(request) => {
+            Ok(()) if !keys.is_empty() && !commands::reads_others(request) => {
                 keys.iter().for_each(|key| self.add_key(store, &args[*key as usize]));
             }
             // Without keys it is about all of them; with wrong ones it is
@@ -104,19 +104,6 @@ impl Footprint {
         self.shards.sort_unstable();
         self.shards.dedup();
         self.shards
-    }
-}
-
-/// Whether a request may need keys that it does not name, or not where its
-/// command's specification looks for them.
-fn reads_others(request: &Request<'_>) -> bool {
-    match request.command.verb {
-        Verb::Sort | Verb::SortRo => request.reads_by_pattern(),
-        Verb::Georadius | Verb::Georadiusbymember => {
-            request.args.from(5).any(|word| word.eq_ignore_ascii_case(b"store"))
-                || request.args.from(5).any(|word| word.eq_ignore_ascii_case(b"storedist"))
-        }
-        _ => false,
     }
 }
 
@@ -288,6 +275,9 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if self.store.effects.is_on() {
+            self.store.effects.close_unit();
+        }
         self.holder.set_holding(false);
         self.store.release(&self.shards, self.holder);
         if self.scripting.take().is_some() {

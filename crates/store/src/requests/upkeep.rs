@@ -1,6 +1,6 @@
 //! Upkeep of the whole store, cut into steps.
 
-use crate::store::{NO_WORKER, Store, Turn};
+use crate::store::{Context, NO_WORKER, Store, Turn};
 use keyway_base::Clock;
 use keyway_memory::nodes;
 use keyway_resp::Protocol;
@@ -23,10 +23,8 @@ impl Store {
     /// reclaimed at no more than some thousand items per call.
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
-        let protocol = Protocol::default();
-        let now_millis = clock.unix_millis();
-        let turn =
-            Turn { database: 0, now_millis, protocol, worker: NO_WORKER, is_scripted: false };
+        let (now_millis, protocol) = (clock.unix_millis(), Protocol::default());
+        let turn = Turn::of(Context { database: 0, clock, protocol, worker: NO_WORKER });
         self.check_mortal(turn);
         if !self.has_script() {
             self.events.resume();

@@ -11,6 +11,7 @@ use super::waiters::Waiters;
 use super::watches::Watches;
 use crate::collections::Means;
 use crate::cut::{ItemWriter, Uses};
+use crate::effects::Effects;
 use crate::items::Hasher;
 use crate::shards::{CutDoor, EvictionPolicy, QuotaConfig, Quotas, Shard, Upkeep};
 use keyway_base::KeyspaceEvents;
@@ -71,6 +72,8 @@ pub struct Store {
     pub(crate) quotas: Quotas,
     /// What became of keys.
     pub(crate) events: Events,
+    /// What repeats each change, for who follows the store.
+    pub(crate) effects: Effects,
     /// Which keys are watched for transactions.
     pub(crate) watches: Watches,
     /// Who waits for elements.
@@ -136,6 +139,7 @@ impl Store {
             evict_turn: AtomicUsize::new(0),
             quotas,
             events: Events::new(KeyspaceEvents::NONE),
+            effects: Effects::new(),
             watches: Watches::new(),
             waiters: Waiters::new(),
             random_turn: AtomicUsize::new(config.seed as usize),
@@ -159,7 +163,7 @@ impl Store {
     /// Bytes that the store counts by itself.
     pub(crate) fn counted(&self) -> i64 {
         let gone = self.heap.discarded_bytes() + self.heap.outside_held();
-        self.used_bytes() + gone + self.heap.idle_bytes()
+        self.used_bytes() + gone + self.heap.idle_bytes() + self.effects.held() as i64
     }
 
     /// Looks at what the process holds beyond that, if it is time.
@@ -169,7 +173,10 @@ impl Store {
 
     fn own_bytes(&self) -> i64 {
         let shards = self.shards.len() * (size_of::<Padded>() + size_of::<AtomicU32>());
-        let tables = self.events.bytes() + self.watches.bytes() + self.waiters.bytes();
+        let tables = self.events.bytes()
+            + self.watches.bytes()
+            + self.waiters.bytes()
+            + self.effects.own_bytes();
         (size_of::<Self>() + shards + tables) as i64
     }
 
@@ -198,7 +205,7 @@ impl Store {
             quotas: self.quotas.stats(),
             ..StoreStats::default()
         };
-        let mut used = self.own_bytes();
+        let mut used = self.own_bytes() + self.effects.held() as i64;
         // Blocks that become items meanwhile, or are freed from them, are not counted twice.
         let gone = || (self.heap.discarded_bytes(), self.heap.outside_held());
         let before = gone();

@@ -11,7 +11,7 @@
 use keyway_base::KeyspaceEvents;
 use keyway_memory::Lock;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 /// Something that became of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub(crate) struct Events {
     pub(super) ready: Lock<ReadyKeys>,
     /// Keys that are watched for transactions.
     watched: AtomicUsize,
+    /// Whether somebody follows the store.
+    is_followed: AtomicBool,
     /// Held while what is noted changes.
     order: Lock<()>,
     lists: Box<[Lock<List>]>,
@@ -103,6 +105,7 @@ impl Events {
             waiting: AtomicUsize::new(0),
             ready: Lock::new(ReadyKeys::default()),
             watched: AtomicUsize::new(0),
+            is_followed: AtomicBool::new(false),
             order: Lock::new(()),
             lists,
         }
@@ -113,12 +116,18 @@ impl Events {
     pub(super) fn observe(&self, change: impl FnOnce()) {
         let _order = self.order.lock();
         change();
-        let is_observed = self.has_watched() || self.waiting() > 0;
+        let is_followed = self.is_followed.load(Ordering::Relaxed);
+        let is_observed = self.has_watched() || self.waiting() > 0 || is_followed;
         let noted = match is_observed {
             true => KeyspaceEvents::ALL.bits() | SILENT.bits() | self.kept().bits(),
             false => self.kept().bits(),
         };
         self.noted.store(noted, Ordering::Relaxed);
+    }
+
+    /// Notes whether somebody follows the store, which is asked for again each time.
+    pub(super) fn observe_followers(&self, is_followed: impl FnOnce() -> bool) {
+        self.observe(|| self.is_followed.store(is_followed(), Ordering::Relaxed));
     }
 
     /// Counts keys that are watched from now on, or with `-1` no more.

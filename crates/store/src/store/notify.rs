@@ -142,6 +142,9 @@ impl Store {
             }
         }
         self.push_event(turn, database, class, name, key);
+        if self.effects.is_on() {
+            self.note_effect(turn, database, class, key);
+        }
     }
 
     /// Notes an event that is published and changes no key. Its class is [`KeyspaceEvents::MISS`],

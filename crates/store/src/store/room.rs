@@ -174,10 +174,11 @@ impl Store {
         self.used_bytes() + self.gone() + self.idle_counted()
     }
 
-    /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, or reserved.
+    /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, reserved, or
+    /// of effects.
     #[inline]
     fn gone(&self) -> i64 {
-        self.discarded_bytes() + self.heap.outside_bytes()
+        self.discarded_bytes() + self.heap.outside_bytes() + self.effects.held() as i64
     }
 
     /// Bytes that are still to be freed: this store's, and long nodes of all.

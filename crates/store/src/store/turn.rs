@@ -14,7 +14,22 @@ pub struct Context {
     pub worker: u16,
 }
 
-/// What holds for the whole of one request.
+/// How a command is executed: a set of these.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(u8);
+
+impl Mode {
+    /// A script called the command.
+    pub(crate) const SCRIPTED: Self = Self(1);
+    /// The command tells its effect.
+    pub(crate) const TOLD: Self = Self(1 << 1);
+    /// The command is the effect of another store.
+    pub(crate) const EFFECT: Self = Self(1 << 2);
+    /// What happens is not the command's doing, and is told apart.
+    pub(crate) const ASIDE: Self = Self(1 << 3);
+}
+
+/// What holds for the whole of one request. It fits into two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// The client's database; it exists.
@@ -25,20 +40,49 @@ pub(crate) struct Turn {
     pub(crate) protocol: Protocol,
     /// Whose events are noted.
     pub(crate) worker: u16,
-    /// A script called the command.
-    pub(crate) is_scripted: bool,
+    /// How the command is executed.
+    pub(crate) mode: Mode,
 }
+
+const _: () = assert!(size_of::<Turn>() == 16);
 
 impl Turn {
     /// What holds for a request of a client.
     #[inline]
     pub(crate) fn of(context: Context) -> Self {
         let Context { database, clock, protocol, worker } = context;
-        Self { database, now_millis: clock.unix_millis(), protocol, worker, is_scripted: false }
+        Self { database, now_millis: clock.unix_millis(), protocol, worker, mode: Mode(0) }
+    }
+
+    /// What holds for the effect of another store: time does not pass for it. Nothing
+    /// expires but by an effect, and a time that has passed is a time to be set. The
+    /// moment is one of January 1970, as many milliseconds after the epoch as it is seconds.
+    pub(crate) fn of_effect(context: Context) -> Self {
+        let turn = Self::of(context);
+        Self { now_millis: turn.now_millis / 1000, ..turn }.with(Mode::EFFECT)
+    }
+
+    #[inline]
+    pub(crate) fn is(self, mode: Mode) -> bool {
+        self.mode.0 & mode.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn with(self, mode: Mode) -> Self {
+        Self { mode: Mode(self.mode.0 | mode.0), ..self }
+    }
+
+    /// When a consumer was heard of, in milliseconds since the Unix epoch.
+    pub(crate) fn seen_millis(self) -> u64 {
+        if self.is(Mode::EFFECT) { self.now_millis * 1000 } else { self.now_millis }
     }
 
     /// The second, as noted in items.
+    #[inline]
     pub(crate) fn access(self) -> u32 {
-        (self.now_millis / 1000) as u32
+        match self.is(Mode::EFFECT) {
+            true => self.now_millis as u32,
+            false => (self.now_millis / 1000) as u32,
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
 use crate::edits::stream;
 use crate::entry;
 use crate::items::Kind;
+use crate::store::Mode;
 use keyway_resp::reply;
 
 /// Deliveries that XAUTOCLAIM looks at for each one that it may claim.
@@ -64,7 +65,8 @@ impl<'a> Claim<'a> {
         let consumer = match self.consumer {
             Some(consumer) => consumer,
             None => {
-                let (consumer, is_new) = group.hear_of(self.call.arg(3), now_millis);
+                let (consumer, is_new) =
+                    group.hear_of(self.call.arg(3), self.call.turn.seen_millis());
                 self.is_new |= is_new;
                 *self.consumer.insert(consumer)
             }
@@ -99,6 +101,7 @@ fn change_group<'a>(
         if claim.is_new {
             editor.touch();
         }
+        call.note_silent_change();
     })?;
     Ok(())
 }
@@ -133,7 +136,8 @@ impl<'a> Options<'a> {
             let has_value = index + 1 < call.args.len();
             let text = call.arg(index + 1);
             let value = |fault| parse_integer(text).ok_or(Fault::Text(fault));
-            let now = call.turn.now_millis;
+            // An effect tells the time as it was.
+            let now = if call.turn.is(Mode::EFFECT) { u64::MAX } else { call.turn.now_millis };
             // A time that cannot be is now.
             let past = |millis: i64| u64::try_from(millis).map_or(now, |millis| millis.min(now));
             index += 1;
@@ -142,7 +146,7 @@ impl<'a> Options<'a> {
                 () if call.is(index - 1, "justid") => options.claim.just_ids = true,
                 () if has_value && call.is(index - 1, "idle") => {
                     let idle = value("ERR Invalid IDLE option argument for XCLAIM")?;
-                    options.claim.millis = past((now as i64).wrapping_sub(idle));
+                    options.claim.millis = past((call.turn.now_millis as i64).wrapping_sub(idle));
                     index += 1;
                 }
                 () if has_value && call.is(index - 1, "time") => {

@@ -163,7 +163,7 @@ pub(in crate::commands) fn createconsumer(call: &Call<'_>, out: &mut Vec<u8>) ->
     let created = change_group(call, "xgroup-createconsumer", |_, group| {
         let is_new = group.find_consumer(call.arg(4)).is_none();
         if is_new {
-            group.add_consumer(call.arg(4), call.turn.now_millis);
+            group.add_consumer(call.arg(4), call.turn.seen_millis());
         }
         Ok((is_new, is_new))
     })?;
@@ -200,6 +200,7 @@ pub(in crate::commands) fn xack(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         Ok::<_, Fault>(entry.edit(Kind::Stream, "xack", |editor| {
             stream::edit(editor, |stream| {
                 stream.change_group(call.arg(2), |_, group| {
+                    call.note_silent_change();
                     ids.iter().filter(|id| group.acknowledge(**id)).count()
                 })
             })

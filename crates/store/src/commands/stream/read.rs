@@ -381,6 +381,7 @@ impl Reader<'_, '_> {
             if is_new {
                 editor.touch();
             }
+            call.note_silent_change();
             served.flatten().unwrap_or(false)
         });
         served.unwrap_or(false)

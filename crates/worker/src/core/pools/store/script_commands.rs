@@ -13,6 +13,12 @@ use std::sync::Arc;
 /// What stands before each library of a dump.
 const DUMPED_LIBRARY: u8 = 245;
 
+/// Returns whether a command changes which functions there are.
+pub(super) fn changes_libraries(verb: Verb) -> bool {
+    use Verb::{FunctionDelete, FunctionFlush, FunctionLoad, FunctionRestore};
+    matches!(verb, FunctionDelete | FunctionFlush | FunctionLoad | FunctionRestore)
+}
+
 /// SCRIPT and FUNCTION with their subcommands.
 pub(super) fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());

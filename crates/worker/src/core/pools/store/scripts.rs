@@ -10,7 +10,9 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
-use crate::core::pools::store::script_commands::{control, write_list, write_stats};
+use crate::core::pools::store::script_commands::{
+    changes_libraries, control, write_list, write_stats,
+};
 use crate::core::pools::store::script_host::ScriptHost;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::state::StorePool;
@@ -164,7 +166,18 @@ impl Plane {
                 None
             }
             _ => {
-                control(&mut engine, request, self.clock.now, out);
+                let (now, start) = (self.clock.now, out.len());
+                let work = || {
+                    control(&mut engine, request, now, out);
+                    out.get(start) != Some(&b'-')
+                };
+                match pool.kind.store() {
+                    Some(store) if changes_libraries(request.command.verb) => {
+                        let words: Vec<&[u8]> = request.args.from(0).collect();
+                        store.tell_beside(&words, work);
+                    }
+                    _ => _ = work(),
+                }
                 None
             }
         };

@@ -1,0 +1,119 @@
+//! A unit: the effects of what nobody is to see half of.
+
+use keyway_resp::reply;
+
+/// Bytes that a thread keeps for its next unit. They are not counted: a process has few
+/// threads.
+const KEPT_LEN: usize = 4 << 10;
+
+/// Commands that are told as one.
+pub(crate) struct Unit {
+    /// The store's effects, and how often reading was begun: a unit of another store, or of
+    /// readers that are gone, is left over.
+    owner: (usize, u64),
+    bytes: Vec<u8>,
+    len: usize,
+    /// The database of the first command, and that of the last.
+    first: u32,
+    last: u32,
+    /// Whether the request that is being executed has changed anything.
+    is_changed: bool,
+    /// It was longer than all the room.
+    is_lost: bool,
+}
+
+impl Unit {
+    pub(crate) const fn new() -> Self {
+        Self {
+            owner: (0, 0),
+            bytes: Vec::new(),
+            len: 0,
+            first: 0,
+            last: 0,
+            is_changed: false,
+            is_lost: false,
+        }
+    }
+
+    /// Forgets what belongs to another owner.
+    pub(super) fn belong_to(&mut self, owner: (usize, u64)) {
+        if self.owner != owner {
+            self.bytes = Vec::new();
+            self.clear();
+            self.owner = owner;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        (self.len, self.is_lost) = (0, false);
+        if self.bytes.capacity() > KEPT_LEN {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Forgets its commands, which are more than there is room for.
+    pub(super) fn lose(&mut self) {
+        (self.bytes, self.is_lost) = (Vec::new(), true);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Bytes of its buffer, if they are counted.
+    pub(super) fn counted(&self) -> usize {
+        let capacity = self.bytes.capacity();
+        if capacity > KEPT_LEN { capacity } else { 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many commands it has, SELECT not counted.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn databases(&self) -> (u32, u32) {
+        (self.first, self.last)
+    }
+
+    /// Notes whether the request that is being executed has changed anything; returns what
+    /// was noted before.
+    pub(crate) fn set_changed(&mut self, is_changed: bool) -> bool {
+        std::mem::replace(&mut self.is_changed, is_changed)
+    }
+
+    /// Adds a command.
+    pub(crate) fn push<'a>(
+        &mut self,
+        database: u32,
+        words: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) {
+        if self.len == 0 {
+            self.first = database;
+        } else if self.last != database {
+            write_select(database, &mut self.bytes);
+        }
+        self.last = database;
+        self.len += 1;
+        if self.is_lost {
+            return;
+        }
+        reply::array(&mut self.bytes, words.len());
+        words.for_each(|word| reply::bulk(&mut self.bytes, word));
+    }
+}
+
+/// Appends a SELECT.
+pub(super) fn write_select(database: u32, out: &mut Vec<u8>) {
+    reply::array(out, 2);
+    reply::bulk(out, b"SELECT");
+    reply::bulk(out, database.to_string().as_bytes());
+}
