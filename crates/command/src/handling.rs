@@ -337,6 +337,11 @@ pub const fn store_scripts(verb: Verb) -> bool {
     )
 }
 
+/// Returns whether `verb` begins a snapshot of the embedded store and waits for its end.
+pub const fn store_saves(verb: Verb) -> bool {
+    matches!(verb, Verb::Save)
+}
+
 /// Returns whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;
@@ -522,6 +527,8 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Keys
             | Randomkey
             | Flushdb
+            | Bgsave
+            | Lastsave
             | Flushall
             | Dbsize
             | ObjectEncoding

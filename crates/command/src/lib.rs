@@ -23,7 +23,9 @@ pub use bitset::{Categories, Flags, KeyFlags};
 pub use class::Class;
 pub use command::{Argument, BeginSearch, Command, Docs, FindKeys, KeySpec};
 pub use counted::{COUNTED_NAMES, Counted};
-pub use handling::{Across, Condition, Handling, Join, Loaded, Split, store_scripts, store_serves};
+pub use handling::{
+    Across, Condition, Handling, Join, Loaded, Split, store_saves, store_scripts, store_serves,
+};
 pub use keys::KeysFault;
 pub use lookup::lookup;
 pub use request::{Args, Refusal, Request};

@@ -11,7 +11,7 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, StoreConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -261,10 +261,26 @@ fn store(store: &StoreConfig, out: &mut Out) {
     out.entry(table, "expire_after_read", &string(&after_read));
     let percent = store.expire_after_read_percent;
     out.entry(table, "expire_after_read_percent", &percent.to_string());
+    if let Some(snapshot) = &store.snapshot {
+        out.entry(table, "snapshot", &snapshot_text(snapshot));
+    }
     if !store.quotas.is_empty() {
         let quotas = store.quotas.iter().map(|quota| format!("  {},\n", quota_text(quota)));
         out.entry(table, "quotas", &format!("[\n{}]", quotas.collect::<String>()));
     }
+}
+
+fn snapshot_text(snapshot: &SnapshotConfig) -> String {
+    let every = snapshot.every.map_or("off".to_owned(), format_duration);
+    let rate_max = snapshot.rate_max.map_or("off".to_owned(), format_size);
+    format!(
+        "{{ file = {}, every = {}, on_shutdown = {}, rate_max = {}, buffer = {} }}",
+        string(&snapshot.file.to_string_lossy()),
+        string(&every),
+        snapshot.on_shutdown,
+        string(&rate_max),
+        string(&format_size(snapshot.buffer)),
+    )
 }
 
 fn quota_text(quota: &QuotaConfig) -> String {
@@ -304,6 +320,7 @@ mod tests {
             MemoryBound {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
+                snapshot_bytes: 64 << 20,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),

@@ -58,7 +58,7 @@ pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
     ListenerTlsConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
-    QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, StoreConfig, TlsConfig,
-    UserConfig, Workers,
+    QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig,
+    StoreConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

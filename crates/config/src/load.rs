@@ -169,6 +169,7 @@ mod tests {
                 expire_after_read: None,
                 expire_after_read_percent: 50,
                 quotas: Vec::new(),
+                snapshot: None,
             })
         );
         assert_eq!(config.warnings, []);

@@ -407,6 +407,23 @@ pub struct StoreConfig {
     pub expire_after_read_percent: u8,
     /// Bounds on the keys of some prefixes.
     pub quotas: Vec<QuotaConfig>,
+    /// Where it is saved.
+    pub snapshot: Option<SnapshotConfig>,
+}
+
+/// Where a store is saved, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotConfig {
+    /// The file.
+    pub file: PathBuf,
+    /// How often; `None` for only when asked for.
+    pub every: Option<Duration>,
+    /// Whether also when the process stops.
+    pub on_shutdown: bool,
+    /// Most bytes written in a second; `None` for no bound.
+    pub rate_max: Option<u64>,
+    /// Most bytes of memory above the data.
+    pub buffer: u64,
 }
 
 /// Bounds on the keys that begin with a prefix.

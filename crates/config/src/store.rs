@@ -1,11 +1,14 @@
 //! The pool of the embedded store.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{Eviction, QuotaConfig, StoreConfig};
+use crate::model::{Eviction, QuotaConfig, SnapshotConfig, StoreConfig};
 use crate::section::{Section, Value};
 use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
 use std::time::Duration;
+
+/// Memory that a snapshot may take above the data, in bytes.
+const BUFFER: u64 = 256 << 20;
 
 /// Stands for a pool that was refused, so that the indices of other pools stay right.
 pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
@@ -21,6 +24,7 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     expire_after_read: None,
     expire_after_read_percent: 50,
     quotas: Vec::new(),
+    snapshot: None,
 };
 
 /// Reads a pool of the embedded store.
@@ -43,7 +47,19 @@ pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
         expire_after_read: section.duration("expire_after_read"),
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
+        snapshot: section.section("snapshot").and_then(snapshot),
     }
+}
+
+fn snapshot(section: &Section) -> Option<SnapshotConfig> {
+    let Some(Value::Path(file)) = section.value("file") else { return None };
+    Some(SnapshotConfig {
+        file: file.clone(),
+        every: section.duration("every"),
+        on_shutdown: section.bool("on_shutdown"),
+        rate_max: section.number("rate_max"),
+        buffer: section.number("buffer").unwrap_or(BUFFER),
+    })
 }
 
 /// Most quotas of a store; the store takes no more.

@@ -7,6 +7,7 @@
 //! left out, never shown as zero.
 
 mod latencies;
+mod persistence;
 mod rate;
 mod reset;
 mod settings;
@@ -19,7 +20,7 @@ use keyway_proxy::hot_keys::NotedKeys;
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
-use keyway_store::StoreStats;
+use keyway_store::{SnapshotStatus, StoreStats};
 use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan};
 use latencies::Window;
 use rate::Rates;
@@ -53,6 +54,7 @@ struct StoreFacts {
     policy: &'static str,
     notify: String,
     read: Box<dyn Fn() -> StoreStats + Send + Sync>,
+    snapshot: Box<dyn Fn() -> SnapshotStatus + Send + Sync>,
     scripts: Arc<keyway_script::Registry>,
 }
 
@@ -117,8 +119,10 @@ impl ProcessFacts {
                 let notify = store.config().notify.to_string();
                 let (policy, store) = (store.config().policy.name(), Arc::clone(store));
                 let scripts = Arc::clone(&pool.scripts);
+                let of_snapshots = Arc::clone(&store);
+                let snapshot = Box::new(move || of_snapshots.snapshot_status());
                 let read = Box::new(move || store.stats());
-                StoreFacts { policy, notify, read, scripts }
+                StoreFacts { policy, notify, read, snapshot, scripts }
             }),
             databases: pool.databases,
             clients_max: match pool.clients_max {
@@ -474,19 +478,15 @@ impl Report<'_> {
         fields.put("latest_fork_usec", 0);
     }
 
-    /// Writes the section Persistence. Nothing is written to disk, so nothing is ever loading or
-    /// failing, and no change is ever saved.
+    /// Writes the section Persistence.
     fn persistence(&self, fields: &mut Fields) {
-        fields
-            .put("loading", 0)
-            .put("async_loading", 0)
-            .put("rdb_changes_since_last_save", self.store().map_or(0, |stats| stats.changes))
-            .put("rdb_bgsave_in_progress", 0)
-            .put("rdb_last_bgsave_status", "ok")
-            .put("aof_enabled", 0)
-            .put("aof_rewrite_in_progress", 0)
-            .put("aof_last_bgrewrite_status", "ok")
-            .put("aof_last_write_status", "ok");
+        match (&self.pool.store, self.store()) {
+            (Some(facts), Some(stats)) => {
+                let now = self.unix_micros / 1_000_000;
+                persistence::saved(&(facts.snapshot)(), stats.changes, now, fields);
+            }
+            _ => persistence::nothing(fields),
+        }
     }
 
     fn replication(&self, fields: &mut Fields) {

@@ -17,7 +17,9 @@ use keyway_net::AcceptFilter;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
-use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
+use keyway_store::{
+    AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, SnapshotStatus, Store, StoreStats,
+};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
@@ -345,7 +347,7 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
             if let Some(stats) = store.stats_beside_script() {
                 *last = stats;
             }
-            figures(&last, &scripts)
+            figures(&last, &store, &scripts)
         });
     }
     if let PoolKind::Routed(routes) = &pool.kind {
@@ -544,7 +546,11 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(stats: &StoreStats, scripts: &keyway_script::Registry) -> keyway_metrics::StoreFigures {
+fn figures(
+    stats: &StoreStats,
+    store: &Store,
+    scripts: &keyway_script::Registry,
+) -> keyway_metrics::StoreFigures {
     let databases = stats.databases.iter().enumerate();
     keyway_metrics::StoreFigures {
         databases: databases
@@ -562,7 +568,23 @@ fn figures(stats: &StoreStats, scripts: &keyway_script::Registry) -> keyway_metr
         expired_fields: stats.expired_fields,
         quotas: stats.quotas.iter().map(quota_figures).collect(),
         scripts: script_figures(scripts),
+        snapshots: snapshot_figures(&store.snapshot_status()),
     }
+}
+
+/// Of a store that has a file.
+fn snapshot_figures(status: &SnapshotStatus) -> Option<keyway_metrics::SnapshotFigures> {
+    status.is_on.then(|| keyway_metrics::SnapshotFigures {
+        saved: status.saves,
+        failures: status.failures,
+        has_failed: u64::from(status.last_failed),
+        running: u64::from(status.is_saving),
+        saved_unix_seconds: status.saved_at,
+        bytes: status.saved_len,
+        seconds: status.saved_millis.max(0) as f64 / 1e3,
+        buffer_bytes: status.buffered_peak,
+        loading: u64::from(status.is_loading),
+    })
 }
 
 fn script_figures(scripts: &keyway_script::Registry) -> keyway_metrics::ScriptFigures {

@@ -37,6 +37,8 @@ pub enum Wake {
     Upgrade(UpgradeRequest),
     /// An upgrade has ended, with the process that serves, or the reasons why none does.
     Upgraded(Result<Successor, Reasons>),
+    /// The process cannot go on: why.
+    Failed(String),
 }
 
 /// The changes of a reload.

@@ -8,6 +8,7 @@ use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
+use crate::snapshots::Snapshots;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
@@ -20,7 +21,7 @@ use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, After
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
 use keyway_worker::Plan;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -84,6 +85,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
+    let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
@@ -100,6 +102,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     passwords.start_for(&plan).context("cannot start a thread")?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
+    snapshots.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -112,6 +115,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         seed,
         passwords,
         access,
+        snapshots,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
@@ -120,11 +124,26 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let serving = Serving { workers, live, process, woken, admin, pid_file };
     let status = match ending {
         Ending::Stop(then, signal) => serving.stop(Order { then, signal }, &kept),
+        Ending::Failed(failure) => serving.fail(&failure, &kept),
         Ending::Replaced(successor) => serving.leave_to(&successor),
     };
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Opens the snapshots of embedded stores. If another process serves until this one begins, they are
+/// loaded now.
+fn snapshots(
+    (plan, config): (&Arc<Plan>, &Config),
+    wake: Sender<Wake>,
+    before: &TakeOver,
+) -> Result<Snapshots> {
+    let mut snapshots = Snapshots::prepare(plan, config, wake)?;
+    if before.is_one() {
+        snapshots.load_now()?;
+    }
+    Ok(snapshots)
 }
 
 /// Listens on every address of the configuration.
@@ -168,7 +187,10 @@ impl Serving {
             false => Duration::ZERO,
         };
         let order = give_notice(&mut self.workers, (&self.process, &self.woken), notice, order);
-        if drain(self.workers, &self.live, &self.woken, order) == AfterDrain::Wait {
+        let then = drain(self.workers, &self.live, &self.woken, order);
+        // If another process serves, the snapshot's file belongs to that one.
+        self.live.snapshots.end(kept.is_empty());
+        if then == AfterDrain::Wait {
             wait_for_end(&self.woken);
         }
         // No thread waits for an answer from here any more.
@@ -181,8 +203,20 @@ impl Serving {
         ExitCode::SUCCESS
     }
 
+    /// Ends a process that cannot serve, without snapshots. Another process listens on the sockets
+    /// `kept`.
+    fn fail(mut self, failure: &str, kept: &[u16]) -> ExitCode {
+        tracing::error!("{failure}");
+        self.live.snapshots.end(false);
+        self.live.config.server.drain_notice = Duration::ZERO;
+        let _ = self.stop(Order { then: AfterDrain::Exit, signal: None }, kept);
+        ExitCode::FAILURE
+    }
+
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        // From here on the snapshot's file belongs to the other process.
+        self.live.snapshots.end(false);
         self.workers.leave(upgrade::grace(&self.live));
         let closing = close_beside(self.admin);
         // This waits while the service manager does not read. Clients are served meanwhile.
@@ -320,6 +354,8 @@ pub fn wall_clock() -> Clock {
 fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR2]).context("cannot watch for signals")?;
+    // A file that reaches the limit of its size is an error of who writes it, not the end.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("keyway-signals".into())
         .spawn(move || {
@@ -344,6 +380,8 @@ struct Inside<'a> {
 enum Ending {
     /// It was told to stop, by a signal or by an operator.
     Stop(AfterDrain, Option<i32>),
+    /// It cannot serve, for this reason.
+    Failed(String),
     /// Another process serves in its place.
     Replaced(Successor),
 }
@@ -381,6 +419,7 @@ fn run(
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
                 return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
+            Ok(Wake::Failed(failure)) => return Ending::Failed(failure),
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
                     "draining on an operator's word: no new clients, requests in flight are \
@@ -435,7 +474,8 @@ fn wait_for_end(woken: &Receiver<Wake>) {
         | Wake::Drain(AfterDrain::Wait)
         | Wake::Reload(_)
         | Wake::Upgrade(_)
-        | Wake::Upgraded(_),
+        | Wake::Upgraded(_)
+        | Wake::Failed(_),
     ) = woken.recv()
     {}
 }
@@ -487,7 +527,7 @@ fn serve_the_rest(
             Ok(Wake::Upgrade(asked)) => {
                 let _ = asked.tell.send(Err(vec![format!("process {pid} serves now")]));
             }
-            Ok(Wake::Upgraded(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Wake::Upgraded(_) | Wake::Failed(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }

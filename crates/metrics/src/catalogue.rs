@@ -329,6 +329,33 @@ catalogue! {
     STORE_QUOTA_REFUSALS: Counter "keyway_store_quota_refusals_total" in "refusals" by [Pool Prefix]
         measures "Writes answered with an OOM error because a quota was used up."
         leaves_out "Leaves out those refused because the store was full."
+    SNAPSHOTS: Counter "keyway_store_snapshots_total" in "snapshots" by [Pool]
+        measures "Snapshots of the embedded store that are in their file, whole and on the disk."
+        leaves_out "Leaves out those that failed: keyway_store_snapshot_failures_total."
+    SNAPSHOT_FAILURES: Counter "keyway_store_snapshot_failures_total" in "snapshots" by [Pool]
+        measures "Snapshots of the embedded store that were given up; the file before stayed. The log says why."
+        leaves_out "Leaves out those that were refused, as one was being written."
+    SNAPSHOT_FAILED: Gauge "keyway_store_snapshot_failed" in "snapshots" by [Pool]
+        measures "1 if the latest snapshot of the embedded store failed, else 0."
+        leaves_out "Says nothing before the first one."
+    SNAPSHOT_RUNNING: Gauge "keyway_store_snapshot_running" in "snapshots" by [Pool]
+        measures "1 while a snapshot of the embedded store is written, else 0."
+        leaves_out "Leaves out those that wait for their turn."
+    SNAPSHOT_SAVED: Gauge "keyway_store_snapshot_last_save_timestamp_seconds" in "seconds" by [Pool]
+        measures "When the latest whole snapshot of the embedded store was in its file, since the Unix epoch; the start of the process before the first one."
+        leaves_out "Says nothing of a file that was loaded."
+    SNAPSHOT_BYTES: Gauge "keyway_store_snapshot_bytes" in "bytes" by [Pool]
+        measures "Length of the file of the latest whole snapshot of the embedded store."
+        leaves_out "Is 0 before the first one."
+    SNAPSHOT_SECONDS: Gauge "keyway_store_snapshot_duration_seconds" in "seconds" by [Pool]
+        measures "How long the latest snapshot of the embedded store took, from its moment to its place on the disk."
+        leaves_out "Is 0 before the first one."
+    SNAPSHOT_BUFFER: Gauge "keyway_store_snapshot_buffer_bytes" in "bytes" by [Pool]
+        measures "The most memory that the latest snapshot of the embedded store held above the data: what `buffer` bounds."
+        leaves_out "Leaves out data of databases that were emptied meanwhile, which counts as data until it is written."
+    STORE_LOADING: Gauge "keyway_store_loading" in "stores" by [Pool]
+        measures "1 while the embedded store is loaded from its snapshot and clients get the error LOADING, else 0."
+        leaves_out "Leaves out pools without a snapshot."
     TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []
         measures "Memory held for all clients' commands between MULTI and EXEC, and on the embedded store for those that block and keys under WATCH, now: what transactions_len_max bounds."
         leaves_out "Leaves out what goes with commands that a server runs: blocking ones and WATCH on a sharded pool."

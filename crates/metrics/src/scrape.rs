@@ -10,7 +10,7 @@ use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
     ClusterFigures, CommandTotals, FrontFigures, LatencyShares, QuotaFigures, Registry,
-    RouteFigures, StoreFigures, WarmUpFigures,
+    RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -81,6 +81,17 @@ const OF_STORES: &[Reader<StoreFigures>] = &[
     (&c::SCRIPT_ENDED, |store| store.scripts.ended),
     (&c::SCRIPT_CACHED, |store| store.scripts.cached),
     (&c::SCRIPT_MEMORY, |store| store.scripts.memory_bytes),
+];
+
+const OF_SNAPSHOTS: &[Reader<SnapshotFigures>] = &[
+    (&c::SNAPSHOTS, |it| it.saved),
+    (&c::SNAPSHOT_FAILURES, |it| it.failures),
+    (&c::SNAPSHOT_FAILED, |it| it.has_failed),
+    (&c::SNAPSHOT_RUNNING, |it| it.running),
+    (&c::SNAPSHOT_SAVED, |it| it.saved_unix_seconds),
+    (&c::SNAPSHOT_BYTES, |it| it.bytes),
+    (&c::SNAPSHOT_BUFFER, |it| it.buffer_bytes),
+    (&c::STORE_LOADING, |it| it.loading),
 ];
 
 const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
@@ -426,6 +437,20 @@ impl Registry {
         for (pool, figures) in &stores {
             for of in &figures.databases {
                 expiring.sample(&[pool, &of.database.to_string()], of.expiring_items);
+            }
+        }
+        for (metric, read) in OF_SNAPSHOTS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &stores {
+                if let Some(snapshots) = &figures.snapshots {
+                    samples.sample(&[pool], read(snapshots));
+                }
+            }
+        }
+        let mut seconds = family(out, &c::SNAPSHOT_SECONDS);
+        for (pool, figures) in &stores {
+            if let Some(snapshots) = &figures.snapshots {
+                seconds.sample(&[pool], snapshots.seconds);
             }
         }
         for (metric, read) in OF_QUOTAS {

@@ -13,8 +13,9 @@ use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
     DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
-    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
+    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
+    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -68,6 +69,17 @@ fn registry() -> Arc<Registry> {
             cached: 2,
             memory_bytes: 70_000,
         },
+        snapshots: Some(SnapshotFigures {
+            saved: 12,
+            failures: 1,
+            has_failed: 0,
+            running: 1,
+            saved_unix_seconds: 1_700_000_060,
+            bytes: 81_920,
+            seconds: 1.5,
+            buffer_bytes: 65_536,
+            loading: 0,
+        }),
     });
     assert!(taken);
     let taken = registry.watch_transactions(|| TransactionFigures {

@@ -26,6 +26,7 @@ pub mod kind;
 pub mod listpack;
 pub mod lzf;
 pub mod payload;
+pub mod pieces;
 mod reader;
 pub mod replication;
 mod value;

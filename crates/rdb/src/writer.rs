@@ -5,8 +5,8 @@ mod value;
 
 use crate::crc64::Crc64;
 use crate::event::{Event, Key};
-use crate::format::{write_bytes, write_len, write_text};
 use crate::kind;
+use crate::pieces;
 use crate::version::Version;
 use std::fmt;
 pub use value::ValueWriter;
@@ -132,27 +132,21 @@ impl Writer {
         match event {
             Event::Start(_) => {}
             Event::Aux { name, value } => {
-                self.out.push(kind::OPCODE_AUX);
-                write_text(name, &mut self.out);
-                write_text(value, &mut self.out);
+                pieces::aux(name, value, &mut self.out);
             }
-            Event::Library(code) => {
-                self.out.push(kind::OPCODE_LIBRARY);
-                write_bytes(code, &mut self.out);
-            }
-            Event::Database(number) => self.numbers(kind::OPCODE_DATABASE, &[*number]),
-            Event::Sizes { keys, expiring } => {
-                self.numbers(kind::OPCODE_SIZES, &[*keys, *expiring]);
-            }
+            Event::Library(code) => pieces::library(code, &mut self.out),
+            Event::Database(number) => pieces::database(*number, &mut self.out),
+            Event::Sizes { keys, expiring } => pieces::sizes(*keys, *expiring, &mut self.out),
             Event::SlotSizes { slot, keys, expiring } => {
                 // A hint, which no server before these reads.
                 if self.version >= Version::Redis12 {
-                    self.numbers(kind::OPCODE_SLOT_SIZES, &[*slot, *keys, *expiring]);
+                    let sizes = [*slot, *keys, *expiring];
+                    pieces::numbers(kind::OPCODE_SLOT_SIZES, &sizes, &mut self.out);
                 }
             }
             Event::Key(key) => {
                 let kind = ValueWriter::kind_of(self.version, &key.value)?;
-                self.key(key, kind);
+                pieces::key(key, kind, &mut self.out);
                 self.value = Some(ValueWriter::open(self.version, &key.value, &mut self.out)?);
             }
             Event::Part(part) => {
@@ -190,48 +184,22 @@ impl Writer {
             return Err(WriteFault::Version(self.version));
         }
         self.start();
-        self.key(key, *kind);
+        pieces::key(key, *kind, &mut self.out);
         self.out.extend_from_slice(value);
         Ok(())
     }
 
     fn start(&mut self) {
         if self.stage == Stage::Start {
-            let (word, width) =
-                if self.version.is_of_valkey() { ("VALKEY", 3) } else { ("REDIS", 4) };
-            let header = format!("{word}{:0width$}", self.version.number());
-            self.out.extend_from_slice(header.as_bytes());
+            pieces::header(self.version, &mut self.out);
             self.stage = Stage::Between;
         }
     }
 
-    fn numbers(&mut self, opcode: u8, numbers: &[u64]) {
-        self.out.push(opcode);
-        numbers.iter().for_each(|number| write_len(*number, &mut self.out));
-    }
-
-    fn key(&mut self, key: &Key<'_>, kind: u8) {
-        if let Some(millis) = key.expires_ms {
-            self.out.push(kind::OPCODE_EXPIRES_MS);
-            // Later times cannot be written, and are as good as never.
-            let millis = i64::try_from(millis).unwrap_or(i64::MAX);
-            self.out.extend_from_slice(&millis.to_le_bytes());
-        }
-        if let Some(seconds) = key.idle_seconds {
-            self.numbers(kind::OPCODE_IDLE, &[seconds]);
-        }
-        if let Some(frequency) = key.frequency {
-            self.out.extend_from_slice(&[kind::OPCODE_FREQUENCY, frequency]);
-        }
-        self.out.push(kind);
-        write_text(key.name, &mut self.out);
-    }
-
     fn end(&mut self, checked: bool) {
-        self.out.push(kind::OPCODE_END);
         self.sum_up();
-        let sum = if checked { self.crc.sum() } else { 0 };
-        self.out.extend_from_slice(&sum.to_le_bytes());
+        pieces::end(&mut self.crc, checked, &mut self.out);
+        self.summed = self.out.len();
         self.stage = Stage::Over;
     }
 

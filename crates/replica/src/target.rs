@@ -133,8 +133,9 @@ pub trait Target: Send + 'static {
     /// The next unit of the stream. The follower acknowledges the unit once this
     /// has returned, and never hands it over again.
     ///
-    /// A command may be one that fails: Redis 7.0 sends RENAME of a key that was
-    /// not there, for instance. Its own replicas log the error and go on.
+    /// A command of the stream may fail. Redis 7.0 does not replicate a key that
+    /// `BITFIELD … OVERFLOW FAIL` makes, for instance, so a later RENAME of it
+    /// fails on a replica. Redis's replicas log such an error and go on.
     ///
     /// # Errors
     /// The target has not applied the unit.

@@ -12,8 +12,8 @@
 //! commands may do with a key) and `items/table.rs`.
 //!
 //! The folders are layers, and each imports only those before it: `algorithms`,
-//! `items`, `collections`, `shards`, `store`, `entry`, `edits`, `dump`,
-//! `commands`, `requests`, `memcached`.
+//! `items`, `collections`, `dump`, `cut`, `shards`, `store`, `entry`, `edits`,
+//! `commands`, `requests`, `memcached`, `snapshot`.
 //!
 //! Architecture invariants: a request waits for nothing but shard locks. It takes
 //! them in ascending order, and gives them back when it meets one that a script
@@ -23,6 +23,7 @@
 mod algorithms;
 mod collections;
 mod commands;
+mod cut;
 mod dump;
 mod edits;
 mod entry;
@@ -30,6 +31,7 @@ mod items;
 mod memcached;
 mod requests;
 mod shards;
+mod snapshot;
 mod store;
 #[cfg(test)]
 mod testing;
@@ -38,7 +40,9 @@ pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
+pub use snapshot::{Batch, LoadError, Loading, Progress, SaveError, Saving};
 pub use store::{
     AfterRead, Busy, Context, DatabaseStats, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
-    Patience, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
+    Patience, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet,
+    Transfer, Waiter, Who,
 };

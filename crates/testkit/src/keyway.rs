@@ -103,6 +103,7 @@ pub struct KeywayConfig {
     tables: String,
     limit_descriptors: Option<u32>,
     limit_address_space: Option<u64>,
+    limit_file_len: Option<u64>,
     hosts: Option<PathBuf>,
     arguments: Vec<String>,
 }
@@ -118,6 +119,7 @@ impl KeywayConfig {
             tables: String::new(),
             limit_descriptors: None,
             limit_address_space: None,
+            limit_file_len: None,
             hosts: None,
             arguments: Vec::new(),
         }
@@ -153,6 +155,14 @@ impl KeywayConfig {
         self
     }
 
+    /// Starts the process with at most this many bytes in a file that it writes, as if its disk were
+    /// full from there on.
+    #[must_use]
+    pub fn with_file_len(mut self, bytes: u64) -> KeywayConfig {
+        self.limit_file_len = Some(bytes);
+        self
+    }
+
     /// Starts the process in a mount namespace of its own, where this file
     /// stands in for `/etc/hosts`. Writing the file in place changes what the
     /// running process resolves.
@@ -167,7 +177,9 @@ impl KeywayConfig {
     fn launcher(&self) -> String {
         let descriptors = self.limit_descriptors.map(|count| format!("ulimit -n {count}; "));
         let space = self.limit_address_space.map(|bytes| format!("ulimit -v {}; ", bytes >> 10));
-        let limits: String = [descriptors, space].into_iter().flatten().collect();
+        // Blocks of 512 bytes, as POSIX has it.
+        let file = self.limit_file_len.map(|bytes| format!("ulimit -f {}; ", bytes >> 9));
+        let limits: String = [descriptors, space, file].into_iter().flatten().collect();
         let inside = format!("{limits}exec \"$@\"");
         match &self.hosts {
             None => inside,

@@ -1,3 +1,4 @@
+use crate::handouts::Handout;
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
     PoolKind, PoolNotices, Redirects,
@@ -7,6 +8,7 @@ use keyway_net::Mailer;
 use keyway_proxy::hot_keys::NotedKeys;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::{QueueBudget, SlowLog};
+use keyway_store::{Store, Who};
 use keyway_topology::{HealthBoard, ReadFrom, Topology};
 use keyway_users::Users;
 use parking_lot::Mutex;
@@ -137,6 +139,17 @@ impl Plan {
         if let Some(mailer) = self.mailers.lock().get(usize::from(worker)) {
             let _ = mailer.post(Mail::Published);
         }
+    }
+
+    /// Answers the clients that wait for a snapshot of a store which has ended. To be called by
+    /// whoever has written it.
+    pub fn answer_saved(&self, store: &Store) {
+        store.serve_saved(|waiter, reply| {
+            let Who { client, worker, .. } = waiter.who;
+            if self.handouts.post(worker, Handout { client, reply }) {
+                self.post_published(worker);
+            }
+        });
     }
 
     /// Asks every worker but `from` to close these clients. A mailbox that is

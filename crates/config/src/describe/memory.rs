@@ -15,6 +15,8 @@ pub struct MemoryBound {
     /// Number of embedded stores whose `memory_max` is `"auto"`. Their size is determined at the
     /// start.
     pub stores_auto: usize,
+    /// Memory that snapshots take above the data, in all stores.
+    pub snapshot_bytes: u64,
     /// Table of keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
     /// Memory of Lua for the scripts of all stores, per worker.
@@ -100,6 +102,9 @@ impl Config {
         MemoryBound {
             store_bytes: memory_max().flatten().fold(0, u64::saturating_add),
             stores_auto: memory_max().filter(Option::is_none).count(),
+            snapshot_bytes: stores()
+                .filter_map(|store| store.snapshot.as_ref())
+                .fold(0, |sum: u64, snapshot| sum.saturating_add(snapshot.buffer)),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             script_bytes,
@@ -178,6 +183,10 @@ fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
     }
     if bound.stores_auto > 0 {
         text.push_str("  data: a share of the machine's memory, worked out and printed at start\n");
+    }
+    if bound.snapshot_bytes > 0 {
+        let bytes = format_size(bound.snapshot_bytes);
+        let _ = writeln!(text, "  snapshots: {bytes} above the data, while they are written");
     }
     if bound.tracking_bytes > 0 {
         let bytes = format_size(bound.tracking_bytes);

@@ -5,7 +5,7 @@ use super::kind::{Absent, Choices, Kind};
 use super::pool_kinds::POOL_KINDS;
 use super::sharded::{SLOW_KEPT, SLOWER_THAN};
 use Absent::{Is, Refused, Unset};
-use Kind::{Choice, Count, List, Prefix, Size};
+use Kind::{Bool, Choice, Count, List, Path, Prefix, Size};
 
 pub(crate) static STORE: Table = Table {
     header: "[pool.NAME] of kind \"store\"",
@@ -99,10 +99,56 @@ pub(crate) static STORE: Table = Table {
         )
         .known_elsewhere_as(&["default-read-touch-ttl-pct"]),
         key(
+            "snapshot",
+            Kind::Table(&SNAPSHOT),
+            Unset("none: what the pool holds ends with the process"),
+            "Save the data to a file, and load it at the start.",
+        )
+        .known_elsewhere_as(&["save", "dbfilename", "rdb"]),
+        key(
             "quotas",
             List(&QUOTAS),
             Unset("none"),
             "What the keys of some prefixes may take: `[[pool.NAME.quotas]]`, up to 64.",
+        ),
+    ],
+};
+
+pub(crate) static SNAPSHOT: Table = Table {
+    header: "snapshot in [pool.NAME]",
+    doc: "`snapshot = { file = \"/var/lib/keyway/cache.rdb\" }` in a pool of kind `\"store\"`. The file is in Redis's RDB format: Redis 7 and Valkey read it, and theirs is read here. At the start Keyway loads the file; until then clients get the error `LOADING`. A file that cannot be read whole ends the process with an error. A snapshot is of one moment, by BGSAVE, SAVE, `every` and `on_shutdown`. Clients are served meanwhile. A new snapshot is written beside the old file and takes its place once it is whole on disk, so that the directory needs room for both.",
+    keys: &[
+        key(
+            "file",
+            Path,
+            Refused,
+            "Where the snapshot is. The directory must be there; the file need not.",
+        ),
+        key(
+            "every",
+            Kind::Duration { min: ms(1000), max: hours(31 * 24) },
+            Is("\"5m\""),
+            "How often a snapshot is made, if a key has changed since the last one. `\"off\"`: only when asked for.",
+        )
+        .or_word("off"),
+        key(
+            "on_shutdown",
+            Bool,
+            Is("true"),
+            "Make a snapshot when the process stops, after the last client has left. Give the manager of the process time for that (`TimeoutStopSec` of systemd).",
+        ),
+        key(
+            "rate_max",
+            Size { min: MIB, max: TIB },
+            Is("\"off\""),
+            "Most bytes of a snapshot that are written in a second. Less leaves more of the disk and of a processor to others, and takes longer. `\"off\"`: as fast as the disk is.",
+        )
+        .or_word("off"),
+        key(
+            "buffer",
+            Size { min: MIB, max: TIB },
+            Is("\"256MiB\""),
+            "Most memory that a snapshot takes above the data. Keys that change before they were written wait there. If they need more, the snapshot is given up, and the last file stays.",
         ),
     ],
 };

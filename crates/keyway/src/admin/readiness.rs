@@ -153,6 +153,9 @@ impl Current {
         {
             return Some(format!("pool {:?}: {why}", pool.name));
         }
+        if kind.store().is_some_and(|store| store.is_loading()) {
+            return Some(format!("pool {:?}: its snapshot is being loaded", pool.name));
+        }
         let totals = self.registry.backend_totals(index);
         let ids = self.plan.topology.backend_ids(index).zip(totals).enumerate();
         let there = ids.filter(|(server, _)| kind.has_server(*server));

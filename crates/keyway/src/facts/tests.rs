@@ -72,6 +72,7 @@ fn facts() -> ProcessFacts {
         notify: "xE".to_owned(),
         read: Box::new(stats),
         scripts: Arc::default(),
+        snapshot: Box::new(Default::default),
     };
     ProcessFacts {
         start_unix_micros: START,

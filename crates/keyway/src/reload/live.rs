@@ -4,6 +4,7 @@ use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
 use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::plan::{self, Sources, Version};
+use crate::snapshots::Snapshots;
 use crate::workers::Workers;
 use crate::{certificates, log, peers};
 use keyway_base::Clock;
@@ -44,6 +45,8 @@ pub struct Live {
     pub passwords: crate::passwords::Passwords,
     /// The access settings of the admin listener.
     pub access: Access,
+    /// Snapshots of embedded stores.
+    pub snapshots: Snapshots,
 }
 
 impl Live {
@@ -164,6 +167,7 @@ impl Live {
         peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
         });
+        self.snapshots.follow(&version.plan, &merged.config);
         if self.file.server.log.level != new.server.log.level {
             log::set_level(new.server.log.level);
         }

@@ -34,6 +34,31 @@ pub struct StoreFigures {
     pub quotas: Vec<QuotaFigures>,
     /// Its scripts.
     pub scripts: ScriptFigures,
+    /// Its snapshots, if it has a file for them.
+    pub snapshots: Option<SnapshotFigures>,
+}
+
+/// The snapshots of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SnapshotFigures {
+    /// Those that were written whole.
+    pub saved: u64,
+    /// Those that failed.
+    pub failures: u64,
+    /// 1 if the last one failed.
+    pub has_failed: u64,
+    /// 1 while one is being written.
+    pub running: u64,
+    /// When the last whole one was made.
+    pub saved_unix_seconds: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// How long the last one took.
+    pub seconds: f64,
+    /// The most that it held in memory above the data.
+    pub buffer_bytes: u64,
+    /// 1 while one is being loaded.
+    pub loading: u64,
 }
 
 /// The scripts and functions of [`StoreFigures`].

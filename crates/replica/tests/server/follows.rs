@@ -53,10 +53,11 @@ fn follows_under_writes(options: &[&str], is_diskless: bool) {
     let copy = Copy::start(settings(from.address()));
     wait_until("units of the stream", BOUND, || copy.seen().units > 3000);
     writer.end();
+    from.client().pipeline(&["MULTI", "SET in a", "SELECT 3", "APPEND in b", "EXEC"]);
     copy.assert_same(&from);
     let (seen, status) = (copy.seen(), copy.follower.status());
-    // FLUSHALL ends a snapshot that is under way, and its link with it.
-    assert_eq!((seen.snapshots as u64, status.full_resyncs), (1, 1));
+    // FLUSHALL ends a snapshot that is under way, and its link with it: there may be several.
+    assert_eq!(seen.snapshots as u64, status.full_resyncs);
     assert_eq!(status.down_for, None);
     assert!(seen.transactions > 0, "{seen:?}");
     assert_eq!(seen.origins[0].len.is_none(), is_diskless);

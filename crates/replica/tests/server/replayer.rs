@@ -18,8 +18,6 @@ pub struct Seen {
     pub renamed: Vec<(ReplicationId, Position)>,
     /// The position behind all that was applied.
     pub position: Option<Position>,
-    /// Commands of the stream that failed.
-    pub errors: Vec<String>,
     /// Breaches of the order of calls: none are allowed.
     pub wrong: Vec<String>,
 }
@@ -233,17 +231,18 @@ impl Target for Replayer {
             add(&encode(&["EXEC"]));
         }
         self.client.send(&bytes);
-        // Redis 7.0 sends some commands that have failed, such as RENAME of a key that is
-        // not there; its replicas go on. Equal data at the end is what counts.
-        let mut errors = Vec::new();
         for reply in self.client.replies(replies) {
-            let of_transaction = matches!(&reply, Value::Array(_)).then(|| reply.array().to_vec());
-            let all = of_transaction.unwrap_or_else(|| vec![reply]);
-            errors.extend(all.iter().filter(|reply| reply.is_error()).map(Value::error_text));
+            let failed = match &reply {
+                Value::Array(replies) => replies.iter().find(|reply| reply.is_error()),
+                reply => Some(reply).filter(|reply| reply.is_error()),
+            };
+            if let Some(reply) = failed {
+                let raw = unit.raw().escape_ascii();
+                return Err(self.wrong(format!("{}: {raw}", reply.error_text())));
+            }
         }
         self.note(|seen| {
             seen.units += 1;
-            seen.errors.extend(errors);
             seen.transactions += usize::from(unit.is_transaction());
             if let Some(position) = &mut seen.position {
                 position.offset = unit.end();

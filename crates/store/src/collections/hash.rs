@@ -198,17 +198,27 @@ impl<'a> Hash<'a> {
         count: u64,
         mut visit: impl FnMut(&'a [u8], &'a [u8]),
     ) -> u64 {
+        self.scan_timed(cursor, count, |field, value, _| visit(field, value))
+    }
+
+    /// The same with when each field expires.
+    pub(crate) fn scan_timed(
+        &self,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(&'a [u8], &'a [u8], Option<u64>),
+    ) -> u64 {
         match self {
             Self::Blob(_) | Self::Timed(_) => {
-                self.visit(visit);
+                self.visit_timed(visit);
                 0
             }
             Self::Boxed(fields, _) => {
-                fields.scan(cursor, count, |item| visit(item.key(), item.value()))
+                fields.scan(cursor, count, |item| visit(item.key(), item.value(), item.expiry()))
             }
             Self::Hiding(timed, means) => timed.fields().scan(cursor, count, |item| {
                 if !means.has_passed(item.expiry()) {
-                    visit(item.key(), item.value());
+                    visit(item.key(), item.value(), item.expiry());
                 }
             }),
         }

@@ -41,6 +41,20 @@ impl<'a> List<'a> {
         }
     }
 
+    /// The elements of run `index`; none behind the last run.
+    pub(crate) fn elements_of_run(
+        &self,
+        index: usize,
+    ) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
+        let (bytes, _) = self.run(index)?;
+        let mut at = 0;
+        Some(std::iter::from_fn(move || {
+            let (body, next) = (at < bytes.len()).then(|| element_at(bytes, at))?;
+            at = next;
+            Some(&bytes[body])
+        }))
+    }
+
     fn locate(&self, index: usize) -> (usize, usize) {
         match self {
             Self::Blob(_) => (0, index.min(self.len())),

@@ -214,6 +214,11 @@ impl Timed {
         self.hints.get(0).map(|hint| hint.time())
     }
 
+    /// When the first field expires of those that have not.
+    pub(crate) fn earliest_after(&self, now_millis: u64) -> Option<u64> {
+        self.hints.get(self.hidden(now_millis)).map(|hint| hint.time())
+    }
+
     pub(crate) fn is_spent(&self, now_millis: u64) -> bool {
         self.hints.len() == self.fields.len()
             && self.hidden(now_millis) == self.hints.len()

@@ -210,6 +210,7 @@ pub(super) fn bitop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if negates {
         result.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
     }
+    let _room = call.reserve_for_made(&mut locked, call.arg(2), len)?;
     let mut target = locked.entry(call.turn, call.arg(2));
     if len == 0 {
         if target.remove() {

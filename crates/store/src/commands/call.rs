@@ -4,7 +4,8 @@ use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::entry::Entry;
 use crate::items::{Encoding, Item};
-use crate::store::{OUT_OF_MEMORY, Store, Transfer, Turn, reserved_len};
+use crate::shards::EvictionPolicy;
+use crate::store::{Locked, OUT_OF_MEMORY, Reserved, Store, Transfer, Turn, reserved_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request};
 use keyway_resp::reply;
@@ -40,6 +41,9 @@ impl From<WrongType> for Fault {
         Fault::Text("WRONGTYPE Operation against a key holding the wrong kind of value")
     }
 }
+
+/// Length in bytes up to which a value is taken to have its room already: that of the arguments.
+const OF_ARGUMENTS: u64 = 4096;
 
 pub(super) type Outcome = Result<(), Fault>;
 
@@ -131,16 +135,55 @@ impl<'a> Call<'a> {
 
     /// Makes room for a string that will be longer than the request itself.
     pub(super) fn make_room_for(&self, value_len: u64) -> Outcome {
-        // A string of the arguments' size has its room already.
-        if value_len <= 4096 || self.store.config().memory_max == 0 {
+        if value_len <= OF_ARGUMENTS || self.store.config().memory_max == 0 {
             return Ok(());
         }
-        let args: u64 = self.args.ranges().iter().map(|range| range.len() as u64).sum();
-        match self.store.make_room_beside(value_len, reserved_len(args), self.turn) {
+        let reserved = reserved_len(args_bytes(self.args));
+        match self.store.make_room_beside(value_len, reserved, self.turn) {
             true => Ok(()),
             false => Err(Fault::Text(OUT_OF_MEMORY)),
         }
     }
+
+    /// As [`Call::make_room_for`], of room that other workers see until it is dropped.
+    pub(super) fn reserve_room_for(&self, value_len: u64) -> Result<Reserved<'a>, Fault> {
+        if value_len <= OF_ARGUMENTS || self.store.config().memory_max == 0 {
+            return Ok(Reserved::nothing(self.store));
+        }
+        let more = value_len.saturating_sub(reserved_len(args_bytes(self.args)));
+        self.store.reserve(more, self.turn).ok_or(Fault::Text(OUT_OF_MEMORY))
+    }
+
+    /// Reserves room for a value that is made out of others, in the place of what `target` holds.
+    /// The value is known only with the shards of all keys locked. `len` is about what it takes in
+    /// bytes: a low estimate, as the next write makes room for the rest.
+    pub(super) fn reserve_for_made(
+        &self,
+        locked: &mut Locked<'_>,
+        target: &[u8],
+        len: usize,
+    ) -> Result<Reserved<'a>, Fault> {
+        let (store, turn) = (self.store, self.turn);
+        if len as u64 <= OF_ARGUMENTS || store.config().memory_max == 0 {
+            return Ok(Reserved::nothing(store));
+        }
+        let replaced = locked.entry(turn, target).bytes().unwrap_or_default();
+        let more = len.saturating_sub(replaced) as u64;
+        store.free_unused(more);
+        if let Some(room) = store.reserve_beside_locked(more, turn) {
+            return Ok(room);
+        }
+        // What is locked is evicted only after the command.
+        let is_evicted_after = store.policy() != EvictionPolicy::NoEviction && locked.has_most();
+        match is_evicted_after || turn.is_scripted && store.may_exceed(more) {
+            true => Ok(Reserved::nothing(store)),
+            false => Err(Fault::Text(OUT_OF_MEMORY)),
+        }
+    }
+}
+
+fn args_bytes(args: Args<'_>) -> u64 {
+    args.ranges().iter().map(|range| range.len() as u64).sum()
 }
 
 pub(super) fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {

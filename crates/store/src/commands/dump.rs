@@ -2,11 +2,9 @@
 
 use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
-use crate::collections::Boxed;
 use crate::dump::{self, Refusal, Value};
-use crate::edits::hash::{self, Until};
-use crate::edits::{list, set, sorted};
-use crate::entry::{Editor, Entry};
+use crate::edits::fill;
+use crate::entry::Entry;
 use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::KeyspaceEvents;
@@ -29,8 +27,9 @@ pub(super) fn dump(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut dumped = Vec::new();
     let found = call.with_key(|mut entry| {
         entry.read_only();
-        dump::write(&mut entry, &mut dumped)
-    })?;
+        let found = entry.look_closely();
+        found.map(|(item, means)| dump::write(item, means, &mut dumped)).is_some()
+    });
     if found {
         payload::seal(&mut dumped);
         reply::bulk(out, &dumped);
@@ -117,9 +116,8 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         bound => usize::try_from(bound).unwrap_or(usize::MAX),
     };
     let value = dump::read(bytes, version, room, &|text| call.store.hash(text))?;
-    if expiry != Expiry::Past {
-        call.make_room_for(value.bytes_len() as u64)?;
-    }
+    let len = if expiry == Expiry::Past { 0 } else { value.bytes_len() };
+    let _room = call.reserve_room_for(len as u64)?;
     let now = call.turn.now_millis;
     call.with_key(|mut entry| {
         if is_taken(&entry) {
@@ -151,45 +149,8 @@ fn put(entry: &mut Entry<'_>, value: Value<'_>, expiry: Option<u64>, now_millis:
     if let Value::Text(text) = &value {
         return entry.set(text, Encoding::Text, expiry);
     }
-    entry.rebuild(|editor| fill(editor, value, now_millis));
+    entry.rebuild(|editor| fill::fill(editor, value, now_millis));
     entry.set_expiry(expiry);
-}
-
-fn fill(editor: &mut Editor<'_, '_>, value: Value<'_>, now_millis: u64) {
-    match value {
-        Value::Text(_) => {}
-        Value::Stream(stream) => editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(stream)),
-        Value::List(elements) => {
-            elements.iter().for_each(|element| list::insert(editor, usize::MAX, element));
-        }
-        Value::Set(members) => members.iter().for_each(|member| _ = set::add(editor, member)),
-        Value::Hash(strings) => {
-            for field in (0..strings.len()).step_by(2) {
-                hash::set(editor, strings.get(field), strings.get(field + 1), Until::Ever);
-            }
-        }
-        Value::Timed(strings, times) => {
-            for (index, time) in times.iter().enumerate() {
-                let (field, value) = (strings.get(2 * index), strings.get(2 * index + 1));
-                let until = if *time == 0 { Until::Ever } else { Until::Time(*time) };
-                // Of one that has expired already, nobody needs to be told.
-                if *time == 0 || *time > now_millis {
-                    hash::set(editor, field, value, until);
-                }
-            }
-        }
-        Value::Sorted(members, scores) => {
-            // In order, nodes of a tree come to be full.
-            let mut all: Vec<(&[u8], f64)> = members.iter().zip(scores.iter().copied()).collect();
-            all.sort_by(|(one, score), (other, other_score)| {
-                let by_score = score.partial_cmp(other_score);
-                by_score.unwrap_or(std::cmp::Ordering::Equal).then_with(|| one.cmp(other))
-            });
-            let longest = all.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
-            sorted::prepare(editor, all.len(), longest);
-            all.into_iter().for_each(|(member, score)| sorted::put(editor, member, score, None));
-        }
-    }
 }
 
 /// What is known of how the key was used before: how often, if the policy goes

@@ -108,7 +108,7 @@ pub(super) fn copy(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         return Err(SAME_OBJECT);
     }
     let len = call.store.with_key(call.turn, source, |mut entry| entry.bytes());
-    call.make_room_for(len.unwrap_or_default() as u64)?;
+    let _room = call.reserve_room_for(len.unwrap_or_default() as u64)?;
     let mut locked = call.store.lock_keys([source, target].into_iter());
     let found = locked.entry(call.turn, source).read().is_some();
     let done = found && (replace || !locked.entry(there, target).exists());

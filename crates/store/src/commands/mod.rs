@@ -140,6 +140,8 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushdb => server::flushdb(call, out),
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
+        Verb::Bgsave => server::bgsave(call, out),
+        Verb::Lastsave => server::lastsave(call, out),
         Verb::Dump => dump::dump(call, out),
         Verb::Restore | Verb::RestoreAsking => dump::restore(call, out),
         Verb::Sort => sort::sort_key(call, true, out),

@@ -1,4 +1,4 @@
-//! Whole databases.
+//! Whole databases, and snapshots.
 
 use super::call::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
@@ -31,7 +31,7 @@ pub(super) fn flushdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     check_flush_option(call)?;
     let mut locked = call.store.lock_all();
     locked.mark_emptied(call.turn.database, None, call.turn);
-    locked.flush(call.turn.database);
+    locked.flush(call.turn.database, call.turn);
     call.store.note_all_ready(call.turn, call.turn.database);
     reply::simple(out, "OK");
     Ok(())
@@ -43,7 +43,7 @@ pub(super) fn flushall(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut locked = call.store.lock_all();
     for database in 0..call.store.database_count() {
         locked.mark_emptied(database, None, call.turn);
-        locked.flush(database);
+        locked.flush(database, call.turn);
         call.store.note_all_ready(call.turn, database);
     }
     reply::simple(out, "OK");
@@ -74,5 +74,25 @@ pub(super) fn swapdb(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         }
     }
     reply::simple(out, "OK");
+    Ok(())
+}
+
+/// BGSAVE. In a transaction, or while a script runs, the snapshot is of a moment later.
+pub(super) fn bgsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let schedule = match call.args.len() {
+        1 => false,
+        2 if call.is(1, "schedule") => true,
+        _ => return Err(SYNTAX),
+    };
+    let is_scheduled = call.store.begin_snapshot(call.turn.now_millis, schedule);
+    let is_scheduled = is_scheduled.map_err(|refusal| Fault::Text(refusal.text()))?;
+    let text = if is_scheduled { "scheduled" } else { "started" };
+    reply::simple(out, &format!("Background saving {text}"));
+    Ok(())
+}
+
+/// LASTSAVE: when the process started, if nothing was saved since.
+pub(super) fn lastsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::integer(out, call.store.snapshot_status().saved_at as i64);
     Ok(())
 }

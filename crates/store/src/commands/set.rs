@@ -10,6 +10,9 @@ use crate::edits::set;
 use crate::items::Kind;
 use keyway_resp::reply;
 
+/// Bytes that a member of a large set takes beside its text, or a little less.
+const MEMBER_LEN: usize = 16;
+
 fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Set<'_>>) -> R) -> Result<R, Fault> {
     call.with_key(|mut entry| Ok(work(entry.read_as()?)))
 }
@@ -290,6 +293,8 @@ pub(super) fn store(call: &Call<'_>, operation: Operation, out: &mut Vec<u8>) ->
     // The target may be one of the sets.
     let members: Vec<Vec<u8>> =
         members.into_iter().map(|member| member.with_text(<[u8]>::to_vec)).collect();
+    let len = members.iter().map(|member| member.len() + MEMBER_LEN).sum();
+    let _room = call.reserve_for_made(&mut locked, call.arg(1), len)?;
     locked.entry(call.turn, call.arg(1)).replace(Kind::Set, operation.stored(), |editor| {
         members.iter().for_each(|member| _ = set::add(editor, member));
         if !keeps_integers {

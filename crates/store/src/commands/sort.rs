@@ -300,6 +300,8 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
     // The target may be among what is read.
     let values: Vec<Vec<u8>> =
         values.map(|value| value.map_or_else(Vec::new, Cow::into_owned)).collect();
+    let len = values.iter().map(Vec::len).sum();
+    let _room = call.reserve_for_made(&mut locked, target, len)?;
     locked.entry(call.turn, target).replace(Kind::List, "sortstore", |editor| {
         values.iter().for_each(|value| list::insert(editor, usize::MAX, value));
     });

@@ -19,10 +19,14 @@
 //! What is read is believed in nothing: whatever Redis checks with
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
 
+mod large;
 mod read;
 mod stream;
 mod strings;
 mod write;
 
+pub(crate) use large::{Large, is_large};
 pub(crate) use read::{Refusal, Value, read};
+pub(crate) use stream::Builder as StreamBuilder;
+pub(crate) use strings::Strings;
 pub(crate) use write::write;

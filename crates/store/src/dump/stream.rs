@@ -2,7 +2,7 @@
 
 use super::read::{Refusal, Source};
 use super::strings::Strings;
-use crate::collections::stream::block::Entry;
+use crate::collections::stream::block::{Block, Entry};
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::Id;
 use crate::collections::stream::{Log, Restored, Stream};
@@ -25,32 +25,100 @@ fn own(id: keyway_rdb::Id) -> Id {
 
 /// Appends a stream, its type first.
 pub(super) fn write(stream: &Stream, out: &mut Vec<u8>) {
-    let written = write_parts(stream, out);
-    written.expect("a stream has as many of everything as it counts");
+    let mut writer = Written::begin(stream, out);
+    while !writer.step(stream, out) {}
 }
 
-fn write_parts(stream: &Stream, out: &mut Vec<u8>) -> Result<(), WriteFault> {
-    let log = stream.log();
-    let opened = Opened::new(Kind::Stream, log.block_count() as u64);
-    out.push(ValueWriter::kind_of(VERSION, &opened)?);
-    let mut writer = ValueWriter::open(VERSION, &opened, out)?;
-    for (first, block) in log.blocks() {
-        let names = block.name_texts();
-        let header = StreamBlock {
-            first: foreign(first),
-            entries: block.live().into(),
-            deleted: 0,
-            fields: names.len() as u64,
-            len: 0,
+/// A stream that is being written, block by block and group by group. It must not change
+/// meanwhile.
+pub(super) struct Written {
+    writer: ValueWriter,
+    next: Next,
+}
+
+/// What of a stream is written next.
+enum Next {
+    /// The blocks from this one on.
+    Block(Id),
+    Totals,
+    /// The group of this number.
+    Group(usize),
+}
+
+impl Written {
+    /// Appends the type of a stream, and its length.
+    pub(super) fn begin(stream: &Stream, out: &mut Vec<u8>) -> Self {
+        let opened = Opened::new(Kind::Stream, stream.log().block_count() as u64);
+        let mut open = || {
+            out.push(ValueWriter::kind_of(VERSION, &opened)?);
+            ValueWriter::open(VERSION, &opened, out)
         };
-        writer.part(&Part::Block(header), out)?;
-        for name in names {
-            name.with_bytes(|name| writer.part(&Part::BlockField(name), out))?;
-        }
-        for entry in block.entries(first) {
-            write_entry(&entry, &mut writer, out)?;
-        }
+        let writer = open().expect("the version has streams");
+        Self { writer, next: Next::Block(Id::ZERO) }
     }
+
+    /// Appends the next block or group; returns whether the stream is whole.
+    pub(super) fn step(&mut self, stream: &Stream, out: &mut Vec<u8>) -> bool {
+        let written = self.try_step(stream, out);
+        written.expect("a stream has as many of everything as it counts")
+    }
+
+    fn try_step(&mut self, stream: &Stream, out: &mut Vec<u8>) -> Result<bool, WriteFault> {
+        let (writer, log) = (&mut self.writer, stream.log());
+        self.next = match self.next {
+            Next::Block(from) => {
+                let mut blocks = log.blocks_from(from);
+                if let Some((first, block)) = blocks.next() {
+                    write_block(first, block, writer, out)?;
+                }
+                blocks.next().map_or(Next::Totals, |(next, _)| Next::Block(next))
+            }
+            Next::Totals => {
+                write_totals(stream, writer, out)?;
+                Next::Group(0)
+            }
+            Next::Group(index) => match stream.groups().nth(index) {
+                Some((name, group)) => {
+                    write_group(name, group, writer, out)?;
+                    Next::Group(index + 1)
+                }
+                None => return writer.finish().map(|()| true),
+            },
+        };
+        Ok(false)
+    }
+}
+
+fn write_block(
+    first: Id,
+    block: &Block,
+    writer: &mut ValueWriter,
+    out: &mut Vec<u8>,
+) -> Result<(), WriteFault> {
+    let names = block.name_texts();
+    let header = StreamBlock {
+        first: foreign(first),
+        entries: block.live().into(),
+        deleted: 0,
+        fields: names.len() as u64,
+        len: 0,
+    };
+    writer.part(&Part::Block(header), out)?;
+    for name in names {
+        name.with_bytes(|name| writer.part(&Part::BlockField(name), out))?;
+    }
+    for entry in block.entries(first) {
+        write_entry(&entry, writer, out)?;
+    }
+    Ok(())
+}
+
+fn write_totals(
+    stream: &Stream,
+    writer: &mut ValueWriter,
+    out: &mut Vec<u8>,
+) -> Result<(), WriteFault> {
+    let log = stream.log();
     let history = History {
         first: foreign(log.first()),
         deleted: foreign(log.deleted()),
@@ -62,11 +130,7 @@ fn write_parts(stream: &Stream, out: &mut Vec<u8>) -> Result<(), WriteFault> {
         history: Some(history),
         groups: stream.groups().len() as u64,
     };
-    writer.part(&Part::Totals(totals), out)?;
-    for (name, group) in stream.groups() {
-        write_group(name, group, &mut writer, out)?;
-    }
-    writer.finish()
+    writer.part(&Part::Totals(totals), out)
 }
 
 fn write_entry(
@@ -129,52 +193,95 @@ fn write_group(
 
 /// Reads a stream, which will take no more than the source has room for.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Stream, Refusal> {
-    let mut stream = Stream::new();
-    let mut block: Option<ReadBlock> = None;
-    let totals = loop {
-        let room = source.room;
-        match source.part()?.ok_or(Refusal::Form)? {
-            Part::Block(head) => {
-                close(block.replace(ReadBlock::new(head, room)), &mut stream, room)?;
-            }
-            Part::Totals(totals) => {
-                close(block.take(), &mut stream, room)?;
-                break totals;
-            }
-            part => block.as_mut().ok_or(Refusal::Form)?.part(part)?,
-        }
-    };
-    let log = stream.log_mut();
-    let newest = own(totals.newest);
-    let (deleted, added) = match totals.history {
-        // The first id is known from the entries.
-        Some(history) => (own(history.deleted), history.added),
-        None => (Id::ZERO, totals.len),
-    };
-    if totals.len != log.len() || newest < log.last() {
-        return Err(Refusal::Form);
+    let mut builder = Builder::new(source.room);
+    while let Some(part) = source.part()? {
+        builder.part(part)?;
     }
-    log.set_newest(newest, None, Some(deleted)).map_err(|_| Refusal::Form)?;
-    log.set_added(added);
-    for _ in 0..totals.groups {
-        let Some(Part::Group { name, last, entries_read, pending }) = source.part()? else {
+    builder.finish()
+}
+
+/// A stream that is built from its parts, as they come.
+pub(crate) struct Builder {
+    stream: Stream,
+    /// Bytes that it may take.
+    room: usize,
+    block: Option<ReadBlock>,
+    /// Groups that have not begun, once the entries are over.
+    groups_left: Option<u64>,
+    group: Option<ReadGroup>,
+}
+
+impl Builder {
+    /// A stream that may take up to `room` bytes.
+    pub(crate) fn new(room: usize) -> Self {
+        Self { stream: Stream::new(), room, block: None, groups_left: None, group: None }
+    }
+
+    /// Adds the next part.
+    pub(crate) fn part(&mut self, part: Part<'_>) -> Result<(), Refusal> {
+        match part {
+            Part::Block(head) if self.groups_left.is_none() => {
+                let next = ReadBlock::new(head, self.room);
+                let block = self.block.replace(next);
+                close(block, &mut self.stream, self.room)
+            }
+            Part::Totals(totals) if self.groups_left.is_none() => self.totals(&totals),
+            Part::Group { name, last, entries_read, pending } => {
+                self.end_group()?;
+                let left = self.groups_left.ok_or(Refusal::Form)?;
+                self.groups_left = Some(left.checked_sub(1).ok_or(Refusal::Form)?);
+                let last = own(last);
+                let read = entries_read.unwrap_or_else(|| self.stream.log().added_up_to(last));
+                if !self.stream.add_group(name, last, read) {
+                    return Err(Refusal::Form);
+                }
+                let room = self.room.saturating_sub(self.stream.bytes());
+                self.group = Some(ReadGroup::new(name, pending, room));
+                Ok(())
+            }
+            part => match (&mut self.block, &mut self.group) {
+                (Some(block), _) => block.part(part),
+                (None, Some(group)) => group.part(part),
+                (None, None) => Err(Refusal::Form),
+            },
+        }
+    }
+
+    /// The stream, whose last part was added.
+    pub(crate) fn finish(mut self) -> Result<Stream, Refusal> {
+        self.end_group()?;
+        if self.groups_left != Some(0) {
             return Err(Refusal::Form);
+        }
+        Ok(self.stream)
+    }
+
+    /// Adds what the stream knows of all its entries.
+    fn totals(&mut self, totals: &Totals) -> Result<(), Refusal> {
+        close(self.block.take(), &mut self.stream, self.room)?;
+        let log = self.stream.log_mut();
+        let newest = own(totals.newest);
+        let (deleted, added) = match totals.history {
+            // The first id is known from the entries.
+            Some(history) => (own(history.deleted), history.added),
+            None => (Id::ZERO, totals.len),
         };
-        let name = name.to_vec();
-        let last = own(last);
-        let entries_read = entries_read.unwrap_or_else(|| stream.log().added_up_to(last));
-        if !stream.add_group(&name, last, entries_read) {
+        if totals.len != log.len() || newest < log.last() {
             return Err(Refusal::Form);
         }
-        let room = source.room.saturating_sub(stream.bytes());
-        let read = |_: &Log, group: &mut Group| read_group(group, pending, source, room);
-        stream.change_group(&name, read).ok_or(Refusal::Form)??;
-        check_room(&stream, source.room)?;
+        log.set_newest(newest, None, Some(deleted)).map_err(|_| Refusal::Form)?;
+        log.set_added(added);
+        self.groups_left = Some(totals.groups);
+        Ok(())
     }
-    // Nothing but the end is left.
-    match source.part()? {
-        None => Ok(stream),
-        Some(_) => Err(Refusal::Form),
+
+    /// Gives the group that is over what was read of it.
+    fn end_group(&mut self) -> Result<(), Refusal> {
+        let Some(read) = self.group.take() else { return Ok(()) };
+        let name = read.name.clone();
+        let fill = |_: &Log, group: &mut Group| read.fill(group);
+        self.stream.change_group(&name, fill).ok_or(Refusal::Form)??;
+        check_room(&self.stream, self.room)
     }
 }
 
@@ -238,52 +345,93 @@ fn close(block: Option<ReadBlock>, stream: &mut Stream, room: usize) -> Result<(
     check_room(stream, room)
 }
 
-/// Reads what follows a group's counters; it may take so many bytes.
-fn read_group(
-    group: &mut Group,
-    pending: u64,
-    source: &mut Source<'_>,
+/// A group that is being read.
+struct ReadGroup {
+    name: Vec<u8>,
+    /// Bytes that it may take.
     room: usize,
-) -> Result<(), Refusal> {
+    pending_left: u64,
+    consumers_left: Option<u64>,
+    owned_left: u64,
+    /// In the order of their ids.
+    deliveries: Vec<Delivery>,
+    /// Names, and when each was seen.
+    consumers: Vec<(Vec<u8>, u64)>,
+    /// Bytes of the names.
+    names_len: usize,
+}
+
+impl ReadGroup {
     /// Whose a delivery is that nobody has claimed yet.
     const NOBODY: ConsumerIndex = ConsumerIndex::MAX;
-    let mut deliveries: Vec<Delivery> = Vec::new();
-    for _ in 0..pending {
-        let Some(Part::Pending { id, delivered_ms, deliveries: count }) = source.part()? else {
-            return Err(Refusal::Form);
-        };
-        let id = own(id);
-        deliveries.push(Delivery { id, millis: delivered_ms, count, consumer: NOBODY });
-        if size_of_val(&deliveries[..]) > room {
-            return Err(Refusal::Room);
+
+    fn new(name: &[u8], pending: u64, room: usize) -> Self {
+        Self {
+            name: name.to_vec(),
+            room,
+            pending_left: pending,
+            consumers_left: None,
+            owned_left: 0,
+            deliveries: Vec::new(),
+            consumers: Vec::new(),
+            names_len: 0,
         }
     }
-    let Some(Part::Consumers(consumers)) = source.part()? else { return Err(Refusal::Form) };
-    for _ in 0..consumers {
-        let Some(Part::Consumer { name, seen_ms, pending, .. }) = source.part()? else {
-            return Err(Refusal::Form);
-        };
-        if group.find_consumer(name).is_some() {
+
+    fn part(&mut self, part: Part<'_>) -> Result<(), Refusal> {
+        match part {
+            Part::Pending { id, delivered_ms, deliveries: count } => {
+                take_one(&mut self.pending_left)?;
+                let consumer = Self::NOBODY;
+                let id = own(id);
+                self.deliveries.push(Delivery { id, millis: delivered_ms, count, consumer });
+            }
+            Part::Consumers(count) if self.pending_left == 0 && self.consumers_left.is_none() => {
+                self.consumers_left = Some(count);
+            }
+            Part::Consumer { name, seen_ms, pending, .. } if self.owned_left == 0 => {
+                take_one(self.consumers_left.as_mut().ok_or(Refusal::Form)?)?;
+                self.owned_left = pending;
+                self.names_len += name.len();
+                self.consumers.push((name.to_vec(), seen_ms));
+            }
+            Part::Owned(id) => {
+                take_one(&mut self.owned_left)?;
+                let at = self.deliveries.binary_search_by_key(&own(id), |delivery| delivery.id);
+                let delivery = &mut self.deliveries[at.map_err(|_| Refusal::Form)?];
+                let consumer = ConsumerIndex::try_from(self.consumers.len() - 1);
+                let consumer = consumer.map_err(|_| Refusal::Form)?;
+                if std::mem::replace(&mut delivery.consumer, consumer) != Self::NOBODY {
+                    return Err(Refusal::Form);
+                }
+            }
+            _ => return Err(Refusal::Form),
+        }
+        let bytes = size_of_val(&self.deliveries[..]) + size_of_val(&self.consumers[..]);
+        if bytes + self.names_len <= self.room { Ok(()) } else { Err(Refusal::Room) }
+    }
+
+    /// Gives the group its consumers and what they have.
+    fn fill(self, group: &mut Group) -> Result<(), Refusal> {
+        if self.pending_left > 0 || self.owned_left > 0 || self.consumers_left != Some(0) {
             return Err(Refusal::Form);
         }
-        let consumer = group.add_consumer(name, seen_ms);
-        for _ in 0..pending {
-            let Some(Part::Owned(id)) = source.part()? else { return Err(Refusal::Form) };
-            let at = deliveries.binary_search_by_key(&own(id), |delivery| delivery.id);
-            let delivery = &mut deliveries[at.map_err(|_| Refusal::Form)?];
-            if std::mem::replace(&mut delivery.consumer, consumer) != NOBODY {
+        let mut indices = Vec::with_capacity(self.consumers.len());
+        for (name, seen_ms) in &self.consumers {
+            if group.find_consumer(name).is_some() {
                 return Err(Refusal::Form);
             }
+            indices.push(group.add_consumer(name, *seen_ms));
         }
-        if group.bytes() > room {
-            return Err(Refusal::Room);
+        for delivery in self.deliveries {
+            let index = indices.get(delivery.consumer as usize).ok_or(Refusal::Form)?;
+            group.assign(Delivery { consumer: *index, ..delivery });
         }
+        Ok(())
     }
-    for delivery in deliveries {
-        if delivery.consumer == NOBODY {
-            return Err(Refusal::Form);
-        }
-        group.assign(delivery);
-    }
+}
+
+fn take_one(left: &mut u64) -> Result<(), Refusal> {
+    *left = left.checked_sub(1).ok_or(Refusal::Form)?;
     Ok(())
 }

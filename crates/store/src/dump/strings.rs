@@ -14,12 +14,12 @@ pub(crate) struct Strings {
 
 impl Strings {
     /// None yet; all together will take no more than `room` bytes.
-    pub(super) fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         Self { bytes: Vec::new(), ends: Vec::new(), room }
     }
 
     /// Adds a string.
-    pub(super) fn push(&mut self, text: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn push(&mut self, text: &[u8]) -> Result<(), Refusal> {
         self.room = self.room.checked_sub(text.len() + OVERHEAD).ok_or(Refusal::Room)?;
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());

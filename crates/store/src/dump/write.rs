@@ -3,9 +3,9 @@ use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::collections::{WrongType, integers as stored_integers, score};
-use crate::entry::Entry;
-use crate::items::Kind;
+use crate::collections::stream::Stream;
+use crate::collections::{Means, View, integers as stored_integers, score};
+use crate::items::{Item, Kind};
 use keyway_rdb::format::{write_bytes, write_len, write_text};
 use keyway_rdb::listpack::Listpack;
 use keyway_rdb::{integers, kind};
@@ -18,44 +18,19 @@ const ELEMENT_OVERHEAD: usize = 8;
 /// What a list's listpacks are told by.
 const LISTPACK: u64 = 2;
 
-/// Appends the value of a key; whether there is one. Its type comes first, its
-/// footer is not among it.
-pub(crate) fn write(entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Result<bool, WrongType> {
-    let Some(found) = entry.item() else { return Ok(false) };
-    match found.kind() {
+/// Appends the value of an item. Its type comes first. DUMP's footer is not part of it.
+pub(crate) fn write(item: Item<'_>, means: Means<'_>, out: &mut Vec<u8>) {
+    match item.encoding().kind() {
         Kind::Text => {
-            if let Some(item) = entry.text()? {
-                out.push(kind::STRING);
-                write_text(item.value(), out);
-            }
+            out.push(kind::STRING);
+            write_text(item.value(), out);
         }
-        Kind::Hash => {
-            if let Some(hash) = entry.look_at()? {
-                write_hash(&hash, out);
-            }
-        }
-        Kind::List => {
-            if let Some(list) = entry.look_at()? {
-                write_list(&list, out);
-            }
-        }
-        Kind::Set => {
-            if let Some(set) = entry.look_at()? {
-                write_set(&set, out);
-            }
-        }
-        Kind::Sorted => {
-            if let Some(sorted) = entry.look_at()? {
-                write_sorted(&sorted, out);
-            }
-        }
-        Kind::Stream => {
-            if let Some(stream) = entry.look_at()? {
-                stream::write(stream, out);
-            }
-        }
+        Kind::Hash => write_hash(&Hash::of(item, means), out),
+        Kind::List => write_list(&List::of(item, means), out),
+        Kind::Set => write_set(&Set::of(item, means), out),
+        Kind::Sorted => write_sorted(&Sorted::of(item, means), out),
+        Kind::Stream => stream::write(<&Stream>::of(item, means), out),
     }
-    Ok(true)
 }
 
 fn write_hash(hash: &Hash<'_>, out: &mut Vec<u8>) {

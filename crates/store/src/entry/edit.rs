@@ -1,5 +1,5 @@
 use super::key::{Entry, Facts};
-use crate::collections::{Boxed, Means, View, WrongType, blob};
+use crate::collections::{Boxed, Means, View, WrongType, blob, integers};
 use crate::items::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
 use keyway_memory::nodes;
@@ -101,6 +101,24 @@ impl<'a> Entry<'a> {
         work(&mut Editor::of(self))
     }
 
+    /// Lets `work` add to what the key holds, of the same kind, or make something. No event tells
+    /// of it, and nothing is counted.
+    pub(crate) fn extend<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
+        work(&mut Editor::of(self))
+    }
+
+    /// How many elements the collection has, those of a hash that have expired included.
+    pub(crate) fn element_count(&mut self) -> usize {
+        match self.any_item() {
+            None => 0,
+            Some(item) => match (item.boxed(), item.encoding()) {
+                (Some(boxed), _) => boxed.len(),
+                (None, Encoding::Integers) => integers::len(item.value()),
+                (None, _) => blob::count(item.value()),
+            },
+        }
+    }
+
     /// A copy of the item, under another key.
     pub(crate) fn duplicate(&mut self, key: &[u8]) -> Option<Owned> {
         let (means, access) = (self.means(), self.turn.access());
@@ -125,6 +143,12 @@ impl<'a> Entry<'a> {
         self.take().map(|item| item.rekey(memory.heap, memory.arena, access, key))
     }
 
+    /// The string or collection as it lies there, with what it takes to read it; counts nothing.
+    pub(crate) fn look_closely(&mut self) -> Option<(Item<'_>, Means<'a>)> {
+        let means = self.means();
+        self.any_item().map(|item| (item, means))
+    }
+
     /// What is there, whatever its type.
     #[inline]
     pub(crate) fn item(&mut self) -> Option<Facts<'_>> {
@@ -141,6 +165,7 @@ pub(crate) struct Editor<'e, 'a> {
 
 impl<'e, 'a> Editor<'e, 'a> {
     pub(super) fn of(entry: &'e mut Entry<'a>) -> Self {
+        entry.before_change();
         Self { entry, changed: false }
     }
 

@@ -106,6 +106,14 @@ impl<'a> Entry<'a> {
         entry
     }
 
+    /// Lets a snapshot write what the key held at its cut. To be called before the item is changed,
+    /// replaced, removed or made.
+    #[inline]
+    pub(super) fn before_change(&mut self) {
+        let (space, now_millis) = ((self.database, self.hash), self.turn.now_millis);
+        self.store.before_change((self.shard, self.shard_index), space, now_millis);
+    }
+
     #[inline]
     pub(super) fn space(&mut self) -> &mut Space {
         self.shard.space(self.database)
@@ -281,6 +289,7 @@ impl<'a> Entry<'a> {
 
     #[inline]
     pub(super) fn set_with(&mut self, value: &[u8], meta: &Meta) {
+        self.before_change();
         let access = self.turn.access();
         if let Some(position) = self.position {
             let old = self.times();
@@ -310,6 +319,7 @@ impl<'a> Entry<'a> {
 
     /// Makes `item`, which has this key, the key's item.
     pub(crate) fn adopt(&mut self, item: Owned) {
+        self.before_change();
         let bytes = item.bytes() as i64;
         match self.position {
             Some(position) => {
@@ -397,6 +407,7 @@ impl<'a> Entry<'a> {
     /// Removes the key's item without freeing it.
     pub(crate) fn take(&mut self) -> Option<Owned> {
         let position = self.position.take()?;
+        self.before_change();
         let memory = self.store.memory_of(self.shard_index);
         let item = self.space().remove(memory, position);
         self.charge_items(-(item.bytes() as i64), -1);
@@ -415,6 +426,7 @@ impl<'a> Entry<'a> {
 
     pub(super) fn reshape(&mut self, meta: &Meta, value_len: usize) {
         let Some(position) = self.position else { return };
+        self.before_change();
         let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
         let old = self.times();
         let table = &mut self.space().table;
@@ -439,8 +451,11 @@ impl<'a> Entry<'a> {
                 self.adopt(item);
             }
             Some(item) => {
-                let meta = Meta { encoding: Encoding::Raw, cas: 0, marks: 0, ..item.meta() };
-                if item.value().len() == value_len && item.meta().cas == 0 {
+                let old = item.meta();
+                let keeps_place = item.value().len() == value_len && old.cas == 0;
+                let meta = Meta { encoding: Encoding::Raw, cas: 0, marks: 0, ..old };
+                self.before_change();
+                if keeps_place {
                     if let Some(position) = self.position {
                         self.space()
                             .table

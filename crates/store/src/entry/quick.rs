@@ -110,7 +110,8 @@ impl Store {
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
+            self.before_change((shard, index), (database, hash), turn.now_millis);
+            let mut slot = shard.space(database).table.slot_mut(position);
             if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
                 turn.note_use(self, &mut slot);
                 shard.count_change();

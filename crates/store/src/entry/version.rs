@@ -1,5 +1,6 @@
 use super::key::Entry;
 use crate::items::{Item, Meta};
+use crate::store::Store;
 
 /// Low bits of a number that tell its shard.
 const SHARD_BITS: u32 = 16;
@@ -60,6 +61,23 @@ impl Entry<'_> {
     pub(crate) fn mark_read(&mut self) {
         if let Some(position) = self.position {
             self.note_read(position);
+        }
+    }
+}
+
+impl Store {
+    /// Of a value's number, the count that it was given by.
+    pub(crate) fn count_of_number(number: u64) -> u64 {
+        number >> SHARD_BITS
+    }
+
+    /// Has the numbers of values that are given from now on be above those of a count.
+    pub(crate) fn raise_numbers(&self, count: u64) {
+        // One that no file should have would leave no numbers.
+        let count = count.min(u64::MAX >> (SHARD_BITS + 1));
+        for index in 0..self.shard_count() {
+            let mut shard = self.shard(index);
+            shard.numbers = shard.numbers.max(count);
         }
     }
 }

@@ -85,6 +85,7 @@ impl Store {
         let call = Call::new(self, request, bytes, context);
         match refused {
             Refused::OutOfMemory => call.fail(ErrorKind::OutOfMemory, b"", out),
+            Refused::Loading => call.fail(ErrorKind::Server, b"loading the dataset", out),
             Refused::Busy(_) => {
                 call.fail(ErrorKind::Server, b"busy running a Redis script, try again later", out);
             }

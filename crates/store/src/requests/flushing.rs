@@ -38,7 +38,7 @@ impl Store {
     /// Empties a database.
     pub(crate) fn flush(&self, locked: &mut Locked<'_>, database: u32, turn: Turn) {
         locked.mark_emptied(database, None, turn);
-        locked.flush(database);
+        locked.flush(database, turn);
         self.note_all_ready(turn, database);
     }
 }

@@ -117,6 +117,13 @@ impl Store {
         true
     }
 
+    /// Evicts keys of every quota that is above its bounds.
+    pub(crate) fn settle_all_quotas(&self, turn: Turn) {
+        for index in 1..self.quotas.width() {
+            self.evict_of_quota(index, (0, 0), turn);
+        }
+    }
+
     /// Evicts some keys of a quota from one shard; how many, `None` when the
     /// shard could not be had.
     fn evict_in_shard(

@@ -84,6 +84,8 @@ impl ScriptHold {
         let mut room = Reserved::nothing(&self.store);
         if request.command.flags.contains(Flags::DENYOOM) {
             let len = args_len(request);
+            // What earlier commands of the script discarded.
+            self.store.free_unused(len);
             match self.store.reserve(len, turn) {
                 Some(reserved) => room = reserved,
                 None if must_succeed && self.store.may_exceed(len) => {}

@@ -6,9 +6,10 @@
 
 use crate::commands;
 use crate::shards::Shard;
-use crate::store::{Busy, Context, Reserved, Store, Turn, args_len};
+use crate::store::{Busy, Context, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
 use keyway_command::{Flags, Request, Verb};
 use keyway_memory::{Guard, Holder, Lock};
+use keyway_resp::reply;
 
 /// What the requests of a transaction need.
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ pub enum Refused {
     OutOfMemory,
     /// A script that runs for long holds what they need.
     Busy(Busy),
+    /// The store is being loaded.
+    Loading,
 }
 
 impl Refused {
@@ -47,6 +50,7 @@ impl Refused {
         match self {
             Self::OutOfMemory => OutOfMemory::TEXT,
             Self::Busy(busy) => busy.text(),
+            Self::Loading => "LOADING Redis is loading the dataset in memory",
         }
     }
 }
@@ -241,19 +245,44 @@ impl Held<'_> {
     }
 
     /// Executes a request that was added to the footprint, and appends its
-    /// reply to `out`.
+    /// reply to `out`. A request that may make the store larger is refused in its
+    /// place if earlier requests left memory well above its bound and nothing can
+    /// be evicted.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
         if !self.store.has_database(context, out) {
             return;
         }
         let turn = Turn::of(context);
+        if !request.command.flags.contains(Flags::DENYOOM) {
+            return self.execute_admitted(request, turn, out);
+        }
+        let len = args_len(request);
+        match self.has_room_beside_reserved(len, turn) {
+            true => self.execute_admitted(request, turn, out),
+            false => reply::error(out, OUT_OF_MEMORY),
+        }
+        self.room.release(len);
+        // What the estimate missed: a value made out of others may be far longer
+        // than its request.
+        self.store.make_room(0, turn);
+    }
+
+    fn execute_admitted(&self, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
         match self.store.quotas.is_empty() {
             true => commands::execute(self.store, request, turn, None, out),
             false => self.store.execute_within_quotas(request, turn, None, out),
         }
-        if request.command.flags.contains(Flags::DENYOOM) {
-            self.room.release(args_len(request));
-        }
+    }
+
+    /// Brings memory down to its bound, with what is reserved for the requests to come,
+    /// before a request of `len` bytes. Frees what earlier requests discarded, and
+    /// evicts from shards that nobody else holds. Returns whether the request may go ahead.
+    /// As its room was made when the transaction began, it may go ahead with memory a little
+    /// above the bound.
+    #[inline]
+    fn has_room_beside_reserved(&self, len: u64, turn: Turn) -> bool {
+        self.store.free_unused(0);
+        self.store.make_room(0, turn) || self.store.may_exceed(len)
     }
 }
 

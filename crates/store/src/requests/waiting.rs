@@ -116,6 +116,45 @@ impl Store {
         Waited::Waits(waiter, patience)
     }
 
+    /// Executes SAVE: begins a snapshot, whose end the client waits for, or refuses to.
+    pub fn save_or_wait(
+        &self,
+        request: &Request<'_>,
+        context: Context,
+        who: Who,
+        out: &mut Vec<u8>,
+    ) -> Waited {
+        self.events.count_waiting(1);
+        let waiter = Arc::new(self.waiter(request, context, who, &[]));
+        match self.begin_snapshot_for(&waiter, context.clock.unix_millis()) {
+            Ok(()) => Waited::Waits(waiter, 0),
+            Err(refusal) => {
+                self.events.count_waiting(-1);
+                reply::error(out, refusal.text());
+                Waited::Answered
+            }
+        }
+    }
+
+    /// Answers who waited for a snapshot that has ended: each reply is given to `served`.
+    pub fn serve_saved(&self, mut served: impl FnMut(&Waiter, Vec<u8>)) {
+        let waiters = self.take_saved();
+        if waiters.is_empty() {
+            return;
+        }
+        let status = self.snapshot_status();
+        let mut reply = Vec::new();
+        match status.last_failed {
+            true => reply::error(&mut reply, &format!("ERR {}", status.failure)),
+            false => reply::simple(&mut reply, "OK"),
+        }
+        for waiter in waiters {
+            if self.cancel(&waiter) {
+                served(&waiter, reply.clone());
+            }
+        }
+    }
+
     fn waiter(&self, request: &Request<'_>, context: Context, who: Who, keys: &[&[u8]]) -> Waiter {
         let (group, (frame, ranges)) = commands::settle(self, request, Turn::of(context));
         Waiter {

@@ -1,6 +1,7 @@
 //! The parts that the key space is cut into, each with its own lock: what they
 //! hold, when it expires, and what is evicted when memory is short.
 
+mod cut;
 mod evict;
 mod expiry;
 mod policy;
@@ -9,6 +10,7 @@ mod quotas;
 mod shard;
 mod space;
 
+pub(crate) use cut::{CutDoor, CutStep};
 pub(crate) use expiry::{Entry as WheelEntry, due_second};
 pub use policy::EvictionPolicy;
 pub(crate) use quotas::Quotas;

@@ -53,6 +53,11 @@ impl EvictionPolicy {
         matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
     }
 
+    /// Whether it goes by when items were used last.
+    pub(crate) fn is_lru(self) -> bool {
+        matches!(self, Self::AllKeysLru | Self::VolatileLru)
+    }
+
     pub(super) fn only_volatile(self) -> bool {
         use EvictionPolicy::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
         matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)

@@ -1,3 +1,4 @@
+use super::cut::Cut;
 use super::policy::EvictionPolicy;
 use super::quotas::Quotas;
 use super::space::{Due, Space, Upkeep};
@@ -47,7 +48,9 @@ pub(crate) struct Shard {
     first: Space,
     others: Vec<Option<Box<Space>>>,
     /// Spaces of flushed databases, freed bit by bit.
-    garbage: Vec<Space>,
+    pub(super) garbage: Vec<Space>,
+    /// How far it is with a snapshot.
+    pub(super) cut: Cut,
     /// The bucket to be compacted next, and the index of its space.
     compacted: (u32, u32),
 }
@@ -64,6 +67,7 @@ impl Shard {
             first: Space::new(),
             others: Vec::new(),
             garbage: Vec::new(),
+            cut: Cut::None,
             compacted: (0, 0),
         }
     }
@@ -115,18 +119,15 @@ impl Shard {
         self.random
     }
 
-    /// Empties a space at once; its memory is freed by later upkeep.
-    /// Whether there is anything to free.
-    pub(crate) fn flush(&mut self, database: usize, quotas: &Quotas) -> bool {
-        let Some(space) = self.existing_space(database) else { return false };
+    /// Takes a space that takes memory, with an empty one in its place.
+    pub(super) fn take_space(&mut self, database: usize, quotas: &Quotas) -> Option<Space> {
+        let space = self.existing_space(database)?;
         if space.is_pristine() {
-            return false;
+            return None;
         }
         let (used, items) = (space.used, space.table.len() as i64);
         space.book(quotas, database, -used, -items);
-        let old = std::mem::replace(space, Space::new());
-        self.garbage.push(old);
-        true
+        Some(std::mem::replace(space, Space::new()))
     }
 
     /// Frees some memory of flushed databases; the bytes freed.
@@ -175,7 +176,7 @@ impl Shard {
         false
     }
 
-    fn database_count(&self) -> usize {
+    pub(super) fn database_count(&self) -> usize {
         1 + self.others.len()
     }
 
@@ -196,12 +197,17 @@ impl Shard {
             *steps = steps.saturating_sub(GARBAGE_STEP as u32);
         }
         let mut next = if self.garbage.is_empty() { u32::MAX } else { 0 };
+        let mut walk = if self.cut.is_none() { None } else { self.take_walk(&upkeep.door) };
         for database in 0..self.database_count() {
             let Some(space) = self.existing_space(database) else { continue };
             let (mut expired, freed_before) = (0, freed);
             while let Some(found) = space.next_due(upkeep, steps) {
                 match found {
                     Due::Expired(position) => {
+                        if let Some(walk) = &mut walk {
+                            let hash = (upkeep.hash_key)(space.table.item(position).key());
+                            walk.before_expiry(&space.table, database, hash, &upkeep.door);
+                        }
                         let item = space.remove(upkeep.memory, position);
                         gone(database, item.item().key(), Gone::Whole);
                         freed += item.release(upkeep.memory.heap) as i64;
@@ -219,6 +225,9 @@ impl Shard {
                 space.wheel.as_ref().and_then(|wheel| wheel.next_second()).unwrap_or(u32::MAX),
             );
             self.counts.expired += expired;
+        }
+        if let Some(walk) = walk {
+            self.cut = Cut::Walked(walk);
         }
         due.store(next, Ordering::Relaxed);
         freed
@@ -280,6 +289,12 @@ impl Shard {
         let random = self.random();
         let space = self.existing_space(database)?;
         let victim = space.victim(policy, random, upkeep)?;
+        if !self.cut.is_none() {
+            let space = self.existing_space(database)?;
+            let hash = (upkeep.hash_key)(space.table.item(victim).key());
+            self.before_change(database, hash, || upkeep.door);
+        }
+        let space = self.existing_space(database)?;
         let item = space.remove(upkeep.memory, victim);
         gone(database, item.item().key());
         let freed = item.release(upkeep.memory.heap) as i64;
@@ -292,7 +307,8 @@ impl Shard {
     /// Frees every item, before the shard is dropped.
     pub(crate) fn clear(&mut self, memory: Memory<'_>, quotas: &Quotas) {
         for database in 0..self.database_count() {
-            self.flush(database, quotas);
+            let space = self.take_space(database, quotas);
+            self.garbage.extend(space);
         }
         while !self.garbage.is_empty() {
             self.free_garbage(memory);

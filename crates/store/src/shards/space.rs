@@ -1,3 +1,4 @@
+use super::cut::CutDoor;
 use super::expiry::{Entry, Wheel, due_second};
 use super::queue::Queue;
 use super::quotas::Quotas;
@@ -50,6 +51,8 @@ pub(crate) struct Upkeep<'a, H> {
     pub(crate) memory: Memory<'a>,
     pub(crate) now_millis: u64,
     pub(crate) quotas: &'a Quotas,
+    /// Where items go before they are removed, for a snapshot.
+    pub(crate) door: CutDoor<'a>,
     /// Hashes keys as the tables do.
     pub(crate) hash_key: H,
 }

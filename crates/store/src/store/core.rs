@@ -4,13 +4,15 @@ use super::events::Events;
 use super::flushes::Flushes;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
+use super::snapshots::Snapshots;
 use super::streamed_sets::StreamedSets;
 use super::turn::Turn;
 use super::waiters::Waiters;
 use super::watches::Watches;
 use crate::collections::Means;
+use crate::cut::{ItemWriter, Uses};
 use crate::items::Hasher;
-use crate::shards::{EvictionPolicy, QuotaConfig, Quotas, Shard, Upkeep};
+use crate::shards::{CutDoor, EvictionPolicy, QuotaConfig, Quotas, Shard, Upkeep};
 use keyway_base::KeyspaceEvents;
 use keyway_command::Verb;
 use keyway_memory::{Guard, Heap, Lock, Memory};
@@ -83,6 +85,8 @@ pub struct Store {
     pub(crate) flushes: Flushes,
     /// Long values that are on their way in.
     pub(crate) streamed_sets: StreamedSets,
+    /// What is known of snapshots.
+    pub(crate) snapshots: Snapshots,
 }
 
 impl Store {
@@ -139,6 +143,7 @@ impl Store {
             scripting: Scripting::new(),
             flushes: Flushes::new(),
             streamed_sets: StreamedSets::default(),
+            snapshots: Snapshots::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);
@@ -414,7 +419,32 @@ impl Store {
     ) -> Upkeep<'_, impl Fn(&[u8]) -> u32> {
         let hash_key = |key: &[u8]| self.hash(key) as u32;
         let (memory, quotas) = (self.memory_of(shard_index), &self.quotas);
-        Upkeep { memory, now_millis: turn.now_millis, quotas, hash_key }
+        let door = self.cut_door(shard_index, turn.now_millis);
+        Upkeep { memory, now_millis: turn.now_millis, quotas, door, hash_key }
+    }
+
+    /// What a snapshot needs to write items of a shard.
+    #[inline]
+    pub(crate) fn cut_door(&self, shard_index: usize, now_millis: u64) -> CutDoor<'_> {
+        let uses = match self.config.policy {
+            _ if self.config.memory_max == 0 => Uses::Nothing,
+            policy if policy.is_lfu() => Uses::Frequency,
+            policy if policy.is_lru() => Uses::IdleTime,
+            _ => Uses::Nothing,
+        };
+        let writer = ItemWriter { means: self.means(shard_index, now_millis), uses };
+        CutDoor { writer, queue: &self.snapshots.queue }
+    }
+
+    /// Lets a snapshot write the items of a hash before one of them changes.
+    #[inline]
+    pub(crate) fn before_change(
+        &self,
+        (shard, shard_index): (&mut Shard, usize),
+        (space_index, hash): (usize, u32),
+        now_millis: u64,
+    ) {
+        shard.before_change(space_index, hash, || self.cut_door(shard_index, now_millis));
     }
 }
 
@@ -422,8 +452,11 @@ impl Drop for Store {
     fn drop(&mut self) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
             let memory = Memory { heap: &self.heap, arena: index >> self.arena_shift };
-            shard.0.get_mut().clear(memory, &self.quotas);
+            let shard = shard.0.get_mut();
+            self.snapshots.discard(shard.end_cut(&self.snapshots.queue), &self.heap);
+            shard.clear(memory, &self.quotas);
         }
+        self.snapshots.discard(self.snapshots.queue.take(), &self.heap);
         while self.heap.free_discarded(&mut { u32::MAX }) {}
     }
 }

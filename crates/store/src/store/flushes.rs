@@ -34,6 +34,11 @@ impl Flushes {
         self.note_first(&all);
     }
 
+    /// The flushes to come: of which database, and when.
+    pub(crate) fn all(&self) -> Vec<(u32, u64)> {
+        self.all.lock().clone()
+    }
+
     fn note_first(&self, all: &[(u32, u64)]) {
         let first = all.iter().map(|(_, at)| *at).min().unwrap_or(NEVER);
         self.first.store(first, Ordering::Relaxed);

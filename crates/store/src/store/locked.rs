@@ -160,11 +160,29 @@ impl Locked<'_> {
         }
     }
 
+    /// Has all locked shards keep what they hold now for a snapshot; the number of changes until
+    /// now.
+    pub(super) fn begin_cut(&mut self) -> u64 {
+        let store = self.store;
+        let mut changes = 0;
+        for shard in &mut self.guards {
+            store.snapshots.discard(shard.begin_cut(&store.snapshots.queue), &store.heap);
+            changes += shard.changes();
+        }
+        changes
+    }
+
+    /// Whether most of what could be evicted lies in these shards.
+    pub(crate) fn has_most(&self) -> bool {
+        self.indices.len() * 2 > self.store.shard_count()
+    }
+
     /// Empties a database of all locked shards.
-    pub(crate) fn flush(&mut self, database: u32) {
+    pub(crate) fn flush(&mut self, database: u32, turn: Turn) {
         for (index, shard) in self.indices.iter().zip(&mut self.guards) {
+            let door = self.store.cut_door(*index as usize, turn.now_millis);
             for space_index in self.store.space_indices(database) {
-                if shard.flush(space_index, &self.store.quotas) {
+                if shard.flush(space_index, &self.store.quotas, &door) {
                     self.store.come_by(*index as usize, 0);
                 }
             }

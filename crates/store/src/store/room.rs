@@ -141,6 +141,16 @@ impl Store {
         self.make_room_beside(len, bytes, turn).then_some(room)
     }
 
+    /// As [`Store::reserve`], for a caller that has shards locked. Eviction passes over these, and
+    /// waits for no other shard.
+    pub(crate) fn reserve_beside_locked(&self, len: u64, turn: Turn) -> Option<Reserved<'_>> {
+        let (holder, is_holding) = (Holder::of_thread(), Holder::is_holding());
+        holder.set_holding(true);
+        let room = self.reserve(len, turn);
+        holder.set_holding(is_holding);
+        room
+    }
+
     /// Returns whether streamed SETs that announced so many bytes may begin. A store that
     /// evicts makes room for them as they come.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
@@ -179,6 +189,40 @@ impl Store {
     /// Frees up to `steps` elements that nobody needs; whether some are left.
     pub(crate) fn free_discarded(&self, steps: &mut u32) -> bool {
         self.heap.free_discarded(steps) | nodes::heap().free_discarded(steps)
+    }
+
+    /// Frees what was discarded and gives empty pages back, until `extra` bytes fit or nothing of
+    /// that is left. Upkeep does this in steps, but it does not run inside a transaction or a
+    /// script, where one command after the other may discard a large value.
+    #[inline]
+    pub(crate) fn free_unused(&self, extra: u64) {
+        if self.config.memory_max != 0 && self.lacks(extra) {
+            self.free_until_fits(extra);
+        }
+    }
+
+    #[cold]
+    fn free_until_fits(&self, extra: u64) {
+        while self.lacks(extra) {
+            let discarded = self.discarded_bytes();
+            self.free_discarded(&mut { DISCARDED_STEPS });
+            // Another thread may be about to free the last of it.
+            if self.discarded_bytes() == discarded {
+                break;
+            }
+        }
+        while self.lacks(extra) && self.idle_bytes() > self.idle_reserved() {
+            if !(self.heap.release_pages(1) | nodes::heap().release_pages(1)) {
+                break;
+            }
+        }
+    }
+
+    /// Whether memory, with all that is idle, would be above its bound with `extra` bytes more.
+    #[inline]
+    fn lacks(&self, extra: u64) -> bool {
+        let counted = self.used_bytes() + self.gone() + self.idle_bytes();
+        counted.saturating_add_unsigned(extra) > self.bound()
     }
 
     /// Evicts until no more than `bound` is taken, for a write of `extra` bytes. Returns whether

@@ -7,9 +7,9 @@
 
 use super::mortal::Mortal;
 use keyway_base::ByteRange;
-use keyway_command::{Args, Command, Counted, Request};
+use keyway_command::{Args, Command, Counted, Request, Verb};
 use keyway_memory::Lock;
-use keyway_resp::Protocol;
+use keyway_resp::{Protocol, reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -97,6 +97,9 @@ impl Waiter {
 
     /// What it is answered when its time is up.
     pub fn write_timeout(&self, out: &mut Vec<u8>) {
+        if self.command.verb == Verb::Save {
+            return reply::error(out, "ERR the snapshot goes on; LASTSAVE tells when it has ended");
+        }
         self.protocol.null_array(out);
     }
 }

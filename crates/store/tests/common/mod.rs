@@ -4,6 +4,7 @@
 pub mod memcached;
 pub mod payloads;
 pub mod redis;
+pub mod snapshots;
 
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};

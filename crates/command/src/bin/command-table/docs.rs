@@ -1,7 +1,7 @@
 //! The support table, as Markdown.
 
 use keyway_command::{
-    Across, COMMANDS, Command, Condition, Handling, Verb, store_scripts, store_serves,
+    Across, COMMANDS, Command, Condition, Handling, Verb, store_saves, store_scripts, store_serves,
 };
 use std::collections::BTreeMap;
 
@@ -223,7 +223,11 @@ fn in_store(command: &Command) -> &'static str {
     let serves = matches!(command.handling, PubSub | Tracking | Transaction | Block);
     if command.verb == Verb::ScriptDebug {
         "no"
-    } else if serves || store_serves(command.verb) || store_scripts(command.verb) {
+    } else if serves
+        || store_serves(command.verb)
+        || store_scripts(command.verb)
+        || store_saves(command.verb)
+    {
         "yes"
     } else if does_nothing(command.verb) {
         "local, does nothing"

@@ -199,9 +199,9 @@ impl Log {
         self.compacted = next;
     }
 
-    /// The blocks by the ids they are called after.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (Id, &Block)> {
-        self.blocks.iter().map(|(first, block)| (*first, block))
+    /// The blocks by the ids they are called after, from `first` on.
+    pub(crate) fn blocks_from(&self, first: Id) -> impl Iterator<Item = (Id, &Block)> {
+        self.blocks.range(first..).map(|(first, block)| (*first, block))
     }
 
     /// Adds a block behind the others, its names and its entries with their

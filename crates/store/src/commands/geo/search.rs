@@ -360,6 +360,8 @@ pub(in super::super) fn search(call: &Call<'_>, form: Form, out: &mut Vec<u8>) -
         })
         .collect();
     let event = if form.is_search() { "geosearchstore" } else { "georadiusstore" };
+    let len = sorted::stored_len(pairs.iter().map(|(_, member)| &member[..]));
+    let _room = call.reserve_for_made(&mut locked, target, len)?;
     locked.entry(call.turn, target).replace(Kind::Sorted, event, |editor| {
         for (score, member) in &pairs {
             sorted::set_score(editor, member, *score);

@@ -2,7 +2,7 @@
 
 use super::super::call::{Call, Fault, Outcome, SYNTAX};
 use super::super::set::{Operation, parse_limit};
-use super::write_score;
+use super::{stored_len, write_score};
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
 use crate::collections::{WrongType, score};
@@ -270,6 +270,8 @@ fn combine(call: &Call<'_>, name: &str, query: &Query, out: &mut Vec<u8>) -> Out
         Operation::Difference => "zdiffstore",
     };
     let longest = found.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
+    let len = stored_len(found.iter().map(|(member, _)| &member[..]));
+    let _room = call.reserve_for_made(&mut locked, target, len)?;
     locked.entry(call.turn, target).replace(Kind::Sorted, event, |editor| {
         sorted::prepare(editor, found.len(), longest);
         found.iter().for_each(|(member, score)| sorted::put(editor, member, *score, None));

@@ -25,6 +25,14 @@ pub(super) fn read<R>(
     call.with_key(|mut entry| Ok(work(entry.read_as()?)))
 }
 
+/// Bytes that a member of a large sorted set takes beside its text, or a little less.
+const MEMBER_LEN: usize = 32;
+
+/// About what a sorted set of these members takes in bytes.
+pub(super) fn stored_len<'m>(members: impl Iterator<Item = &'m [u8]>) -> usize {
+    members.map(|member| member.len() + MEMBER_LEN).sum()
+}
+
 fn write_score(call: &Call<'_>, score: f64, out: &mut Vec<u8>) {
     score::with_text(score, |digits| call.turn.protocol.double(out, digits));
 }

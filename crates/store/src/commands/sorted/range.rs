@@ -2,7 +2,7 @@
 //! removed.
 
 use super::super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
-use super::write_score;
+use super::{stored_len, write_score};
 use crate::algorithms::number::parse_integer;
 use crate::collections::score::Bound;
 use crate::collections::sorted::{LexBound, LexRange, ScoreRange, Sorted};
@@ -178,6 +178,8 @@ pub(in super::super) fn zrangestore(call: &Call<'_>, out: &mut Vec<u8>) -> Outco
             ControlFlow::Continue(())
         });
     }
+    let len = stored_len(found.iter().map(|(member, _)| &member[..]));
+    let _room = call.reserve_for_made(&mut locked, target, len)?;
     locked.entry(call.turn, target).replace(Kind::Sorted, "zrangestore", |editor| {
         if matches!(query.wanted, Wanted::Ranks(..)) {
             sorted::prepare(editor, found.len(), 0);

@@ -35,7 +35,13 @@ impl Plane {
         self.count_for_stats(call);
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
-        let is_ok = if store.has_script() {
+        let is_ok = if store.is_loading() {
+            let place = call.busy.order.reserve();
+            call.busy.order.complete(place, &mut call.busy.output, |out| {
+                store.refuse_memcached(call.request, call.bytes, context, Refused::Loading, out);
+            });
+            false
+        } else if store.has_script() {
             self.serve_beside_script(store, context, call)
         } else {
             let log = &pool.slow_log;

@@ -71,6 +71,34 @@ impl Plane {
         Step::Started
     }
 
+    /// Starts SAVE, which waits for the end of the snapshot. Others are served meanwhile.
+    #[cold]
+    pub(in crate::core) fn save_store(
+        &mut self,
+        store: &Store,
+        incoming: &mut RequestContext,
+    ) -> Step {
+        if !incoming.busy.order.is_empty() {
+            incoming.session.fence();
+            return Step::Wait;
+        }
+        let mut share = Share::new(&self.plan.transactions);
+        if let Some(text) = self.refusal_to_wait(incoming, &mut share) {
+            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        let (client, worker) = (incoming.session.identity.id, self.worker());
+        let who = Who { client, worker, is_noloop: false };
+        let mut out = Vec::new();
+        match store.save_or_wait(incoming.request, self.context_of(incoming), who, &mut out) {
+            Waited::Answered => self.answer_waited(store, incoming, &out),
+            Waited::Waits(waiter, patience) => {
+                self.begin_to_wait(incoming, waiter, patience, share);
+            }
+        }
+        Step::Started
+    }
+
     fn answer_waited(&mut self, store: &Store, incoming: &mut RequestContext, out: &[u8]) {
         self.answer_locally(incoming, |dest| dest.extend_from_slice(out));
         let is_error = out.first() == Some(&b'-');

@@ -8,9 +8,10 @@ use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
-use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};
+use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
 use keyway_proxy::{Identity, Output};
-use keyway_store::{Context, Held, Insertions, Store, Transfer};
+use keyway_resp::reply;
+use keyway_store::{Context, Held, Insertions, Refused, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -24,6 +25,9 @@ impl Plane {
         store: &Arc<Store>,
         incoming: &mut RequestContext,
     ) -> Step {
+        if store.is_loading() && self.refuses_while_loading(incoming) {
+            return Step::Started;
+        }
         if incoming.session.is_special()
             && let Some(step) = self.serve_special(links, store, incoming)
         {
@@ -111,6 +115,17 @@ impl Plane {
         }
     }
 
+    /// Refuses a request to a store that is being loaded, but for those that redis-server answers
+    /// then; whether it was refused.
+    #[cold]
+    fn refuses_while_loading(&mut self, asked: &mut RequestContext) -> bool {
+        if asked.request.command.flags.contains(Flags::LOADING) {
+            return false;
+        }
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, Refused::Loading.text()));
+        true
+    }
+
     /// Starts a request that the store does not execute by itself.
     fn serve_apart(
         &mut self,
@@ -129,6 +144,7 @@ impl Plane {
                 self.transact_on_store(links, StorePool { pool, store }, incoming)
             }
             _ if verb == Verb::Monitor => self.start_monitor(incoming),
+            _ if store_saves(verb) => self.save_store(store, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
                 // It looks at every shard, one after the other.

@@ -1,0 +1,493 @@
+//! A store that is filled from a file.
+
+use super::{FLUSH_FIELD, NUMBERS_FIELD};
+use crate::collections::Boxed;
+use crate::collections::sorted::Sorted;
+use crate::collections::stream::Stream;
+use crate::collections::timed::TIME_MAX;
+use crate::cut::{META_FIELD, read_meta};
+use crate::dump::{Refusal, StreamBuilder, Strings, Value};
+use crate::edits::fill;
+use crate::entry::{Editor, Entry};
+use crate::items::{ACCESS_MASK, Encoding, Meta, STRING_LEN_MAX};
+use crate::store::{Context, NO_WORKER, Store, Turn};
+use keyway_base::Clock;
+use keyway_memory::nodes;
+use keyway_rdb::{Event, Fault, Feed, FeedError, Key, Kind, Part, ReadLimits};
+use keyway_resp::Protocol;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes and elements of a collection that are read before they are put into the store. More takes
+/// memory, less looks the key up more often.
+const BATCH_LEN: usize = 64 << 10;
+const BATCH_ELEMENTS: usize = 512;
+/// Numbers of values that a shard may have given in a millisecond since the cut, and at least:
+/// far more than it can.
+const NUMBERS_PER_MILLI: u64 = 1 << 10;
+const NUMBERS_MIN: u64 = 1 << 20;
+
+/// Why a file is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// It is no whole RDB file, or has what the store has not.
+    File(Fault),
+    /// It has a database that the store has not.
+    Database {
+        /// The database's number.
+        number: u64,
+        /// Databases that the store has.
+        databases: u32,
+    },
+    /// A key's value contradicts itself.
+    Value(Box<[u8]>),
+    /// It has a key twice.
+    Twice(Box<[u8]>),
+    /// The store has no room for it.
+    Full {
+        /// The bound of the store, in bytes.
+        memory_max: u64,
+    },
+    /// A library of functions is refused.
+    Library(String),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(fault) => write!(f, "{fault}"),
+            Self::Database { number, databases } => write!(
+                f,
+                "it has keys of database {number}, and the pool has {databases} databases: raise \
+                 `databases`"
+            ),
+            Self::Value(key) => {
+                write!(f, "the value of key \"{}\" is damaged", key.escape_ascii())
+            }
+            Self::Twice(key) => write!(f, "it has key \"{}\" twice", key.escape_ascii()),
+            Self::Full { memory_max } => write!(
+                f,
+                "its data does not fit into the pool's memory_max of {memory_max} bytes: raise \
+                 `memory_max`, or set an `eviction` that makes room"
+            ),
+            Self::Library(reason) => write!(f, "its functions cannot be loaded: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Takes the source code of a library of functions, or says why not.
+pub type TakeLibrary<'l> = dyn FnMut(&[u8]) -> Result<(), String> + 'l;
+
+/// A store that is being loaded. Feed it the file, piece by piece.
+///
+/// It holds one string, or one piece of a collection, besides what is in the store.
+pub struct Loading {
+    feed: Feed,
+    state: State,
+}
+
+struct State {
+    store: Arc<Store>,
+    clock: Clock,
+    database: u32,
+    /// What memcached clients know of the next key.
+    meta: Meta,
+    building: Option<Building>,
+    keys: u64,
+    expired: u64,
+    numbers: u64,
+    cut_millis: Option<u64>,
+}
+
+/// The key whose value is read.
+struct Building {
+    key: Box<[u8]>,
+    expiry: Option<u64>,
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
+    meta: Meta,
+    kind: Kind,
+    /// It has expired, and is passed over.
+    is_skipped: bool,
+    parts: Parts,
+    /// Elements that were put into the store.
+    count: usize,
+}
+
+/// What became of parts that were to be put into the store.
+enum Put {
+    Done,
+    Evicted,
+    Twice,
+    Damaged,
+}
+
+/// Parts that wait to be put into the store.
+enum Parts {
+    Nothing,
+    Strings { strings: Strings, scores: Vec<f64>, times: Vec<u64> },
+    Stream(Box<StreamBuilder>),
+}
+
+impl Parts {
+    fn strings() -> Self {
+        let strings = Strings::new(usize::MAX);
+        Self::Strings { strings, scores: Vec::new(), times: Vec::new() }
+    }
+}
+
+impl Parts {
+    /// Adds a part of a value of this kind.
+    fn push(&mut self, kind: Kind, part: Part<'_>) -> Result<(), Refusal> {
+        let (strings, scores, times) = match self {
+            Self::Stream(builder) => return builder.part(part),
+            Self::Nothing => return Err(Refusal::Form),
+            Self::Strings { strings, scores, times } => (strings, scores, times),
+        };
+        match part {
+            Part::Element(text) | Part::Member(text) => strings.push(text),
+            Part::Scored { member, score } => {
+                scores.push(score);
+                strings.push(member)
+            }
+            Part::Field { name, value, expires_ms } => {
+                if kind == Kind::ExpiringHash {
+                    let time = expires_ms.unwrap_or(0);
+                    times.push(if time <= TIME_MAX { time } else { return Err(Refusal::Form) });
+                }
+                strings.push(name)?;
+                strings.push(value)
+            }
+            _ => Err(Refusal::Form),
+        }
+    }
+
+    /// Returns whether they are to be put into the store before there are more.
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Strings { strings, .. } => {
+                strings.len() >= BATCH_ELEMENTS || strings.bytes_len() >= BATCH_LEN
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Adds what was read to a collection; whether it fits there.
+fn add(editor: &mut Editor<'_, '_>, value: Value<'_>, now_millis: u64) -> bool {
+    if let Value::Sorted(members, scores) = &value {
+        let means = editor.means();
+        let set = editor.view::<Sorted<'_>>();
+        let is_there = |member: &[u8]| set.is_some_and(|set| set.score(member).is_some());
+        if scores.len() != members.len()
+            || members.iter().any(is_there)
+            || !value.is_sound(&|text| means.hash(text).into())
+        {
+            return false;
+        }
+    }
+    fill::fill(editor, value, now_millis);
+    true
+}
+
+impl From<Fault> for LoadError {
+    fn from(fault: Fault) -> Self {
+        Self::File(fault)
+    }
+}
+
+impl Loading {
+    /// Of a store that nobody uses meanwhile.
+    pub fn new(store: &Arc<Store>) -> Self {
+        let limits = ReadLimits { string_len_max: STRING_LEN_MAX, block_len_max: STRING_LEN_MAX };
+        let state = State {
+            store: Arc::clone(store),
+            clock: Clock::default(),
+            database: 0,
+            meta: Meta::new(Encoding::Text, None),
+            building: None,
+            keys: 0,
+            expired: 0,
+            numbers: 0,
+            cut_millis: None,
+        };
+        Self { feed: Feed::new(limits), state }
+    }
+
+    /// Takes the next bytes of the file; libraries of functions in it go to `library`.
+    ///
+    /// # Errors
+    /// [`LoadError`]; a part of the file is in the store then.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        clock: Clock,
+        library: &mut TakeLibrary<'_>,
+    ) -> Result<(), LoadError> {
+        let state = &mut self.state;
+        state.clock = clock;
+        let fed = self.feed.feed(bytes, &mut |event| state.take(event, library));
+        state.store.note_loaded(self.feed.reader().offset(), state.keys, state.expired);
+        match fed {
+            Ok(_) => Ok(()),
+            Err(FeedError::Fault(fault)) => Err(fault.into()),
+            Err(FeedError::Visitor(error)) => Err(error),
+        }
+    }
+
+    /// Ends loading: the file is over. Keys that were loaded, and those that had expired.
+    ///
+    /// # Errors
+    /// [`LoadError::File`] unless the file is whole.
+    pub fn finish(self) -> Result<(u64, u64), LoadError> {
+        self.feed.finish()?;
+        self.state.settle();
+        Ok((self.state.keys, self.state.expired))
+    }
+}
+
+impl State {
+    fn turn(&self) -> Turn {
+        let protocol = Protocol::default();
+        let context =
+            Context { database: self.database, clock: self.clock, protocol, worker: NO_WORKER };
+        Turn::of(context)
+    }
+
+    fn take(&mut self, event: Event<'_>, library: &mut TakeLibrary<'_>) -> Result<(), LoadError> {
+        match event {
+            Event::Aux { name, value } => self.aux(name, value),
+            Event::Library(code) => library(code).map_err(LoadError::Library)?,
+            Event::Database(number) => {
+                let databases = self.store.database_count();
+                let known = u32::try_from(number).ok().filter(|number| *number < databases);
+                self.database = known.ok_or(LoadError::Database { number, databases })?;
+            }
+            Event::Key(key) => self.begin(&key),
+            Event::Part(part) => {
+                let Some(mut building) = self.building.take() else { return Ok(()) };
+                self.part(&mut building, part)?;
+                self.building = Some(building);
+            }
+            Event::KeyEnd => {
+                if let Some(building) = self.building.take() {
+                    self.end(building)?;
+                }
+            }
+            Event::Start(_) | Event::Sizes { .. } | Event::SlotSizes { .. } | Event::End { .. } => {
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the file says of itself or of the next key. What is no field of a store's own
+    /// file, or has another form, means nothing here.
+    fn aux(&mut self, name: &[u8], value: &[u8]) {
+        let numbers = || {
+            let (first, second) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+            Some((first.parse().ok()?, second.parse().ok()?))
+        };
+        if name == META_FIELD {
+            let mut meta = Meta::new(Encoding::Text, None);
+            if read_meta(value, &mut meta).is_some() {
+                self.meta = meta;
+            }
+        } else if name == NUMBERS_FIELD {
+            if let Some((greatest, millis)) = numbers() {
+                (self.numbers, self.cut_millis) = (greatest, Some(millis));
+            }
+        } else if name == FLUSH_FIELD
+            && let Some((database, at)) = numbers()
+            && let Ok(database) = u32::try_from(database)
+            && database < self.store.database_count()
+        {
+            self.store.flushes.set(database, Some(at));
+        }
+    }
+
+    fn begin(&mut self, key: &Key<'_>) {
+        let now_millis = self.clock.unix_millis();
+        let meta = std::mem::replace(&mut self.meta, Meta::new(Encoding::Text, None));
+        let parts = match key.value.kind {
+            Kind::Text => Parts::Nothing,
+            Kind::Stream => Parts::Stream(Box::new(StreamBuilder::new(usize::MAX))),
+            _ => Parts::strings(),
+        };
+        self.building = Some(Building {
+            key: key.name.into(),
+            expiry: key.expires_ms,
+            idle_seconds: key.idle_seconds,
+            frequency: key.frequency,
+            meta,
+            kind: key.value.kind,
+            is_skipped: key.expires_ms.is_some_and(|millis| millis <= now_millis),
+            parts,
+            count: 0,
+        });
+    }
+
+    fn part(&mut self, building: &mut Building, part: Part<'_>) -> Result<(), LoadError> {
+        if building.is_skipped {
+            return Ok(());
+        }
+        if let Part::Text(text) = part {
+            return self.put_text(building, text);
+        }
+        let refused = |building: &Building| LoadError::Value(building.key.clone());
+        building.parts.push(building.kind, part).map_err(|_| refused(building))?;
+        if building.parts.is_full() {
+            self.put_parts(building)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for so many bytes more.
+    fn make_room(&self, len: usize) -> Result<(), LoadError> {
+        match self.store.make_room(len as u64, self.turn()) {
+            true => Ok(()),
+            false => Err(LoadError::Full { memory_max: self.store.config().memory_max }),
+        }
+    }
+
+    fn with_entry<R>(&self, building: &Building, work: impl FnOnce(Entry<'_>) -> R) -> R {
+        self.store.with_key(self.turn(), &building.key, work)
+    }
+
+    fn put_text(&mut self, building: &mut Building, text: &[u8]) -> Result<(), LoadError> {
+        self.make_room(building.key.len() + text.len())?;
+        let meta = Meta { expiry: building.expiry, ..building.meta };
+        self.note_number(meta.cas);
+        let was_there = self.with_entry(building, |mut entry| {
+            let was_there = entry.exists();
+            entry.put(text, &meta);
+            was_there
+        });
+        building.count = 1;
+        if was_there { Err(LoadError::Twice(building.key.clone())) } else { Ok(()) }
+    }
+
+    fn note_number(&mut self, cas: u64) {
+        self.numbers = self.numbers.max(Store::count_of_number(cas));
+    }
+
+    /// Puts the parts that were read into the store.
+    fn put_parts(&mut self, building: &mut Building) -> Result<(), LoadError> {
+        let parts = std::mem::replace(&mut building.parts, Parts::strings());
+        let Parts::Strings { strings, scores, times } = parts else {
+            building.parts = parts;
+            return Ok(());
+        };
+        let width = if matches!(building.kind, Kind::Hash | Kind::ExpiringHash) { 2 } else { 1 };
+        let added = strings.len() / width;
+        if added == 0 {
+            return Ok(());
+        }
+        self.make_room(building.key.len() + strings.bytes_len())?;
+        let now_millis = self.clock.unix_millis();
+        let is_first = building.count == 0;
+        let expired = times.iter().filter(|time| **time != 0 && **time <= now_millis).count();
+        let value = match building.kind {
+            Kind::List => Value::List(strings),
+            Kind::Set => Value::Set(strings),
+            Kind::Hash => Value::Hash(strings),
+            Kind::ExpiringHash => Value::Timed(strings, times),
+            Kind::Sorted => Value::Sorted(strings, scores),
+            Kind::Text | Kind::Stream => return Ok(()),
+        };
+        let put = self.with_entry(building, |mut entry| match (is_first, entry.exists()) {
+            (true, true) => Put::Twice,
+            (false, false) => Put::Evicted,
+            _ if entry.extend(|editor| add(editor, value, now_millis)) => Put::Done,
+            _ => Put::Damaged,
+        });
+        match put {
+            Put::Done => building.count += added - expired,
+            // Room was made with what it had: the rest is of no use.
+            Put::Evicted => building.is_skipped = true,
+            Put::Twice => return Err(LoadError::Twice(building.key.clone())),
+            Put::Damaged => return Err(LoadError::Value(building.key.clone())),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, mut building: Building) -> Result<(), LoadError> {
+        if building.is_skipped {
+            self.expired += 1;
+            return Ok(());
+        }
+        match std::mem::replace(&mut building.parts, Parts::Nothing) {
+            Parts::Nothing => {}
+            Parts::Stream(builder) => {
+                let stream = builder.finish();
+                let stream = stream.map_err(|_| LoadError::Value(building.key.clone()))?;
+                self.put_stream(&building, stream)?;
+            }
+            parts => {
+                building.parts = parts;
+                self.put_parts(&mut building)?;
+            }
+        }
+        self.note_number(building.meta.cas);
+        if self.finish_key(&building) {
+            self.keys += 1;
+            return Ok(());
+        }
+        Err(LoadError::Value(building.key))
+    }
+
+    /// Gives a key, whose value is whole, all else that is known of it; whether it has as many
+    /// elements as were read.
+    fn finish_key(&self, building: &Building) -> bool {
+        let now_millis = self.clock.unix_millis();
+        let is_lfu = self.store.policy().is_lfu();
+        self.with_entry(building, |mut entry| {
+            // Room may have been made with it, or its last fields have expired.
+            if building.is_skipped || !entry.exists() {
+                return true;
+            }
+            if building.kind != Kind::Text {
+                let (expiry, loaded) = (building.expiry, building.meta);
+                let meta = entry.look().map(|item| item.meta());
+                let Meta { flags, cas, marks, .. } = loaded;
+                meta.into_iter().for_each(|meta| {
+                    entry.set_meta(&Meta { expiry, flags, cas, marks, ..meta });
+                });
+            }
+            if is_lfu {
+                building.frequency.into_iter().for_each(|it| entry.set_frequency(it));
+            } else if let Some(seconds) = building.idle_seconds {
+                let idle = seconds.min(ACCESS_MASK.into()) as u32;
+                entry.set_access(((now_millis / 1000) as u32).wrapping_sub(idle));
+            }
+            match building.kind {
+                // Fields may have expired since they were read.
+                Kind::Text | Kind::Stream | Kind::ExpiringHash => true,
+                _ => entry.element_count() == building.count,
+            }
+        })
+    }
+
+    fn put_stream(&mut self, building: &Building, stream: Stream) -> Result<(), LoadError> {
+        self.make_room(building.key.len() + stream.bytes())?;
+        let stream = Boxed::Stream(nodes::boxed(stream));
+        let is_new = self.with_entry(building, |mut entry| {
+            let is_new = !entry.exists();
+            entry.extend(|editor| editor.store_boxed(Encoding::StreamBoxed, stream));
+            is_new
+        });
+        if is_new { Ok(()) } else { Err(LoadError::Twice(building.key.clone())) }
+    }
+
+    /// What is left to do once all keys are there.
+    fn settle(&self) {
+        let since = self.cut_millis.map_or(0, |cut| self.clock.unix_millis().saturating_sub(cut));
+        let numbers = since.saturating_mul(NUMBERS_PER_MILLI).saturating_add(NUMBERS_MIN);
+        let numbers = self.numbers.saturating_add(numbers);
+        if self.numbers > 0 || self.cut_millis.is_some() {
+            self.store.raise_numbers(numbers);
+        }
+        self.store.settle_all_quotas(self.turn());
+    }
+}

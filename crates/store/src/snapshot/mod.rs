@@ -1,0 +1,22 @@
+//! Snapshots: the whole store as bytes of an RDB file, and back.
+//!
+//! ```text
+//!  Store::begin_snapshot ─► Store::take_snapshot ─► Saving ─► Batch, Batch, … ─► the caller's file
+//!  the caller's file ─► Loading::feed ─► Store
+//! ```
+//! Both are driven by a thread of the caller, which has the file; nothing here does I/O. The store
+//! serves requests while a snapshot is written. It serves none while it is loaded.
+//!
+//! Redis and Valkey read the file, and theirs is read here. What only memcached clients know of
+//! items, and what makes numbers of values unique, is in auxiliary fields that servers ignore.
+
+mod load;
+mod save;
+
+pub use load::{LoadError, Loading};
+pub use save::{Batch, Progress, SaveError, Saving};
+
+/// The field that has the greatest count of values' numbers, and when the cut was.
+const NUMBERS_FIELD: &[u8] = b"keyway-numbers";
+/// The field that has a flush to come: its database, and when.
+const FLUSH_FIELD: &[u8] = b"keyway-flush";

@@ -1,0 +1,373 @@
+//! What is known of a store's snapshots: whether one is being written or loaded, and how the last
+//! one went.
+//!
+//! ```text
+//!  idle ─► scheduled ─► cut ─► writing ─► idle
+//!            (by who holds shards, and cannot cut)
+//! ```
+//! A worker or the thread of snapshots makes the cut; the thread writes. The store itself has
+//! neither thread nor file.
+
+use super::core::Store;
+use super::waiters::Waiter;
+use crate::cut::{Pieces, Queue};
+use keyway_base::Clock;
+use keyway_memory::{Heap, Holder, Lock};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const IDLE: u8 = 0;
+const SCHEDULED: u8 = 1;
+const CUT: u8 = 2;
+const WRITING: u8 = 3;
+
+/// What is known of a store's snapshots.
+pub(crate) struct Snapshots {
+    /// Items that change before they were written.
+    pub(crate) queue: Queue,
+    phase: AtomicU8,
+    /// Another one is to follow the one that is being written.
+    again: AtomicBool,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    buffer_max: AtomicU64,
+    /// Figures; those of the cut that is being written beside those of the last file.
+    cut_at: AtomicU64,
+    cut_changes: AtomicU64,
+    saved_at: AtomicU64,
+    saved_changes: AtomicU64,
+    saved_len: AtomicU64,
+    saved_millis: AtomicI64,
+    written: AtomicU64,
+    saves: AtomicU64,
+    failures: AtomicU64,
+    last_failed: AtomicBool,
+    failure: Lock<String>,
+    /// Who waits for the end of the snapshot that is being written, and who is to be told of it.
+    waiting: Lock<Vec<Arc<Waiter>>>,
+    saved: Lock<Vec<Arc<Waiter>>>,
+    is_loading: AtomicBool,
+    load_began: AtomicU64,
+    load_read: AtomicU64,
+    load_len: AtomicU64,
+    load_keys: AtomicU64,
+    load_expired: AtomicU64,
+}
+
+/// Figures about snapshots. Times are in seconds since the Unix epoch, 0 for never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStatus {
+    /// Whether the store has a file for snapshots.
+    pub is_on: bool,
+    /// Whether one is being written.
+    pub is_saving: bool,
+    /// Whether another is to follow, or to begin.
+    pub is_scheduled: bool,
+    /// When the one that is being written was begun.
+    pub began: u64,
+    /// Bytes of it that are written.
+    pub written: u64,
+    /// Bytes that it holds in memory now.
+    pub buffered: u64,
+    /// The most that it, or the last one, held in memory.
+    pub buffered_peak: u64,
+    /// When the last whole snapshot was made; when the process started, without one.
+    pub saved_at: u64,
+    /// Changes of keys until then.
+    pub saved_changes: u64,
+    /// Its length, in bytes.
+    pub saved_len: u64,
+    /// How long the last snapshot took, in milliseconds; -1 for none.
+    pub saved_millis: i64,
+    /// Snapshots that were written whole.
+    pub saves: u64,
+    /// Those that failed.
+    pub failures: u64,
+    /// Whether the last one failed.
+    pub last_failed: bool,
+    /// Why the latest that failed did.
+    pub failure: String,
+    /// Whether the store is being loaded.
+    pub is_loading: bool,
+    /// When loading began.
+    pub load_began: u64,
+    /// Bytes of the file that were read.
+    pub load_read: u64,
+    /// The length of the file.
+    pub load_len: u64,
+    /// Keys that were loaded, and those left out as they had expired.
+    pub load_keys: u64,
+    /// Keys that were left out as they had expired.
+    pub load_expired: u64,
+}
+
+/// Why no snapshot is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotRefusal {
+    /// The store has no file for them.
+    Off,
+    /// One is being written.
+    Running,
+}
+
+impl SnapshotRefusal {
+    /// What a client is told, error code included.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Off => {
+                "ERR this pool has no file for snapshots; `snapshot` in its configuration sets one"
+            }
+            Self::Running => "ERR Background save already in progress",
+        }
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            phase: AtomicU8::new(IDLE),
+            again: AtomicBool::new(false),
+            wake: OnceLock::new(),
+            buffer_max: AtomicU64::new(0),
+            cut_at: AtomicU64::new(0),
+            cut_changes: AtomicU64::new(0),
+            saved_at: AtomicU64::new(0),
+            saved_changes: AtomicU64::new(0),
+            saved_len: AtomicU64::new(0),
+            saved_millis: AtomicI64::new(-1),
+            written: AtomicU64::new(0),
+            saves: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            last_failed: AtomicBool::new(false),
+            failure: Lock::new(String::new()),
+            waiting: Lock::new(Vec::new()),
+            saved: Lock::new(Vec::new()),
+            is_loading: AtomicBool::new(false),
+            load_began: AtomicU64::new(0),
+            load_read: AtomicU64::new(0),
+            load_len: AtomicU64::new(0),
+            load_keys: AtomicU64::new(0),
+            load_expired: AtomicU64::new(0),
+        }
+    }
+
+    /// Gives back the shared values of pieces that nobody writes.
+    pub(crate) fn discard(&self, pieces: Pieces, heap: &Heap) {
+        for piece in pieces.into_parts() {
+            piece.end(heap);
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    fn advance(&self, from: u8, to: u8) -> bool {
+        // ORDER: AcqRel pairs with itself: who takes a cut sees what it left behind.
+        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl Store {
+    /// Lets snapshots be made: each may hold up to `buffer_max` bytes of items that change before
+    /// they were written. `wake` has somebody call [`Store::take_snapshot`]. `clock` is now.
+    /// Nothing happens if it was called before.
+    pub fn enable_snapshots(
+        &self,
+        buffer_max: u64,
+        clock: Clock,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) {
+        self.set_snapshot_buffer(buffer_max);
+        self.snapshots.saved_at.store(clock.unix_millis() / 1000, Ordering::Relaxed);
+        let _ = self.snapshots.wake.set(Box::new(wake));
+    }
+
+    /// Changes how many bytes a snapshot may hold.
+    pub fn set_snapshot_buffer(&self, buffer_max: u64) {
+        self.snapshots.buffer_max.store(buffer_max, Ordering::Relaxed);
+    }
+
+    /// Begins a snapshot of this moment, which is `now_millis` since the Unix epoch, or a moment later if the caller is in a transaction or a
+    /// script runs. With `schedule` one that is being written is followed by another; whether
+    /// that is so.
+    ///
+    /// # Errors
+    /// [`SnapshotRefusal`].
+    pub fn begin_snapshot(&self, now_millis: u64, schedule: bool) -> Result<bool, SnapshotRefusal> {
+        let snapshots = &self.snapshots;
+        if snapshots.wake.get().is_none() {
+            return Err(SnapshotRefusal::Off);
+        }
+        let may_cut = !Holder::is_holding() && !self.has_script();
+        // What is scheduled is nobody else's to begin.
+        if !snapshots.advance(IDLE, SCHEDULED) {
+            if !schedule {
+                return Err(SnapshotRefusal::Running);
+            }
+            snapshots.again.store(true, Ordering::Relaxed);
+            snapshots.wake();
+            return Ok(true);
+        }
+        if may_cut {
+            self.make_cut(now_millis);
+        }
+        snapshots.wake();
+        Ok(!may_cut)
+    }
+
+    /// As [`Store::begin_snapshot`], with a client that waits for the end.
+    ///
+    /// # Errors
+    /// [`SnapshotRefusal`]: then the client does not wait.
+    pub(crate) fn begin_snapshot_for(
+        &self,
+        waiter: &Arc<Waiter>,
+        now_millis: u64,
+    ) -> Result<(), SnapshotRefusal> {
+        let mut waiting = self.snapshots.waiting.lock();
+        self.begin_snapshot(now_millis, false)?;
+        waiting.push(Arc::clone(waiter));
+        Ok(())
+    }
+
+    /// Who waited for a snapshot that has ended.
+    pub(crate) fn take_saved(&self) -> Vec<Arc<Waiter>> {
+        std::mem::take(&mut *self.snapshots.saved.lock())
+    }
+
+    /// Makes the cut of a snapshot that was scheduled.
+    fn make_cut(&self, now_millis: u64) {
+        let snapshots = &self.snapshots;
+        let mut locked = self.lock_all();
+        if !snapshots.advance(SCHEDULED, CUT) {
+            return;
+        }
+        let databases: Vec<u32> = {
+            let width = self.quotas.width();
+            let count = self.database_count() as usize * width;
+            let mut databases = vec![0; count];
+            for database in 0..self.database_count() {
+                self.space_indices(database).for_each(|index| databases[index] = database);
+            }
+            databases
+        };
+        snapshots.queue.open(snapshots.buffer_max.load(Ordering::Relaxed), databases);
+        let changes = locked.begin_cut();
+        snapshots.cut_changes.store(changes, Ordering::Relaxed);
+        snapshots.cut_at.store(now_millis, Ordering::Relaxed);
+        snapshots.written.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether there is a snapshot to be written now, which is then the caller's to write.
+    pub(crate) fn claim_cut(&self, clock: Clock) -> bool {
+        let snapshots = &self.snapshots;
+        if snapshots.phase.load(Ordering::Acquire) == IDLE
+            && snapshots.again.swap(false, Ordering::Relaxed)
+        {
+            snapshots.advance(IDLE, SCHEDULED);
+        }
+        if snapshots.phase.load(Ordering::Acquire) == SCHEDULED {
+            self.make_cut(clock.unix_millis());
+        }
+        snapshots.advance(CUT, WRITING)
+    }
+
+    /// Notes how the snapshot that was claimed has ended, and lets another begin.
+    pub(crate) fn end_snapshot(&self, outcome: Result<u64, String>, clock: Clock) {
+        let snapshots = &self.snapshots;
+        let cut_at = snapshots.cut_at.load(Ordering::Relaxed);
+        let millis = clock.unix_millis().saturating_sub(cut_at);
+        snapshots.saved_millis.store(millis as i64, Ordering::Relaxed);
+        snapshots.last_failed.store(outcome.is_err(), Ordering::Relaxed);
+        match outcome {
+            Ok(len) => {
+                let changes = snapshots.cut_changes.load(Ordering::Relaxed);
+                snapshots.saved_changes.store(changes, Ordering::Relaxed);
+                snapshots.saved_at.store(clock.unix_millis() / 1000, Ordering::Relaxed);
+                snapshots.saved_len.store(len, Ordering::Relaxed);
+                snapshots.saves.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(failure) => {
+                *snapshots.failure.lock() = failure;
+                snapshots.failures.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // Who comes from here on waits for a snapshot of its own.
+        let mut waiting = std::mem::take(&mut *snapshots.waiting.lock());
+        snapshots.saved.lock().append(&mut waiting);
+        // ORDER: Release pairs with the Acquire in `Snapshots::advance`.
+        snapshots.phase.store(IDLE, Ordering::Release);
+        if snapshots.again.load(Ordering::Relaxed) {
+            snapshots.wake();
+        }
+    }
+
+    /// Notes bytes that were written.
+    pub(crate) fn note_snapshot_written(&self, written: u64) {
+        self.snapshots.written.store(written, Ordering::Relaxed);
+    }
+
+    /// When the cut was made, in milliseconds since the Unix epoch.
+    pub(crate) fn cut_millis(&self) -> u64 {
+        self.snapshots.cut_at.load(Ordering::Relaxed)
+    }
+
+    /// Has requests be refused until the store is loaded: a file of so many bytes is read.
+    pub fn begin_loading(&self, len: u64, clock: Clock) {
+        self.snapshots.load_len.store(len, Ordering::Relaxed);
+        self.snapshots.load_began.store(clock.unix_millis() / 1000, Ordering::Relaxed);
+        self.snapshots.is_loading.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the store is being loaded: nobody is to be served.
+    #[inline]
+    pub fn is_loading(&self) -> bool {
+        self.snapshots.is_loading.load(Ordering::Relaxed)
+    }
+
+    /// Notes what was read so far, and keys that were loaded and left out.
+    pub(crate) fn note_loaded(&self, read: u64, keys: u64, expired: u64) {
+        self.snapshots.load_read.store(read, Ordering::Relaxed);
+        self.snapshots.load_keys.store(keys, Ordering::Relaxed);
+        self.snapshots.load_expired.store(expired, Ordering::Relaxed);
+    }
+
+    /// Lets requests be served: all is loaded.
+    pub fn end_loading(&self) {
+        // ORDER: Release; workers see what was loaded through the shards' locks.
+        self.snapshots.is_loading.store(false, Ordering::Release);
+    }
+
+    /// Figures about snapshots.
+    pub fn snapshot_status(&self) -> SnapshotStatus {
+        let snapshots = &self.snapshots;
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let phase = snapshots.phase.load(Ordering::Relaxed);
+        SnapshotStatus {
+            is_on: snapshots.wake.get().is_some(),
+            is_saving: matches!(phase, CUT | WRITING),
+            is_scheduled: phase == SCHEDULED || snapshots.again.load(Ordering::Relaxed),
+            began: read(&snapshots.cut_at) / 1000,
+            written: read(&snapshots.written),
+            buffered: snapshots.queue.bytes(),
+            buffered_peak: snapshots.queue.peak(),
+            saved_at: read(&snapshots.saved_at),
+            saved_changes: read(&snapshots.saved_changes),
+            saved_len: read(&snapshots.saved_len),
+            saved_millis: snapshots.saved_millis.load(Ordering::Relaxed),
+            saves: read(&snapshots.saves),
+            failures: read(&snapshots.failures),
+            last_failed: snapshots.last_failed.load(Ordering::Relaxed),
+            failure: snapshots.failure.lock().clone(),
+            is_loading: snapshots.is_loading.load(Ordering::Relaxed),
+            load_began: read(&snapshots.load_began),
+            load_read: read(&snapshots.load_read),
+            load_len: read(&snapshots.load_len),
+            load_keys: read(&snapshots.load_keys),
+            load_expired: read(&snapshots.load_expired),
+        }
+    }
+}
