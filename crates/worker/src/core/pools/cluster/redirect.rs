@@ -1,4 +1,4 @@
-//! Requests that a server of a cluster did not take.
+//! Handles requests that a server of a cluster did not take.
 //!
 //! `MOVED`: the slot is another server's, from now on for all requests. `ASK`: this
 //! request is another server's, behind `ASKING`. Both are in the order in which the
@@ -7,9 +7,9 @@
 //! `LOADING`: the request goes out again a little later, where nothing of its client
 //! has been sent behind it, so that nothing overtakes it.
 //!
-//! What runs scripts may be answered in a client's words. It is sent on only by its own
-//! slot, never changes the map, never goes back to who has sent it on, and is not sent
-//! again for anything else. Servers that no view has named: see `named`.
+//! A reply to a request that runs scripts may be in a client's own words. Such a request is sent on
+//! only by its own slot, never changes the map, never goes back to the server that sent it on, and
+//! is not sent again for any other reason. For servers that no view has named, see `named`.
 
 use crate::Upstream;
 use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
@@ -30,12 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Pause before a request is sent again that nobody could take; doubles with each
-/// time.
+/// The pause before a request is sent again that no server could take. It doubles with each try.
 const RETRY_MIN: Duration = Duration::from_millis(10);
 
 impl Core {
-    /// Sends on what the server of a link did not take.
+    /// Sends on the requests that the server of a link did not take.
     #[cold]
     pub(in crate::core) fn redirect_all(&mut self, from: ConnectionKey, all: Vec<Redirected>) {
         for one in all {
@@ -69,13 +68,13 @@ impl Core {
             }
             let is_held = self.plane.primary_wait(pool).is_some();
             if (is_last && !is_held) || runs_scripts {
-                // A script may have said it, and would run again.
+                // A script may have returned this error, and would run again.
                 shared.ask_soon();
                 return self.give_up(from, &one);
             }
             return self.retry_later(from, one);
         };
-        // Where there are no slots no server says so, but what it runs may.
+        // Where there are no slots no server returns this error, but a script may.
         if is_last || !self.plane.has_slots(pool) {
             return self.give_up(from, &one);
         }
@@ -96,7 +95,8 @@ impl Core {
             onward = self.in_order(from, (&one.exchange, redirect.slot), onward);
         }
         match shared.place_of(&onward.to) {
-            // What came before is to go there first; nothing did on a link of its own.
+            // Requests that came before have to go there first. On a link of its own there were
+            // none.
             Some(_)
                 if !self.links[from].is_private
                     && self.plane.cluster.is_held_for(pool, &onward.to) =>
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    /// Sends a request to a server of the cluster that another has named.
+    /// Sends a request to a server of the cluster that another server has named.
     pub(super) fn send_on(
         &mut self,
         place: u16,
@@ -122,7 +122,8 @@ impl Core {
             (connection.server_id.pool, connection.server_id.server, connection.is_private);
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
-        // A script that is back where it was has said so itself, and would run again.
+        // A script that comes back to a server that it was at has returned the redirection itself,
+        // and would run again.
         let is_back = place == backend || place == one.exchange.sent_on_by;
         if one.runs_scripts() && is_back {
             return self.give_up(from, &one);
@@ -148,8 +149,8 @@ impl Core {
         }
     }
 
-    /// The same for what one session has sent on a link of its own to one that is not
-    /// known: what waits asks again where it was, once it is.
+    /// Handles a request that a session sent on a link of its own, when the named server is not
+    /// known. The server is looked for; a blocking command is sent again later.
     fn seek_private(&mut self, from: ConnectionKey, one: Redirected, onward: Onward) {
         if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
             let place = self.links[from].server_id.server;
@@ -186,7 +187,7 @@ impl Core {
         }
     }
 
-    /// The same for what one session has sent on a link of its own.
+    /// Handles a request that a session sent on a link of its own and that the server did not take.
     pub(super) fn redirect_private(
         &mut self,
         place: u16,
@@ -200,7 +201,7 @@ impl Core {
         let owner = connection.lease;
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         if one.exchange.is_transaction() {
-            // What it watches has moved: as good as changed.
+            // The keys that it watches have moved, which counts as a change.
             let mut null = Vec::new();
             protocol.null_array(&mut null);
             let server = connection.server_id;
@@ -208,7 +209,7 @@ impl Core {
         }
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
         if !connection.link.is_blocking {
-            // A watch that began nowhere: EXEC will fail.
+            // The watch did not begin at any server, so EXEC will fail.
             plane.lose_watch(links, owner, session);
             let server = links[from].server_id;
             return plane.deliver_aside(sessions, server, &one.exchange, Kind::Simple, b"+OK\r\n");
@@ -230,7 +231,7 @@ impl Core {
         plane.enqueue_again(links, index, one, asking);
     }
 
-    /// Sends a request to the server at `place`, which no other has named for it.
+    /// Sends a request to the server at `place`, which no other server has named for it.
     fn send_unnamed(&mut self, place: u16, from: ConnectionKey, one: &Redirected) {
         let pool = self.links[from].server_id.pool;
         self.plane.note_sent_again(
@@ -248,13 +249,13 @@ impl Core {
         let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
         let owner = plane.session_of(one.exchange.owner);
         let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
-            // Its client has left; what was made for the request ends with a reply.
+            // Its client has left. The connection that was made for the request ends with a reply.
             return self.give_up(from, one);
         };
         let Some(state) = plane.pools[usize::from(pool)].servers() else { return };
         let index = state.link(place, session.lane, protocol);
         let connection = &mut links[index];
-        // On the link of a primary that is gone it waits for that.
+        // On the link of a primary that is gone, the request waits for the primary.
         let is_held = plane.is_gone(connection);
         if let Some(fault) = if is_held { None } else { plane.refused(connection) } {
             let server = connection.server_id;
@@ -263,7 +264,7 @@ impl Core {
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
         if one.reply.is_empty() && is_sent && plane.primary_wait(pool).is_some() {
-            // It has waited for a primary: its time counts from now on.
+            // The request has waited for a primary, so its timeout starts now.
             links[index].link.begin_last_anew(plane.clock.now);
         }
         if let Owner::Operation { operation, .. } = one.exchange.owner {
@@ -271,7 +272,8 @@ impl Core {
         }
     }
 
-    /// Has a request sent again where its keys are then, if it may be.
+    /// Puts a request aside to be sent again later to the server that then has its keys, if it may
+    /// be.
     fn retry_later(&mut self, from: ConnectionKey, mut one: Redirected) {
         let pool = self.links[from].server_id.pool;
         let Some(state) = self.plane.cluster_state(pool) else { return };
@@ -292,13 +294,13 @@ impl Core {
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
         let mut pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
         if links[from].is_private {
-            // A command that blocks may have been sent on often, each time after a wait: only
-            // the number of redirections ends that.
+            // A blocking command may have been sent on often, each time after a wait. Only the
+            // number of redirections ends that.
             pause = pause.min(timeout / 2);
         }
         let mut at = plane.clock.now + pause;
-        // All the pauses so far and this one are less than twice this one. What waits on a link
-        // of its own is given its time anew.
+        // The sum of all pauses so far and this one is less than twice this one. A request on a
+        // link of its own gets its timeout anew.
         let is_late = !links[from].is_private && at.since(one.exchange.asked()) >= timeout;
         // A worker that drains may end before the pause does.
         let is_last = one.exchange.redirections >= shared.settings().redirections_max
@@ -310,7 +312,7 @@ impl Core {
             one.exchange.redirections = 0;
         }
         let owner = plane.session_of(one.exchange.owner);
-        // The server has forgotten what was watched for it.
+        // The server has forgotten the keys that were watched for it.
         let is_guarded = links[from].is_private && one.exchange.is_transaction();
         let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
         let Core { links, plane, .. } = self;
@@ -346,7 +348,7 @@ impl Core {
         });
     }
 
-    /// Sends the requests again of which it is time.
+    /// Sends the requests whose pause is over again.
     pub fn send_retries(&mut self) {
         self.leave_silent();
         if self.plane.cluster.retries.is_empty() {
@@ -373,7 +375,7 @@ impl Core {
                 self.wait_again((from, server), redirected, waits);
                 continue;
             }
-            // Who has the slot now may be another.
+            // Another server may have the slot now.
             let place = self.plane.place_of_request(server, &redirected);
             match place {
                 Some(place) if waits.is_some() || is_private => {
@@ -385,8 +387,8 @@ impl Core {
         }
     }
 
-    /// The connection that a request was sent on, or if that is gone one that clients share to
-    /// the same server: what is told of the request then names the right server.
+    /// Returns the connection that a request was sent on or, if it is gone, a shared connection to
+    /// the same server, so that errors about the request name the right server.
     fn standing_in(&self, from: ConnectionKey, server: ServerId) -> ConnectionKey {
         match self.plane.pools[usize::from(server.pool)].servers() {
             Some(state) if self.links.get(from).is_none() => state.probe_link(server.server.into()),
@@ -394,7 +396,7 @@ impl Core {
         }
     }
 
-    /// It is time to send a request again whose slot nobody has now.
+    /// Handles a request whose pause is over while no server has its slot.
     fn retry_without_owner(&mut self, from: ConnectionKey, is_private: bool, mut one: Redirected) {
         let pool = self.links[from].server_id.pool;
         let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
@@ -411,16 +413,16 @@ impl Core {
         }
     }
 
-    /// Tells whoever waits what the server has said, and takes the link back that was kept
-    /// for the next try.
+    /// Answers the request with what the server has said, and takes back the link that was kept for
+    /// the next try.
     pub(in crate::core) fn give_up_private(&mut self, from: ConnectionKey, one: &Redirected) {
-        // The owner of a WAIT is not known any more once it is answered.
+        // The owner of a WAIT is no longer known once the WAIT is answered.
         let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
         self.end_try(from, owner);
     }
 
-    /// Takes the link back that was kept for the next try.
+    /// Takes back the link that was kept for the next try.
     fn end_try(&mut self, from: ConnectionKey, owner: Option<Key<Session>>) {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[from];
@@ -436,7 +438,8 @@ impl Core {
     pub(super) fn send_again(&mut self, from: ConnectionKey, all: Vec<Redirected>) {
         for mut one in all {
             let sent_to = self.links[from].server_id;
-            // No server has sent it on: what counts these counts one more.
+            // No server has sent the request on, so the count of redirections, which is raised
+            // below, must not grow.
             one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
             match self.plane.place_of_request(sent_to, &one) {
                 Some(place) => self.send_unnamed(place, from, &one),
@@ -450,8 +453,8 @@ impl Core {
         }
     }
 
-    /// The same for what one session has sent on a link of its own: a command that
-    /// waits does so on another if that is gone.
+    /// Sends again a request that a session sent on a link of its own. A blocking command waits on
+    /// another link if that one is gone.
     pub(in crate::core) fn retry_private(
         &mut self,
         place: u16,
@@ -481,8 +484,7 @@ impl Core {
         self.redirect_private(place, from, one, false);
     }
 
-    /// Has a command wait on a new link of its session's, since the one that it had
-    /// is gone.
+    /// Makes a command wait on a new link of its session, because the link that it had is gone.
     fn wait_elsewhere(&mut self, place: u16, from: ConnectionKey, one: &Redirected, waits: Waits) {
         let Core { sessions, links, plane } = self;
         let owner = plane.session_of(one.exchange.owner);
@@ -515,7 +517,7 @@ impl Core {
         }
     }
 
-    /// Tells whoever waits what the server has said.
+    /// Answers the request with what the server has said.
     pub(in crate::core::pools::cluster) fn give_up(
         &mut self,
         from: ConnectionKey,
@@ -524,7 +526,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let server = links[from].server_id;
         if one.reply.is_empty() {
-            // It was taken back before it was sent: nobody has said anything.
+            // The request was taken back before it was sent, so there is no server's reply.
             let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
             return plane.fail(sessions, server, (&one.exchange, false), fault);
         }
@@ -538,7 +540,7 @@ impl Core {
 }
 
 impl Plane {
-    /// Puts a request on a link, behind `ASKING` where the slot is still another's.
+    /// Puts a request on a link, behind `ASKING` where another server still has the slot.
     fn enqueue_again(
         &mut self,
         links: &mut Connections,
@@ -563,8 +565,8 @@ impl Plane {
         self.note_deadline(deadline);
     }
 
-    /// A server does not have a channel that it was thought to have: it tells who has,
-    /// or somebody is asked.
+    /// Handles that a server does not have a channel that it was thought to have. The server says
+    /// which server has it, or the cluster is asked.
     #[cold]
     pub(in crate::core) fn on_name_astray(&self, server: ServerId, name: &[u8], said: &[u8]) {
         let Some(state) = self.cluster_state(server.pool) else { return };
@@ -580,9 +582,9 @@ impl Plane {
         }
     }
 
-    /// The server that has the keys of a request, or of the first command of a
-    /// transaction that has some. Where none has, the one it was sent to or who has come
-    /// in its place.
+    /// Returns the server that has the keys of a request, or of the first command with keys in a
+    /// transaction, or `None` if no server has them. Without keys, returns the server that the
+    /// request was sent to, or its successor.
     pub(super) fn place_of_request(&self, server: ServerId, one: &Redirected) -> Option<u16> {
         let Upstream { servers: pool, .. } =
             self.plan.pools[usize::from(server.pool)].kind.upstream()?;
@@ -591,8 +593,9 @@ impl Plane {
         found.unwrap_or_else(|| Some(self.place_without_keys(server, one)))
     }
 
-    /// Where a request without keys goes again. A part of one for all servers is for
-    /// this one or its heir; any other may go to any that serves.
+    /// Returns the server that a request without keys is sent to again. A part of a request for all
+    /// servers goes to the same server or its successor; any other request may go to any server
+    /// that serves.
     fn place_without_keys(&self, server: ServerId, one: &Redirected) -> u16 {
         let Some(state) = self.cluster_state(server.pool) else { return server.server };
         let is_serving = |place: &u16| state.map.is_serving(usize::from(*place));
@@ -611,7 +614,7 @@ impl Plane {
         heir.or_else(|| if is_part { None } else { any() }).unwrap_or(server.server)
     }
 
-    /// The slot of a request, or of the first command of a transaction with a key.
+    /// Returns the slot of a request, or of the first command with a key in a transaction.
     fn slot_of_request(&self, pool: u16, request: &[u8]) -> Option<u16> {
         self.with_first_key(request, |key| self.slot_of(pool, key)).flatten()
     }
@@ -628,8 +631,8 @@ impl Plane {
         found
     }
 
-    /// Sends ahead what a request calls and this server may not have: another was
-    /// given it.
+    /// Sends the scripts that a request calls ahead of it, because this server may not have them:
+    /// another server was given them.
     fn give_what_it_calls(
         &mut self,
         index: ConnectionKey,
@@ -651,15 +654,15 @@ impl Plane {
         }
     }
 
-    /// When a server must have answered a command that blocks and is sent again: it
-    /// counts the time anew.
+    /// Returns when a server must have answered a blocking command that is sent again. The server
+    /// counts the command's time anew.
     fn answered_again_by(&self, pool: u16, sent: &[u8]) -> Option<Time> {
         let mut wait = None;
         self.each_command(sent, |request| wait = request.wait_max());
         self.answered_within(pool, wait)
     }
 
-    /// Looks at the commands of what was sent: one, or those of a transaction.
+    /// Calls `look` with the commands of what was sent: one command, or those of a transaction.
     pub(in crate::core) fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
         let limits = ParseLimits::of(&self.plan.limits);
         let (mut args, mut inline, mut rest) = (Vec::new(), Vec::new(), sent);
@@ -673,7 +676,8 @@ impl Plane {
         }
     }
 
-    /// Where a server sends a request: on its own host, if it does not say.
+    /// Returns the address that a server redirects a request to. Without a host it is on the
+    /// server's own host.
     fn endpoint_of(&self, server: ServerId, redirect: &Redirect) -> Option<Endpoint> {
         match (redirect.host, || self.asked_endpoint(server)) {
             (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
