@@ -13,8 +13,9 @@ use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
     DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
-    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
+    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
+    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -68,6 +69,17 @@ fn registry() -> Arc<Registry> {
             cached: 2,
             memory_bytes: 70_000,
         },
+        snapshots: Some(SnapshotFigures {
+            saved: 9,
+            failures: 2,
+            has_failed: 1,
+            running: 1,
+            saved_unix_seconds: 1_700_000_000,
+            bytes: 123_456,
+            seconds: 1.5,
+            buffer_bytes: 4_321,
+            loading: 0,
+        }),
     });
     assert!(taken);
     let taken = registry.watch_transactions(|| TransactionFigures {
