@@ -71,6 +71,7 @@ fn facts() -> ProcessFacts {
         policy: "allkeys-lru",
         notify: "xE".to_owned(),
         read: Box::new(stats),
+        snapshot: Box::new(|| SnapshotStatus { saved_changes: 1, ..SnapshotStatus::default() }),
         scripts: Arc::default(),
         snapshot: Box::new(Default::default),
     };

@@ -167,7 +167,7 @@ impl Plane {
             }
             _ => {
                 let (now, start) = (self.clock.now, out.len());
-                let work = || {
+                let mut work = || {
                     control(&mut engine, request, now, out);
                     out.get(start) != Some(&b'-')
                 };
