@@ -526,7 +526,7 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
         entrance: keyway_worker::ListenerAccess::default(),
         memcached: Some(ITEM_LEN_MAX),
         pool,
-        name: "unix:0".to_owned(),
+        name: "unix:0".into(),
         users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {

@@ -85,7 +85,7 @@ impl Client {
         let is_early = self.places.iter().any(|place| place.reply.is_some());
         assert_eq!(self.held.is_empty(), self.pushes.is_empty());
         if self.held.must_hold(&self.order) {
-            self.held.hold(self.order.next_place(), &push);
+            self.held.hold(self.order.next_index(), &push);
         } else {
             self.output.buf().extend_from_slice(&push);
         }

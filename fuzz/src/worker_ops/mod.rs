@@ -421,7 +421,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
         entrance: keyway_worker::ListenerAccess::default(),
         memcached: None,
         pool,
-        name: "unix:0".to_owned(),
+        name: "unix:0".into(),
         users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {

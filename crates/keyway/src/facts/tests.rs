@@ -73,7 +73,6 @@ fn facts() -> ProcessFacts {
         read: Box::new(stats),
         snapshot: Box::new(|| SnapshotStatus { saved_changes: 1, ..SnapshotStatus::default() }),
         scripts: Arc::default(),
-        snapshot: Box::new(Default::default),
     };
     ProcessFacts {
         start_unix_micros: START,

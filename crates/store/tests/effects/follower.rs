@@ -101,7 +101,8 @@ impl Follower {
     /// Has the server execute the same.
     fn send(&mut self, lines: &[Vec<Vec<u8>>], history: &[String]) {
         let Some(redis) = &mut self.redis else { return };
-        let lines: Vec<Vec<Vec<u8>>> = lines.iter().cloned().filter(is_known_to_redis).collect();
+        let lines: Vec<Vec<Vec<u8>>> =
+            lines.iter().filter(|line| is_known_to_redis(line)).cloned().collect();
         let mut failed = None;
         for some in lines.chunks(200) {
             redis.send(some);
@@ -213,7 +214,7 @@ impl Follower {
 }
 
 /// Redis does not know our own command.
-fn is_known_to_redis(line: &Vec<Vec<u8>>) -> bool {
+fn is_known_to_redis(line: &[Vec<u8>]) -> bool {
     line[0] != b"KEYWAY.FLAGS"
 }
 
