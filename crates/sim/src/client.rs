@@ -100,6 +100,8 @@ pub struct Client {
     tags: u64,
     /// Whether workers are being stopped. Then it is no violation if a connection is cut off.
     draining: bool,
+    /// It was told that its requests are waited for no longer; its connection is closed next.
+    is_given_up: bool,
     /// Number of replies that the client must still get although workers are being stopped.
     owed: usize,
     random: Random,
@@ -143,6 +145,7 @@ impl Client {
             last_progress: 0,
             tags: 0,
             draining: false,
+            is_given_up: false,
             owed: 0,
             random,
         }
@@ -385,7 +388,8 @@ impl Client {
         // The worker ended the connection to free memory, because more than allowed waits for
         // clients.
         let is_ended = self.unread.is_stalled() && self.habits.may_be_ended;
-        let may_close = self.draining || self.habits.may_be_killed || is_cut || is_ended;
+        let may_close =
+            self.draining || self.is_given_up || self.habits.may_be_killed || is_cut || is_ended;
         let (is_due, may_lose) = match self.phase {
             Phase::Leaving { may_lose } => (true, may_lose),
             Phase::HalfClosed => (true, false),
@@ -405,6 +409,7 @@ impl Client {
     }
 
     fn disconnect(&mut self, network: &mut Network, reset: bool) {
+        self.is_given_up = false;
         if let Some(conn) = self.conn.take() {
             network.tell(|| format!("client {} closes {conn}", self.index));
             network.close(conn, INITIATOR, reset);

@@ -6,6 +6,9 @@ use crate::wire::Parsed;
 
 impl Client {
     pub(super) fn take_replies(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        if self.is_given_up {
+            return self.input.clear();
+        }
         let mut at = 0;
         loop {
             match self.parse_reply(at) {
@@ -22,6 +25,10 @@ impl Client {
                             return;
                         }
                     };
+                    if self.gives_up(&value) {
+                        self.is_given_up = true;
+                        return self.input.clear();
+                    }
                     let Some(expected) = self.expected.pop_front() else {
                         ledger.fail(|| {
                             format!("client {} got a reply too many: {}", self.index, value.show())
@@ -207,6 +214,15 @@ impl Client {
             }
             (ask, _) => Err(format!("an answer of another kind than wanted by {}", ask.name())),
         }
+    }
+
+    /// Returns whether an error tells that its worker waits for this client's requests no longer,
+    /// and may. Its connection is closed next: this request and all behind it are as if it were.
+    fn gives_up(&self, value: &Value) -> bool {
+        let Value::Error(text) = value else { return false };
+        let text = String::from_utf8_lossy(text);
+        let may = self.draining || text.starts_with("ERR a reload has replaced this pool");
+        may && text.contains("drain_timeout is over; the request ")
     }
 
     fn check_error(
