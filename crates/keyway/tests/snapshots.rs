@@ -161,7 +161,12 @@ fn assert_same(ours: &[(String, String)], theirs: &[(String, String)]) {
 fn redis_with(file: &Path) -> RedisServer {
     let directory = file.parent().expect("a directory").display().to_string();
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-    RedisServer::start_with(&["--dir", &directory, "--dbfilename", &name, "--save", ""])
+    let server =
+        RedisServer::start_with(&["--dir", &directory, "--dbfilename", &name, "--save", ""]);
+    wait_until("redis-server has loaded the file", BOUND, || {
+        !server.client().command(&["GET", "a"]).is_error()
+    });
+    server
 }
 
 #[test]
