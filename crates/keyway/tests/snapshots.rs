@@ -164,7 +164,7 @@ fn redis_with(file: &Path) -> RedisServer {
     let server =
         RedisServer::start_with(&["--dir", &directory, "--dbfilename", &name, "--save", ""]);
     wait_until("redis-server has loaded the file", BOUND, || {
-        !server.client().command(&["GET", "a"]).is_error()
+        !server.client().command(&["EXISTS", "a"]).is_error()
     });
     server
 }
