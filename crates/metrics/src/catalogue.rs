@@ -332,13 +332,13 @@ catalogue! {
     SNAPSHOTS: Counter "keyway_store_snapshots_total" in "snapshots" by [Pool]
         measures "Snapshots of the embedded store that are in their file, whole and on the disk."
         leaves_out "Leaves out those that failed: keyway_store_snapshot_failures_total."
-    SNAPSHOT_FAILURES: Counter "keyway_store_snapshot_failures_total" in "snapshots" by [Pool]
+    SNAPSHOT_FAILURES: Counter "keyway_store_snapshot_failures_total" in "failures" by [Pool]
         measures "Snapshots of the embedded store that were given up; the file before stayed. The log says why."
         leaves_out "Leaves out those that were refused, as one was being written."
-    SNAPSHOT_FAILED: Gauge "keyway_store_snapshot_failed" in "snapshots" by [Pool]
+    SNAPSHOT_FAILED: Gauge "keyway_store_snapshot_failed" in "failed" by [Pool]
         measures "1 if the latest snapshot of the embedded store failed, else 0."
         leaves_out "Says nothing before the first one."
-    SNAPSHOT_RUNNING: Gauge "keyway_store_snapshot_running" in "snapshots" by [Pool]
+    SNAPSHOT_RUNNING: Gauge "keyway_store_snapshot_running" in "running" by [Pool]
         measures "1 while a snapshot of the embedded store is written, else 0."
         leaves_out "Leaves out those that wait for their turn."
     SNAPSHOT_SAVED: Gauge "keyway_store_snapshot_last_save_timestamp_seconds" in "seconds" by [Pool]
@@ -353,7 +353,7 @@ catalogue! {
     SNAPSHOT_BUFFER: Gauge "keyway_store_snapshot_buffer_bytes" in "bytes" by [Pool]
         measures "The most memory that the latest snapshot of the embedded store held above the data: what `buffer` bounds."
         leaves_out "Leaves out data of databases that were emptied meanwhile, which counts as data until it is written."
-    STORE_LOADING: Gauge "keyway_store_loading" in "stores" by [Pool]
+    STORE_LOADING: Gauge "keyway_store_loading" in "loading" by [Pool]
         measures "1 while the embedded store is loaded from its snapshot and clients get the error LOADING, else 0."
         leaves_out "Leaves out pools without a snapshot."
     TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []

@@ -6,7 +6,7 @@ use crate::common::snapshots::{Contents, begin, contents, enable, finish, load};
 use crate::common::{Random, Reply, clock_at, context_of, run, with_request};
 use keyway_store::{Footprint, Store, StoreConfig};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const THREADS: u64 = 3;
 const KEYS: usize = 300;
@@ -63,14 +63,16 @@ fn each_file_has_what_every_thread_had_done_by_one_moment() {
     let store = Arc::new(Store::new(config));
     enable(&store, START);
     let is_over = AtomicBool::new(false);
+    let begun = AtomicU64::new(0);
     let files = std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (store, is_over) = (&store, &is_over);
+            let (store, is_over, begun) = (&store, &is_over, &begun);
             scope.spawn(move || {
                 let mut nth = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     nth += 1;
                     apply(store, thread, nth);
+                    begun.fetch_add(1, Ordering::Relaxed);
                     let _ = store.tick(clock_at(START));
                 }
             });
@@ -80,6 +82,10 @@ fn each_file_has_what_every_thread_had_done_by_one_moment() {
             finish(begin(&store, START), START, &mut file);
             file
         };
+        // On a busy machine the files could be written before a thread has begun.
+        while begun.load(Ordering::Relaxed) < 101 * THREADS {
+            std::thread::yield_now();
+        }
         let files: Vec<Vec<u8>> = (0..SNAPSHOTS).map(snapshot).collect();
         is_over.store(true, Ordering::Relaxed);
         files
