@@ -486,10 +486,9 @@ impl<I: Io> Worker<I> {
             let notices = &self.plan.notices;
             notices.clients_cut.fetch_add(1, Ordering::Relaxed);
             notices.requests_cut.fetch_add(requests as u64, Ordering::Relaxed);
+            // One by one, so that the errors of one client alone are in memory.
             self.core.answer_unanswered(key, CutOff::Drained);
-        }
-        self.flush_sessions();
-        for key in self.core.client_keys() {
+            self.flush_session(key);
             self.close_client(key, CloseReason::Drained);
         }
     }
