@@ -111,7 +111,7 @@ pub struct Options {
     pub rounds: usize,
     /// The shortest measurement, in seconds.
     pub seconds: f64,
-    /// Whether it is only a first look.
+    /// True if it is only a first look.
     pub quick: bool,
     /// The nice value for everything. `None`: unchanged.
     pub nice: Option<i32>,

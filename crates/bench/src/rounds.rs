@@ -24,7 +24,7 @@ pub struct Column {
     pub samples: Vec<Option<Sample>>,
     /// The first failure, as text.
     pub failure: Option<String>,
-    /// Whether the system cannot do the row's work.
+    /// True if the system cannot do the row's work.
     pub is_unfit: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct Absent {
     pub side: Side,
     /// The reason.
     pub why: String,
-    /// Whether it should have taken part, because its program exists.
+    /// True if it should have taken part, because its program exists.
     pub is_failure: bool,
 }
 

@@ -46,7 +46,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Whether a message is the next one, and every byte of it right.
+    /// Returns whether a message is the next one, and every byte of it right.
     pub fn check(&mut self, message: &[u8]) -> bool {
         self.count += 1;
         let Some((number, rest)) = message.split_first_chunk() else { return false };

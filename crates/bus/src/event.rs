@@ -14,7 +14,7 @@ pub enum Event {
         identity: Box<Identity>,
         /// Its relation to the dialler.
         relation: Relation,
-        /// Whether this node dialled.
+        /// True if this node dialled.
         by_us: bool,
     },
     /// A registered connection is gone.
@@ -80,7 +80,7 @@ pub enum Event {
         by: NodeId,
         /// The reason.
         reason: Reason,
-        /// Whether it may have arrived all the same. If not, it has not arrived, and will not.
+        /// True if it may have arrived all the same. If not, it has not arrived, and will not.
         maybe: bool,
     },
     /// A command for this node's user, who answers it by [`crate::Node::reply`].
@@ -154,7 +154,7 @@ pub enum Event {
         epoch: u64,
         /// The version.
         version: u64,
-        /// Whether it was applied.
+        /// True if it was applied.
         is_good: bool,
     },
     /// All connections are closed after [`crate::Node::leave`].

@@ -154,7 +154,7 @@ pub(crate) fn is_topic(name: &str) -> bool {
 pub struct AppliedAt {
     /// The version that it has applied, or could not apply.
     pub stamp: Stamp,
-    /// Whether it was applied.
+    /// True if it was applied.
     pub is_good: bool,
     /// The time of the report.
     pub at: Time,
@@ -223,7 +223,7 @@ pub(crate) struct Topic {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub have: Option<Stamp>,
-    /// Whether a later version was sent, and is not answered yet.
+    /// True if a later version was sent, and is not answered yet.
     pub is_on_its_way: bool,
 }
 
@@ -235,11 +235,11 @@ pub(crate) struct Topics {
     count: u64,
     /// Bytes of bodies and deltas.
     len: usize,
-    /// Whether a version had no room since the last call of `take_was_full`.
+    /// True if a version had no room since the last call of `take_was_full`.
     was_full: bool,
-    /// Whether older versions may still be on their way, since the last check.
+    /// True if older versions may still be on their way, since the last check.
     pub may_have_old: bool,
-    /// Whether sums are being made.
+    /// True if sums are being made.
     is_summing: bool,
     /// Long bodies that are not needed any more, whose memory is freed in pieces.
     discarded: Vec<Body>,

@@ -117,7 +117,7 @@ pub struct Settings {
     /// Most bytes of all topics' bodies and deltas. Older versions that are being sent may take as
     /// much again.
     pub topics_len_max: usize,
-    /// Whether bodies of at least [`crate::COMPRESS_LEN_MIN`] are compressed.
+    /// True if bodies of at least [`crate::COMPRESS_LEN_MIN`] are compressed.
     pub compress: bool,
     /// Time for which [`crate::Node::leave`] waits until sent frames are taken.
     pub leave: Duration,

@@ -110,9 +110,9 @@ struct Link {
     bed: Arc<Bed>,
     peer: Option<PeerKey>,
     out: Vec<u8>,
-    /// Whether the node has output.
+    /// True if the node has output.
     is_dirty: bool,
-    /// Whether the node is done with it.
+    /// True if the node is done with it.
     is_closing: bool,
     is_over: bool,
 }

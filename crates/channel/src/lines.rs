@@ -76,7 +76,7 @@ fn write_all(lines: &Receiver<String>, out: impl Write) -> bool {
 struct Writer<O> {
     out: O,
     text: Vec<u8>,
-    /// Whether a line was written in part.
+    /// True if a line was written in part.
     is_torn: bool,
     /// Lines that were neither written nor reported.
     lost: u64,

@@ -45,7 +45,7 @@ enum Socket {
 
 pub(crate) struct Listener {
     socket: Socket,
-    /// Whether it shares memory on request.
+    /// True if it shares memory on request.
     shares: bool,
     /// A path to be removed at the end.
     path: Option<String>,
@@ -205,7 +205,7 @@ impl Greeting {
 /// A connection of which it is not known yet whether it shares memory.
 pub(crate) struct Asking {
     stream: UnixStream,
-    /// Whether it is of this process, which leaves rings and does not ask for any.
+    /// True if it is of this process, which leaves rings and does not ask for any.
     is_within: bool,
     bytes: [u8; HELLO_LEN],
     len: usize,

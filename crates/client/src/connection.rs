@@ -204,7 +204,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether all that was appended is sent.
+    /// Returns whether all that was appended is sent.
     ///
     /// # Errors
     /// When the connection was lost.

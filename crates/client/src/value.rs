@@ -65,7 +65,7 @@ impl Value {
         }
     }
 
-    /// Whether the server has refused.
+    /// Returns whether the server has refused.
     pub fn is_error(&self) -> bool {
         matches!(self, Value::Error(_))
     }

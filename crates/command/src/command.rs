@@ -22,7 +22,7 @@ pub struct Command {
     pub key_step: i16,
     /// The class under which it is counted in metrics.
     pub class: Class,
-    /// Whether `first_key`, `last_key` and `key_step` alone find all its keys.
+    /// True if `first_key`, `last_key` and `key_step` alone find all its keys.
     pub(crate) keys_in_range: bool,
     /// What a server says about what it does and when it is accepted.
     pub flags: Flags,
@@ -32,7 +32,7 @@ pub struct Command {
     pub condition: Option<Condition>,
     /// Argument index of its key if it always has exactly one, else 0.
     pub only_key: u8,
-    /// Whether an embedded store may take long for it although it and its reply are small.
+    /// True if an embedded store may take long for it although it and its reply are small.
     pub may_take_long: bool,
     /// Where its keys are, with one entry for each kind of use.
     pub key_specs: &'static [KeySpec],

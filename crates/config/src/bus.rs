@@ -81,7 +81,7 @@ pub struct BusConfig {
     pub share_with: Vec<u32>,
     /// The TLS of connections by TCP.
     pub tls: Option<BusTls>,
-    /// Whether guests may publish through this node.
+    /// True if guests may publish through this node.
     pub takes_publications: bool,
     /// The address at which metrics are served.
     pub admin: Option<SocketAddr>,

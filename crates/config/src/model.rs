@@ -418,7 +418,7 @@ pub struct SnapshotConfig {
     pub file: PathBuf,
     /// How often; `None` for only when asked for.
     pub every: Option<Duration>,
-    /// Whether also when the process stops.
+    /// True if also when the process stops.
     pub on_shutdown: bool,
     /// Most bytes written in a second; `None` for no bound.
     pub rate_max: Option<u64>,

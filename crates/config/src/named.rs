@@ -33,7 +33,7 @@ struct Facts {
     /// Largest number of requests that one request for one key becomes. Meaningless if
     /// `leads_round`.
     asked: u64,
-    /// Whether the pool, or one that it leads to, leads back to itself.
+    /// True if the pool, or one that it leads to, leads back to itself.
     leads_round: bool,
     /// A number that pools have in common if they lead to each other. Other pools have other
     /// numbers.

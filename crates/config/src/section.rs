@@ -44,7 +44,7 @@ pub(crate) enum Value {
 pub(crate) struct HashedPasswords {
     pub(crate) digests: Vec<Digest>,
     pub(crate) slow: Vec<Arc<str>>,
-    /// Whether one of them is the mask that a shown configuration has in place of a hash.
+    /// True if one of them is the mask that a shown configuration has in place of a hash.
     pub(crate) has_mask: bool,
 }
 

@@ -13,9 +13,9 @@ use std::path::Path;
 pub struct AdminOf {
     /// Its address.
     pub address: SocketAddr,
-    /// Whether it speaks HTTPS.
+    /// True if it speaks HTTPS.
     pub is_secured: bool,
-    /// Whether it accepts only clients with a certificate.
+    /// True if it accepts only clients with a certificate.
     pub wants_certificates: bool,
 }
 

@@ -39,7 +39,7 @@ pub type Reasons = Vec<String>;
 
 /// A request for an upgrade, whose sender waits to learn whether it begins.
 pub struct UpgradeRequest {
-    /// Whether the data of the stores may be lost.
+    /// True if the data of the stores may be lost.
     pub discard_store: bool,
     /// The time after which it is too late to begin: the sender has been told that none began.
     pub until: Instant,

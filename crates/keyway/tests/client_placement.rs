@@ -69,7 +69,7 @@ impl Listed {
 struct Known {
     client: Client,
     settings: &'static [(&'static str, &'static str)],
-    /// Whether it ignores weights.
+    /// True if it ignores weights.
     ignores_weights: bool,
 }
 

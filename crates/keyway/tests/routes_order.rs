@@ -16,11 +16,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// The state of two servers of a cluster, one of which has all slots.
 #[derive(Default)]
 struct Seen {
-    /// Whether the old owner was sent something: from then on its slots belong to the other.
+    /// True if the old owner was sent something: from then on its slots belong to the other.
     has_moved: bool,
     /// How often the new owner was asked for the slots since then.
     told: u32,
-    /// Whether the old owner may answer.
+    /// True if the old owner may answer.
     is_released: bool,
     /// The commands that the owner has executed, in order.
     executed: Vec<String>,

@@ -304,7 +304,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Whether nothing was found that must not be.
+    /// Returns whether nothing was found that must not be.
     pub fn is_clean(&self) -> bool {
         self.wrong == 0 && self.stale == 0 && self.missing == 0
     }
@@ -357,6 +357,6 @@ pub struct ProcessUsage {
     pub resident_bytes: u64,
     /// The most of it that was seen, once a second.
     pub resident_max_bytes: u64,
-    /// Whether it ended before the run did: what it used then is unknown.
+    /// True if it ended before the run did: what it used then is unknown.
     pub is_gone: bool,
 }

@@ -34,7 +34,7 @@ const IN_FLIGHT_BYTES_MAX: u64 = 8 << 30;
 /// How far a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Whether it is warming up.
+    /// True if it is warming up.
     pub is_warming_up: bool,
     /// From 0 to 1, warm-up included.
     pub done: f64,

@@ -31,7 +31,7 @@ impl Protocol {
         ("memcached-binary", Protocol::MemcachedBinary),
     ];
 
-    /// Whether it is one of Redis's.
+    /// Returns whether it is one of Redis's.
     pub fn is_redis(self) -> bool {
         matches!(self, Protocol::Resp2 | Protocol::Resp3)
     }
@@ -72,7 +72,7 @@ pub struct Target {
     pub tls: Option<ClientTls>,
     /// The database to select; Redis's only.
     pub database: u32,
-    /// Whether it is one server of a Redis Cluster, each of whose primaries is then asked
+    /// True if it is one server of a Redis Cluster, each of whose primaries is then asked
     /// directly for its own slots.
     pub is_cluster: bool,
     /// How long a connection, or the first answer on it, may take.

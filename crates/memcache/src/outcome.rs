@@ -5,11 +5,11 @@
 pub struct Item<'a> {
     /// Its key as in the reply.
     pub key: &'a [u8],
-    /// Whether the key is in base64.
+    /// True if the key is in base64.
     pub key_base64: bool,
     /// Its value.
     pub value: &'a [u8],
-    /// Whether the value is left out of what is written. The caller inserts it before the last
+    /// True if the value is left out of what is written. The caller inserts it before the last
     /// [`value_end_len`](crate::value_end_len) bytes.
     pub is_apart: bool,
     /// The client's flags.
@@ -22,7 +22,7 @@ pub struct Item<'a> {
     pub size: Option<u64>,
     /// Number of seconds since it was last used.
     pub last_access: Option<u64>,
-    /// Whether it was read before.
+    /// True if it was read before.
     pub hit: Option<bool>,
     /// Meta `W`: whether this client must fill it again.
     pub won: bool,

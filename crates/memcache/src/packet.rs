@@ -168,7 +168,7 @@ pub(crate) struct Body<'a> {
     pub(crate) extras: &'a [u8],
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
-    /// Whether the value is not written.
+    /// True if the value is not written.
     pub(crate) is_apart: bool,
 }
 

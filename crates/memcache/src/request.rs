@@ -113,7 +113,7 @@ pub struct Head {
     pub verb: Verb,
     /// The protocol in which it was sent.
     pub dialect: Dialect,
-    /// Whether a reply that only confirms is left out: noreply, meta `q`, the quiet form of a
+    /// True if a reply that only confirms is left out: noreply, meta `q`, the quiet form of a
     /// binary operation.
     pub quiet: bool,
     /// What else is asked for.
@@ -155,7 +155,7 @@ pub struct Request {
     pub meta: ByteRange,
     /// The decoded key of a meta command in base64. [`Request::keys`] is then a range into this.
     pub decoded: Vec<u8>,
-    /// Whether its bytes are those that [`crate::compose_request`] would append for a server of
+    /// True if its bytes are those that [`crate::compose_request`] would append for a server of
     /// classic text, so that they may be sent unchanged. This is set only for the most common
     /// requests.
     pub is_canonical: bool,

@@ -18,7 +18,7 @@ const HUGE_FROM: usize = 64 << 20;
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
-    /// Whether it is backed by huge pages.
+    /// True if it is backed by huge pages.
     huge: bool,
 }
 

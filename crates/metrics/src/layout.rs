@@ -26,6 +26,6 @@ pub struct PoolLayout {
     pub name: String,
     /// Names of its backends, unique in the pool; cells are found by position.
     pub backends: Vec<String>,
-    /// Whether another pool has replaced it. Its metrics are then left out.
+    /// True if another pool has replaced it. Its metrics are then left out.
     pub is_retired: bool,
 }

@@ -75,9 +75,9 @@ pub struct Handed {
 pub enum Message {
     /// The next process is up, and its configuration is valid.
     Hello {
-        /// Whether the next process understands [`Message::Held`].
+        /// True if the next process understands [`Message::Held`].
         takes_held: bool,
-        /// Whether the next process understands [`Message::Unreplicated`].
+        /// True if the next process understands [`Message::Unreplicated`].
         takes_unreplicated: bool,
     },
     /// Some of the sockets of an address.

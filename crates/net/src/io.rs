@@ -70,11 +70,11 @@ pub enum Event {
     Ready {
         /// The token of the socket.
         token: Token,
-        /// Whether bytes, or the peer's end, can be read.
+        /// True if bytes, or the peer's end, can be read.
         readable: bool,
-        /// Whether bytes can be written again.
+        /// True if bytes can be written again.
         writable: bool,
-        /// Whether the peer closed or reset: read until the end is seen.
+        /// True if the peer closed or reset: read until the end is seen.
         hangup: bool,
     },
     /// A connection that [`Io::connect`] began was made.
@@ -109,7 +109,7 @@ pub enum Recv<'a> {
     Data {
         /// The bytes; never empty.
         bytes: &'a [u8],
-        /// Whether this read emptied the socket, so that another read would return nothing.
+        /// True if this read emptied the socket, so that another read would return nothing.
         drained: bool,
         /// The buffer, if parts of it may be held. The next call then reads into another buffer.
         block: Option<&'a Block>,

@@ -27,7 +27,7 @@ pub struct ListenerOptions {
     pub tcp_keepalive: Option<Duration>,
     /// Settings of shared memory; none with `None`.
     pub door: Option<Door>,
-    /// Whether `[::]` leaves IPv4 clients to another socket on that port.
+    /// True if `[::]` leaves IPv4 clients to another socket on that port.
     pub only_v6: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct ListenerOptions {
 pub struct Listener {
     socket: Arc<Socket>,
     options: ListenerOptions,
-    /// Whether it has its address, but does not listen before [`Listener::open`].
+    /// True if it has its address, but does not listen before [`Listener::open`].
     is_shut: bool,
     siblings: Siblings,
 }

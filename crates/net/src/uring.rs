@@ -108,7 +108,7 @@ pub struct UringIo {
     reaped_len: u64,
     early: Vec<Event>,
     done: Vec<Done>,
-    /// Whether everything goes by the driver below: see `fallback`.
+    /// True if everything goes by the driver below: see `fallback`.
     has_fallen: bool,
     notice: Option<&'static str>,
 }

@@ -37,9 +37,9 @@ struct Crowd {
     closed: Vec<i32>,
     /// The longest sleep of the last poll.
     wait: Option<Duration>,
-    /// Whether waiting clients are not to be reported.
+    /// True if waiting clients are not to be reported.
     is_held: bool,
-    /// Whether the system watches nothing more.
+    /// True if the system watches nothing more.
     is_blind: bool,
 }
 

@@ -27,11 +27,11 @@ pub enum InfoAsks {
 pub struct InfoQuery {
     /// Requested sections, in the words of the client.
     pub sections: Vec<String>,
-    /// Whether each server gets a line.
+    /// True if each server gets a line.
     pub lists_backends: bool,
-    /// Whether the replies are added up.
+    /// True if the replies are added up.
     pub sums: bool,
-    /// Whether the client is told of a cluster.
+    /// True if the client is told of a cluster.
     pub is_cluster: bool,
 }
 

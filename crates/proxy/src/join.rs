@@ -47,9 +47,9 @@ pub enum NoAnswer<'a> {
 pub struct Join {
     /// Name of the command, for error texts.
     pub command: &'static str,
-    /// Whether each server was sent the whole request, and not only its keys.
+    /// True if each server was sent the whole request, and not only its keys.
     pub is_whole: bool,
-    /// Whether the servers were asked to wait. The duration then does not count as latency.
+    /// True if the servers were asked to wait. The duration then does not count as latency.
     pub is_waiting: bool,
     rule: Rule,
     waiting: u32,

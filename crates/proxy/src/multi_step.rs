@@ -42,7 +42,7 @@ pub enum Work {
     RandomKey {
         /// Number of servers that were not asked yet.
         left: u16,
-        /// Whether a server has answered that it has no key.
+        /// True if a server has answered that it has no key.
         is_empty: bool,
     },
     /// EVALSHA of a known script.

@@ -101,13 +101,13 @@ impl ReplyOrder {
         self.head.wrapping_add(self.slots.len() as u32)
     }
 
-    /// Whether every reply in front of `index`, which was told as the next one
+    /// Returns whether every reply in front of `index`, which was told as the next one
     /// not long ago, has left.
     pub fn has_passed(&self, index: u32) -> bool {
         index.wrapping_sub(self.head) as i32 <= 0
     }
 
-    /// Whether the reply of that index is the next to leave.
+    /// Returns whether the reply of that index is the next to leave.
     pub fn is_next(&self, index: u32) -> bool {
         index == self.head && !self.slots.is_empty()
     }

@@ -15,7 +15,7 @@ pub struct Output {
     /// Number of bytes at the front that are no longer needed: all that were sent, unless it
     /// `keeps_sent`.
     released: usize,
-    /// Whether sent bytes stay until [`Output::release`].
+    /// True if sent bytes stay until [`Output::release`].
     keeps_sent: bool,
     capacity_kept_max: u32,
 }

@@ -47,7 +47,7 @@ pub enum Event<'a> {
     /// The end of the file. `checked` says whether it has a checksum, which was then right. With
     /// `rdbchecksum no` a server writes none.
     End {
-        /// Whether there was a checksum.
+        /// True if there was a checksum.
         checked: bool,
     },
 }
@@ -176,7 +176,7 @@ pub enum Part<'a> {
         id: Id,
         /// Number of [`Part::EntryField`]s that follow.
         fields: u64,
-        /// Whether the fields are those of the block, in their order.
+        /// True if the fields are those of the block, in their order.
         shares_fields: bool,
     },
     /// A field of an entry.

@@ -91,12 +91,12 @@ impl Writer {
         self.taken + self.out.len() as u64
     }
 
-    /// Whether nothing was written.
+    /// Returns whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the file has its end.
+    /// Returns whether the file has its end.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }

@@ -136,12 +136,12 @@ impl LinkFault {
         &self.cause
     }
 
-    /// Whether the follower stops.
+    /// Returns whether the follower stops.
     pub(crate) fn stops(&self) -> bool {
         matches!(&self.cause, Cause::Target(error) if error.recovery() == Recovery::Stop)
     }
 
-    /// Whether the stream cannot go on from where it was: the same bytes would
+    /// Returns whether the stream cannot go on from where it was: the same bytes would
     /// come again and fail again.
     pub(crate) fn loses_position(&self) -> bool {
         match &self.cause {

@@ -54,7 +54,7 @@ impl<'a> Unit<'a> {
         self.raw
     }
 
-    /// Whether it is a transaction.
+    /// Returns whether it is a transaction.
     pub fn is_transaction(&self) -> bool {
         self.is_transaction
     }

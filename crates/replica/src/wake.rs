@@ -45,7 +45,7 @@ impl Wake {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Whether the thread is to stop.
+    /// Returns whether the thread is to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         // ORDER: pairs with stop.
         self.is_stopping.load(Ordering::Acquire)

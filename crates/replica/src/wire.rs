@@ -76,7 +76,7 @@ impl Wire {
         self.start = (self.start + len).min(self.input.len());
     }
 
-    /// Whether the handshake of TLS goes on.
+    /// Returns whether the handshake of TLS goes on.
     pub(crate) fn is_securing(&self) -> bool {
         self.secured.as_ref().is_some_and(|secured| secured.channel.is_handshaking())
     }

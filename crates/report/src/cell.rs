@@ -44,7 +44,7 @@ impl Metric {
         }
     }
 
-    /// Whether more of it is better.
+    /// Returns whether more of it is better.
     pub fn more_is_better(self) -> bool {
         matches!(self, Metric::Throughput | Metric::PerCpuSecond)
     }

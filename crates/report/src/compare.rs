@@ -194,7 +194,7 @@ impl Comparison {
         self.changes.push(Change { system, item, metric, old, new, interval, chance, verdict });
     }
 
-    /// Whether anything is shown to be worse.
+    /// Returns whether anything is shown to be worse.
     pub fn is_worse(&self) -> bool {
         self.changes.iter().any(|change| change.verdict == Verdict::Worse)
     }

@@ -288,7 +288,7 @@ fn any() -> Vec<Field> {
     ]
 }
 
-/// Whether there is more than one system: else there is nothing to have a ratio to.
+/// Returns whether there is more than one system: else there is nothing to have a ratio to.
 fn is_comparison(run: &Run) -> bool {
     run.systems.iter().filter(|one| one.missing.is_none()).count() > 1
 }

@@ -157,7 +157,7 @@ fn fault(at: impl Into<String>, why: impl Into<String>) -> Fault {
     (at.into(), why.into())
 }
 
-/// Whether the values of `run` can be.
+/// Returns whether the values of `run` can be.
 ///
 /// # Errors
 /// The first that cannot: where it is, and what is wrong with it.

@@ -54,7 +54,7 @@ pub struct Run {
     pub items: Vec<Item>,
     /// The measurements: at most one for each system and item.
     pub cells: Vec<Cell>,
-    /// Whether it was ended before all was measured.
+    /// True if it was ended before all was measured.
     #[serde(default)]
     pub interrupted: bool,
     /// What a reader should know: how far the work was scaled down, what was left out.

@@ -26,7 +26,7 @@ impl Spread {
         Some(Spread { median: middle(&sorted), min, max })
     }
 
-    /// Whether values lie on both sides of `value`, or on it.
+    /// Returns whether values lie on both sides of `value`, or on it.
     pub fn holds(&self, value: f64) -> bool {
         (self.min..=self.max).contains(&value)
     }

@@ -37,7 +37,7 @@ pub struct Pipe {
     /// Longest wait of a read or a write; `None`: no bound.
     timeout: Option<Duration>,
     is_gone: bool,
-    /// Whether anything was written since the memory was freed.
+    /// True if anything was written since the memory was freed.
     is_warm: bool,
     owner: Pid,
 }

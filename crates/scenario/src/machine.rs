@@ -10,7 +10,7 @@ pub struct Scale {
     pub cores: u64,
     /// Memory of the machine.
     pub gib: u64,
-    /// Whether the report's own size is asked for.
+    /// True if the report's own size is asked for.
     pub is_full: bool,
 }
 

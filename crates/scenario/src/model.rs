@@ -109,7 +109,7 @@ pub struct System {
     pub protocol: Protocol,
     /// How several of it share the work.
     pub share: Share,
-    /// Whether its processor time is the tested system's, or a backend's.
+    /// True if its processor time is the tested system's, or a backend's.
     pub is_backend: bool,
     /// How to get it.
     pub install: String,
@@ -180,7 +180,7 @@ pub struct Item {
     pub expiry: Option<u64>,
     /// Calls of a connection.
     pub calls: Option<u64>,
-    /// Whether all keys are written before.
+    /// True if all keys are written before.
     pub is_filled: bool,
     /// Nodes of each system, for tables that say what one of them did.
     pub nodes: Option<u64>,

@@ -314,7 +314,7 @@ pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
 /// What a command said before its end.
 #[derive(Debug)]
 pub struct Answer {
-    /// Whether it ended without an error.
+    /// True if it ended without an error.
     pub is_success: bool,
     /// What it wrote to its output, and behind that what it wrote about errors.
     pub text: String,

@@ -90,7 +90,7 @@ impl<'r, 't> Table<'r, 't> {
         self.entries.iter().find(|(name, _)| name.as_ref() == key).map(|(_, value)| value)
     }
 
-    /// Whether the key is there.
+    /// Returns whether the key is there.
     pub fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
     }

@@ -114,7 +114,7 @@ pub struct Status<'a> {
 pub struct Finished {
     /// All of it.
     pub run: Run,
-    /// Whether all that was there could be measured: systems that are not on this machine are
+    /// True if all that was there could be measured: systems that are not on this machine are
     /// rows of it, and no failure; what is there and does not start or serve is one.
     pub is_whole: bool,
 }
@@ -529,7 +529,7 @@ fn busy(run: &Run, senders: impl Fn(&str) -> f64) -> Option<String> {
     ))
 }
 
-/// Whether others had so much to do that throughput says who got a core.
+/// Returns whether others had so much to do that throughput says who got a core.
 fn crowded(run: &Run) -> Option<String> {
     let measured = run.cells.iter().flat_map(Cell::measured);
     let most = measured.filter_map(|one| one.load_average).fold(0.0, f64::max);

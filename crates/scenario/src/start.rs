@@ -42,7 +42,7 @@ pub struct Started {
     pub started_by: String,
     /// The protocol that is spoken to it.
     pub protocol: Protocol,
-    /// Whether it is a Redis Cluster.
+    /// True if it is a Redis Cluster.
     pub is_cluster: bool,
     /// How its instances share the work.
     pub share: Share,

@@ -21,7 +21,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether a system can do it.
+    /// Returns whether a system can do it.
     pub fn is_for(&self, system: &str) -> bool {
         self.leaves_out.iter().all(|(name, _)| name != system)
     }

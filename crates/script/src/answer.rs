@@ -26,7 +26,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) script: Protocol,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) len_max: usize,
-    /// Whether the script's time is up.
+    /// True if the script's time is up.
     pub(crate) is_late: &'a dyn Fn() -> bool,
     /// Number of values written.
     pub(crate) count: u32,

@@ -3,11 +3,11 @@
 /// The flags that a script declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptFlags {
-    /// Whether there is such a line. Without it, permissions are checked command by command.
+    /// True if there is such a line. Without it, permissions are checked command by command.
     pub is_declared: bool,
-    /// Whether it sends no command that writes.
+    /// True if it sends no command that writes.
     pub no_writes: bool,
-    /// Whether it may run, and write, although the memory is full.
+    /// True if it may run, and write, although the memory is full.
     pub allow_oom: bool,
 }
 

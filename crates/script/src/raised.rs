@@ -10,7 +10,7 @@ pub(crate) const PRELUDE: &str = "=keyway";
 pub(crate) struct Failure {
     /// The text without the dash.
     pub(crate) text: Vec<u8>,
-    /// Whether the host has counted it.
+    /// True if the host has counted it.
     pub(crate) is_counted: bool,
 }
 

@@ -68,11 +68,11 @@ pub struct Client {
     expected: VecDeque<Expected>,
     databases: Vec<Keys>,
     database: usize,
-    /// Whether what is asked now gets no reply.
+    /// True if what is asked now gets no reply.
     is_silent: bool,
-    /// Whether the client has sent a write on this connection.
+    /// True if the client has sent a write on this connection.
     has_written: bool,
-    /// Whether a write of this connection was accepted.
+    /// True if a write of this connection was accepted.
     has_write_done: bool,
     /// The proxy's id of this connection.
     id: Option<i64>,
@@ -81,9 +81,9 @@ pub struct Client {
     reading: Reading,
     hearing: Hearing,
     cache: Cache,
-    /// Whether a command was refused, of the transaction whose replies arrive now.
+    /// True if a command was refused, of the transaction whose replies arrive now.
     is_refused: bool,
-    /// Whether a request of this connection may have been executed, or may still be.
+    /// True if a request of this connection may have been executed, or may still be.
     is_unsure: bool,
     /// The server on which the keys of the next requests should be.
     home_wanted: Option<usize>,
@@ -98,7 +98,7 @@ pub struct Client {
     last_progress: Nanos,
     unread: Unread,
     tags: u64,
-    /// Whether workers are being stopped. Then it is no violation if a connection is cut off.
+    /// True if workers are being stopped. Then it is no violation if a connection is cut off.
     draining: bool,
     /// It was told that its requests are waited for no longer; its connection is closed next.
     is_given_up: bool,

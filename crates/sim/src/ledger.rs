@@ -27,15 +27,15 @@ pub use routes::Reach;
 pub struct KnownPool {
     /// Its servers, as configured.
     pub pool: ServerSet,
-    /// Whether its servers use memcached's protocol.
+    /// True if its servers use memcached's protocol.
     is_memcached: bool,
-    /// Whether its servers are sentinels.
+    /// True if its servers are sentinels.
     pub is_of_sentinels: bool,
     /// The ring over all its servers.
     ring: Ring,
     /// The index of its first server among those of all pools.
     pub first_server: usize,
-    /// Whether every key stays on its server, because no server is ejected.
+    /// True if every key stays on its server, because no server is ejected.
     pub is_static: bool,
     /// How often a server lost its data.
     pub losses: u64,
@@ -54,7 +54,7 @@ pub struct Circumstances {
 #[derive(Default)]
 struct Group {
     writes: Vec<u64>,
-    /// Whether `EXEC` was asked.
+    /// True if `EXEC` was asked.
     is_closed: bool,
 }
 
@@ -64,7 +64,7 @@ struct Element {
     is_pushed: bool,
     /// Which server popped it, and when.
     popped: Option<(usize, Nanos)>,
-    /// Whether it has reached its client, or can not have.
+    /// True if it has reached its client, or can not have.
     is_settled: bool,
     /// Set when a client was told that it is in a list of an embedded store: the pool, and when the
     /// client had asked.

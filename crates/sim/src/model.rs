@@ -31,7 +31,7 @@ pub struct KeyModel {
     /// The states that the key may have, given the replies so far. All requests before the one
     /// whose reply is checked have been answered.
     candidates: Vec<Candidate>,
-    /// Whether a request that may have been executed may still be executed after later ones: the
+    /// True if a request that may have been executed may still be executed after later ones: the
     /// client may have moved to another worker, with other links.
     is_loose: bool,
     /// The circumstances when the first candidate was established.

@@ -65,7 +65,7 @@ pub struct NetworkOptions {
     pub short_writes: u64,
     /// How often a write is split into pieces, in percent.
     pub splits: u64,
-    /// Whether a reset discards what the receiver had not read.
+    /// True if a reset discards what the receiver had not read.
     pub reset_discards: bool,
     /// The number of the readiness event that is never reported: a defect for the oracles to find.
     pub dropped_edge: Option<u64>,
@@ -131,11 +131,11 @@ struct Pipe {
     under_way: VecDeque<Piece>,
     ready: VecDeque<u8>,
     held: usize,
-    /// Whether the end has arrived.
+    /// True if the end has arrived.
     ended: bool,
-    /// Whether the writer has ended its side.
+    /// True if the writer has ended its side.
     finished: bool,
-    /// Whether the writer waits for room.
+    /// True if the writer waits for room.
     wants_room: bool,
     last_arrival: Nanos,
 }

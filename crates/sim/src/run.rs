@@ -132,7 +132,7 @@ struct Seat {
     turns: u64,
     /// Number of turns in which it read bytes and did nothing else.
     fed: u64,
-    /// Whether a request was overdue at the last count of what the worker holds.
+    /// True if a request was overdue at the last count of what the worker holds.
     is_late: bool,
 }
 

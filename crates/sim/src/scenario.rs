@@ -27,33 +27,33 @@ use std::time::Duration;
 /// Deliberate defects and other options of a test.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether the story of the run is recorded, to be shown with a violation.
+    /// True if the story of the run is recorded, to be shown with a violation.
     pub story: bool,
     /// What the first server does wrong.
     pub defect: Option<Defect>,
-    /// Whether every pool has servers of memcached and clients use its protocol.
+    /// True if every pool has servers of memcached and clients use its protocol.
     pub memcached: bool,
     /// Whether, in addition, one pool gets its missing items from another.
     pub warm_up: bool,
-    /// Whether the pools are of memcached, behind one that leads to them.
+    /// True if the pools are of memcached, behind one that leads to them.
     pub routes: bool,
-    /// Whether the pool is a cluster.
+    /// True if the pool is a cluster.
     pub clusters: bool,
-    /// Whether the pool has primaries with replicas.
+    /// True if the pool has primaries with replicas.
     pub replicated: bool,
-    /// Whether most clients do not read what they ask for.
+    /// True if most clients do not read what they ask for.
     pub mutes: bool,
     /// The number of the readiness event that is never reported.
     pub dropped_edge: Option<u64>,
     /// How workers' sockets are driven. `None`: the seed decides.
     pub io: Option<Driver>,
-    /// Whether the settings are reloaded. `None`: the seed decides.
+    /// True if the settings are reloaded. `None`: the seed decides.
     pub reloads: Option<bool>,
-    /// Whether servers are ejected by hand between reloads. `None`: the seed decides.
+    /// True if servers are ejected by hand between reloads. `None`: the seed decides.
     pub holds: Option<bool>,
-    /// Whether clients that do not read ask for other things than values. `None`: the seed decides.
+    /// True if clients that do not read ask for other things than values. `None`: the seed decides.
     pub wide_mutes: Option<bool>,
-    /// Whether the memory of a store is bounded. `None`: the seed decides.
+    /// True if the memory of a store is bounded. `None`: the seed decides.
     pub bounds: Option<bool>,
 }
 
@@ -157,7 +157,7 @@ pub struct Scenario {
     pub value_len_max: usize,
     /// What happens to the cluster, if the pool is one.
     pub cluster: Option<ClusterPlan>,
-    /// Whether most clients do not read what they ask for.
+    /// True if most clients do not read what they ask for.
     pub has_mutes: bool,
     /// Number of bytes of messages and other pushes that clients may leave unread, if some do.
     pub unread_max: usize,

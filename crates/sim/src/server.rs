@@ -77,7 +77,7 @@ impl Defect {
 pub struct Mood {
     /// The server does nothing until this time.
     pub stalled_until: Nanos,
-    /// Whether slots have moved away from the server, or to it, meanwhile.
+    /// True if slots have moved away from the server, or to it, meanwhile.
     pub has_overslept: bool,
     /// Requests that arrive by this time may have waited in a worker while the server slept and its
     /// slots moved away.
@@ -109,13 +109,13 @@ struct ServerConn {
     output: Vec<u8>,
     database: u32,
     authenticated: bool,
-    /// Whether it reads and never does anything.
+    /// True if it reads and never does anything.
     dead: bool,
-    /// Whether it does not even read.
+    /// True if it does not even read.
     deaf: bool,
-    /// Whether the other side sends no more.
+    /// True if the other side sends no more.
     ended: bool,
-    /// Whether the connection is closed when the output has left.
+    /// True if the connection is closed when the output has left.
     closing: bool,
     broken: bool,
     held_back: Option<Vec<u8>>,
@@ -124,13 +124,13 @@ struct ServerConn {
     /// The reply to `CLIENT ID`.
     id: u64,
     begun: Begun,
-    /// Whether it has sent `HELLO 3`.
+    /// True if it has sent `HELLO 3`.
     is_resp3: bool,
     heard: Heard,
     tracking: Tracking,
-    /// Whether it has sent `ASKING`.
+    /// True if it has sent `ASKING`.
     is_asking: bool,
-    /// Whether it has sent `READONLY`.
+    /// True if it has sent `READONLY`.
     reads_copies: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct Server {
     served: u64,
     /// Set if the server is memcached.
     memcached: Option<memcached::Memcached>,
-    /// Whether it knows `HELLO`.
+    /// True if it knows `HELLO`.
     knows_hello: bool,
     /// The connection whose request is executed.
     serving: usize,

@@ -17,12 +17,12 @@ const STAYS_MAX: Nanos = 4 * SECOND;
 pub enum Tongue {
     /// Redis's protocol, to servers or to a store.
     Redis {
-        /// Whether the pool is the embedded store.
+        /// True if the pool is the embedded store.
         is_store: bool,
-        /// Whether channels may be subscribed to. The ledgers of the servers support this only for
+        /// True if channels may be subscribed to. The ledgers of the servers support this only for
         /// pools that are no cluster.
         hears: bool,
-        /// Whether keys may be tracked.
+        /// True if keys may be tracked.
         tracks: bool,
     },
     /// memcached's classic commands. With `all`, also the meta commands and packets.

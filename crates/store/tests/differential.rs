@@ -347,7 +347,7 @@ fn sorted(reply: &Reply) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Whether two replies to a command of this name agree.
+/// Returns whether two replies to a command of this name agree.
 fn agree(name: &str, subcommand: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;

@@ -33,7 +33,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Whether it would take an element of a queue.
+    /// Returns whether it would take an element of a queue.
     fn wants(&self, queue: &str) -> bool {
         let mut words = self.line.split(' ');
         match words.next() {

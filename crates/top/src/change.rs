@@ -70,7 +70,7 @@ impl Change {
     }
 }
 
-/// Whether the counters of `now` go on from those of `earlier`.
+/// Returns whether the counters of `now` go on from those of `earlier`.
 fn is_same_process(earlier: &Reading, now: &Reading) -> bool {
     let start = |reading: &Reading| reading.process.get(Figure::StartTime);
     let cpu = |reading: &Reading| reading.process.get(Figure::Cpu);

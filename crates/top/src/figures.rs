@@ -58,7 +58,7 @@ pub struct Source {
     pub figure: Figure,
     /// Whose it is.
     pub scope: Scope,
-    /// Whether it only grows, so that its growth over time is what matters.
+    /// True if it only grows, so that its growth over time is what matters.
     pub is_counter: bool,
 }
 

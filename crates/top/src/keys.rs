@@ -55,11 +55,11 @@ pub struct Controls {
     pub pane: Pane,
     /// Lines scrolled past.
     pub scroll: usize,
-    /// Whether help covers the rest.
+    /// True if help covers the rest.
     pub has_help: bool,
-    /// Whether a filter is being typed.
+    /// True if a filter is being typed.
     pub is_typing: bool,
-    /// Whether no new readings are taken.
+    /// True if no new readings are taken.
     pub is_paused: bool,
     /// Time between readings, as asked.
     pub interval: Duration,

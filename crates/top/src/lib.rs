@@ -52,8 +52,8 @@ pub struct Options {
     pub sort: usize,
     /// Only rows whose names hold this are shown; empty for all.
     pub filter: String,
-    /// Whether rows of the same name in several processes are added up.
+    /// True if rows of the same name in several processes are added up.
     pub is_merged: bool,
-    /// Whether colours are left out.
+    /// True if colours are left out.
     pub is_plain: bool,
 }

@@ -43,7 +43,7 @@ impl Pace {
         self.wanted.max(Duration::from_secs_f64(least).min(INTERVAL_MAX))
     }
 
-    /// Whether rounds are further apart than asked.
+    /// Returns whether rounds are further apart than asked.
     pub fn is_slowed(&self) -> bool {
         self.interval() > self.wanted
     }

@@ -21,9 +21,9 @@ pub struct Column {
     pub title: &'static str,
     /// Width of the terminal from which there is room for it.
     pub from_width: u16,
-    /// Whether it holds words rather than numbers.
+    /// True if it holds words rather than numbers.
     pub is_text: bool,
-    /// Whether its words matter most at their ends, as ports do.
+    /// True if its words matter most at their ends, as ports do.
     pub ends_matter: bool,
     /// Smallest width of a column of words.
     pub width_min: u8,
@@ -74,11 +74,11 @@ pub struct Table {
 pub struct Choice {
     /// An entry of [`SORTS`].
     pub sort: usize,
-    /// Whether the order is turned round.
+    /// True if the order is turned round.
     pub is_reversed: bool,
     /// Only rows whose names hold this, in either case; empty for all.
     pub filter: String,
-    /// Whether rows of the same name in several processes are added up.
+    /// True if rows of the same name in several processes are added up.
     pub is_merged: bool,
 }
 

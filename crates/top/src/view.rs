@@ -30,7 +30,7 @@ pub struct Scene<'s> {
     pub controls: &'s Controls,
     /// The time between rounds now, and whether it is longer than asked.
     pub interval: (Duration, bool),
-    /// Whether colours are left out.
+    /// True if colours are left out.
     pub is_plain: bool,
     /// The time.
     pub now: Instant,

@@ -134,7 +134,7 @@ impl Watch {
         }
     }
 
-    /// Whether an answer is awaited.
+    /// Returns whether an answer is awaited.
     pub fn is_asking(&self) -> bool {
         self.seen.iter().any(|seen| seen.is_asked)
     }

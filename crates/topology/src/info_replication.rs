@@ -19,9 +19,9 @@ pub struct InfoReplication {
 pub struct PrimaryLink {
     /// Where the primary is.
     pub primary: Endpoint,
-    /// Whether the connection is up.
+    /// True if the connection is up.
     pub is_up: bool,
-    /// Whether the first full copy is under way.
+    /// True if the first full copy is under way.
     pub is_syncing: bool,
     /// Seconds since the primary last sent something; `None` while the connection is down.
     pub last_io_seconds_ago: Option<u64>,
@@ -31,7 +31,7 @@ pub struct PrimaryLink {
     pub replication_offset: Option<u64>,
     /// The priority for promotion. The lowest is promoted first, zero never.
     pub priority: Option<u32>,
-    /// Whether it refuses writes.
+    /// True if it refuses writes.
     pub is_read_only: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct PrimaryLink {
 pub struct ConnectedReplica {
     /// Its address; `None` if it has not told one.
     pub endpoint: Option<Endpoint>,
-    /// Whether it has its full copy and follows. False while the copy is being sent.
+    /// True if it has its full copy and follows. False while the copy is being sent.
     pub is_online: bool,
     /// The offset that it reported last, in bytes.
     pub replication_offset: u64,

@@ -198,7 +198,7 @@ struct Cell {
     failed: AtomicU64,
     word: AtomicU64,
     outs: AtomicU64,
-    /// Whether each period is judged.
+    /// True if each period is judged.
     is_judged: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct ReadPolicy {
     pub weights: Vec<(Endpoint, u32)>,
     /// Names of commands that always go to the primary, in lower case.
     pub primary_commands: Vec<Box<str>>,
-    /// Whether clients of some listeners read from the nearest server, whatever `from` is.
+    /// True if clients of some listeners read from the nearest server, whatever `from` is.
     pub is_nearest_for_some: bool,
     /// When a server is left out because it is worse than the others. `None`: never.
     pub outliers: Option<Outliers>,

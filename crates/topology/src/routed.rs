@@ -175,7 +175,7 @@ pub struct ReadWriteSplitPool {
     pub read: u16,
     /// Time for which a client's reads go to `write` after a write of its own.
     pub pin_after_write: Option<Duration>,
-    /// Whether reads that fail in `read` go to `write`.
+    /// True if reads that fail in `read` go to `write`.
     pub read_fallback: bool,
     /// Names of Redis commands that go to `write` although they only read.
     pub write_commands: Vec<Box<str>>,

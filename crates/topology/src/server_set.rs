@@ -87,7 +87,7 @@ pub struct ServerOptions {
     pub database: u32,
     /// Number of databases that a client may `SELECT`, from 0 on. 1 allows only database 0.
     pub databases_allowed: u32,
-    /// Whether clients may empty every server with `FLUSHDB` and `FLUSHALL`.
+    /// True if clients may empty every server with `FLUSHDB` and `FLUSHALL`.
     pub allow_flush: bool,
     /// Least time after which a request counts as slow. `Duration::MAX`: no request does.
     pub slower_than: Duration,

@@ -54,7 +54,7 @@ impl fmt::Debug for Digest {
 /// The passwords of a user.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct Passwords {
-    /// Whether any password is right, and none is needed.
+    /// True if any password is right, and none is needed.
     pub(crate) is_open: bool,
     pub(crate) digests: Vec<Digest>,
     /// The hashes that are slow to check.

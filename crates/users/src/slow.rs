@@ -107,7 +107,7 @@ type Verdict = Arc<AtomicU8>;
 /// A login whose password must be checked.
 pub struct Job {
     hashes: Arc<[SlowHash]>,
-    /// Whether one of the hashes may be right at all. If not, it takes as long.
+    /// True if one of the hashes may be right at all. If not, it takes as long.
     may_be_right: bool,
     password: Vec<u8>,
     verdict: Verdict,

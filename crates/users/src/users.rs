@@ -57,9 +57,9 @@ const NAME_LEN_MAX: usize = 256;
 pub struct Users {
     /// The users, sorted by name.
     all: Vec<Arc<User>>,
-    /// Whether clients of memcached may give any name, because there is one password for all.
+    /// True if clients of memcached may give any name, because there is one password for all.
     any_name: bool,
-    /// Whether some belong to another pool than the listener.
+    /// True if some belong to another pool than the listener.
     has_pools: bool,
     attempts: Attempts,
     /// The logins that wait for a slow hash, if there can be some.

@@ -108,7 +108,7 @@ pub(crate) struct Behind;
 pub(crate) struct Receivers {
     /// Number of deliveries in total.
     pub(crate) count: u64,
-    /// Whether some are on the publishing worker, so that its inbox must be read.
+    /// True if some are on the publishing worker, so that its inbox must be read.
     pub(crate) has_own: bool,
     /// Workers whose inbox was empty, and which must be woken.
     pub(crate) wake: Vec<u16>,

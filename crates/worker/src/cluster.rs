@@ -114,7 +114,7 @@ pub(crate) struct Learned {
     pub(crate) map: Arc<ClusterMap>,
     /// Servers for which there was no index.
     pub(crate) left_out: Vec<LeftOut>,
-    /// Whether it is older than what was known, and most servers agree.
+    /// True if it is older than what was known, and most servers agree.
     pub(crate) is_earlier: bool,
 }
 

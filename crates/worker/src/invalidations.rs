@@ -267,7 +267,7 @@ struct Trackers {
 /// The result of entering a reader.
 #[derive(Debug, Default)]
 pub(crate) struct Entered {
-    /// Whether the client is new.
+    /// True if the client is new.
     pub(crate) is_new: bool,
     /// Keys that were evicted for lack of room. Their readers must be told.
     pub(crate) given_up: Vec<(Box<[u8]>, Readers)>,

@@ -74,7 +74,7 @@ pub struct Retired {
     pub pool: u16,
     /// The first version without it.
     pub generation: u64,
-    /// Whether its name belongs to another pool now, to which its clients move.
+    /// True if its name belongs to another pool now, to which its clients move.
     pub is_replaced: bool,
     /// When clients that have begun something in it are forced to end it.
     pub until: Time,
@@ -175,7 +175,7 @@ impl Plan {
 
 /// A listening socket.
 pub struct ListenerPlan {
-    /// Whether it has ended: its clients are answered and leave.
+    /// True if it has ended: its clients are answered and leave.
     pub is_ended: bool,
     /// Index of the pool of its clients.
     pub pool: u16,

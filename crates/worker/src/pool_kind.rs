@@ -385,9 +385,9 @@ pub struct RoutePlan {
     pub totals: Arc<RouteTotals>,
     /// Limits the rate of requests, if that is bounded.
     pub bucket: Option<Bucket>,
-    /// Whether a pool to which it leads is warmed up: writes to it take several steps there.
+    /// True if a pool to which it leads is warmed up: writes to it take several steps there.
     pub has_warm_up: bool,
-    /// Whether it, or a pool to which it leads, looks up in one child what another one misses: a
+    /// True if it, or a pool to which it leads, looks up in one child what another one misses: a
     /// value that is written meanwhile must not be there first.
     pub looks_up: bool,
     /// Limits the log lines about a failing child.

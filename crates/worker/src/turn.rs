@@ -45,7 +45,7 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 struct Client {
     key: Key<Session>,
     socket: Socket,
-    /// Whether it has ended its side, and everything that it had sent was read.
+    /// True if it has ended its side, and everything that it had sent was read.
     has_ended: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Worker<I: Io> {
     next_upkeep: Time,
     /// Index of the client that was last checked for being idle.
     idle_cursor: usize,
-    /// Whether the stores have more upkeep than one turn should do.
+    /// True if the stores have more upkeep than one turn should do.
     tick_again: bool,
     /// When a stopping worker stops waiting.
     drain_deadline: Option<Time>,

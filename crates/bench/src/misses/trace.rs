@@ -19,7 +19,7 @@ pub struct Mix {
     /// Exponent of Zipf's law: the nth most popular key is requested 1/n^skew as often as the
     /// first.
     skew: f64,
-    /// Whether there are scans from time to time: long sequences of keys that are not requested
+    /// True if there are scans from time to time: long sequences of keys that are not requested
     /// again, one between any two of the other requests.
     has_scans: bool,
 }

@@ -52,7 +52,7 @@ pub struct Node {
     next_dial: u64,
     uplinks: Uplinks,
     below: Below,
-    /// Whether the nodes below were told that no root is above.
+    /// True if the nodes below were told that no root is above.
     told_cut: bool,
     /// Nodes that have asked by an unused upstream: answers go back there.
     asked_by: Askers,
@@ -76,7 +76,7 @@ pub struct Node {
     /// Memory left for messages in parts, in bytes.
     assembly_left: usize,
     events: Events,
-    /// Whether peers get no credit until the user has taken events.
+    /// True if peers get no credit until the user has taken events.
     is_held: bool,
     actions: VecDeque<Action>,
     dirty: VecDeque<PeerKey>,
@@ -102,7 +102,7 @@ pub struct SendOptions {
     /// Longest wait for its acknowledgement. Then one [`Event::Acked`] or [`Event::Failed`] comes.
     /// `None`: neither comes.
     pub ack_within: Option<Duration>,
-    /// Whether it goes only to nodes below this one, or connected to it.
+    /// True if it goes only to nodes below this one, or connected to it.
     pub no_upstream: bool,
 }
 
@@ -169,7 +169,7 @@ pub struct PeerView {
     pub traffic: Traffic,
     /// Bytes that wait to be sent.
     pub queued_len: usize,
-    /// Whether messages may be sent to it.
+    /// True if messages may be sent to it.
     pub is_open: bool,
     /// Its kind.
     pub kind: LinkKind,

@@ -73,7 +73,7 @@ pub struct Line {
     pub vouch: Option<Vouch>,
     /// 32 random bytes that cannot be guessed, drawn for this connection.
     pub nonce: [u8; 32],
-    /// Whether it stays within the host: the system then tells either side at once that the other
+    /// True if it stays within the host: the system then tells either side at once that the other
     /// is gone.
     pub is_within_host: bool,
     /// Address of the dialler, for people; `None` if it is not known.

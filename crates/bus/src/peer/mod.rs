@@ -125,14 +125,14 @@ pub struct Peer {
     pub(crate) traffic: Traffic,
     /// Set if either side leaves: nothing new is sent there.
     pub(crate) is_leaving: bool,
-    /// Whether it is in the list of connections with output.
+    /// True if it is in the list of connections with output.
     pub(crate) is_listed: bool,
-    /// Whether the dialled node takes this one for a part of its tree: see `Attach`.
+    /// True if the dialled node takes this one for a part of its tree: see `Attach`.
     pub(crate) is_attached: bool,
     pub(crate) used_at: Time,
     /// Time until which frames in flight are waited for, once this side has said farewell.
     pub(crate) retiring: Option<Time>,
-    /// Whether the peer has answered that.
+    /// True if the peer has answered that.
     pub(crate) said_bye: bool,
     /// Time at which the connection is closed although the peer, which has said farewell, did not
     /// close it.
@@ -169,7 +169,7 @@ pub struct Peer {
     due: Due,
     outboxes: [Outbox; CHANNELS],
     inboxes: [Inbox; CHANNELS],
-    /// Whether the data channel goes before that of config at the next turn.
+    /// True if the data channel goes before that of config at the next turn.
     data_first: bool,
     since: Time,
     heard_at: Time,
@@ -178,7 +178,7 @@ pub struct Peer {
     asked_at: Option<Time>,
     /// Time at which either side last sent something other than heartbeats.
     spoken_at: Time,
-    /// Whether both ends are on one host, so that a dead one is noticed without a ping: as the
+    /// True if both ends are on one host, so that a dead one is noticed without a ping: as the
     /// transport reports, and, from the registration on, the other side too.
     is_within_host: bool,
 }

@@ -71,16 +71,16 @@ pub struct World {
     /// Latency of each byte and each packet.
     pub latency: Duration,
     pub bytes_per_ms: u64,
-    /// Whether users take events.
+    /// True if users take events.
     pub takes_events: bool,
     writable: BTreeSet<(usize, u64)>,
-    /// Whether dials fail without notice.
+    /// True if dials fail without notice.
     pub hang_dials: bool,
     /// Pairs whose connections are made, but on which nothing arrives.
     mute: BTreeSet<(usize, usize)>,
-    /// Whether packets are cut at random places.
+    /// True if packets are cut at random places.
     pub cuts: bool,
-    /// Whether transports report that connections stay within one host.
+    /// True if transports report that connections stay within one host.
     pub is_one_host: bool,
     /// By node, the turns in which its deadline had come.
     pub timeouts: BTreeMap<usize, u64>,

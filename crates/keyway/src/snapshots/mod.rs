@@ -284,7 +284,7 @@ impl Worker {
 }
 
 impl Job {
-    /// Whether a key has changed since the last snapshot, or there is none.
+    /// Returns whether a key has changed since the last snapshot, or there is none.
     fn has_changed(&self) -> bool {
         let status = self.store.snapshot_status();
         self.store.stats().changes != status.saved_changes || !self.config.file.exists()

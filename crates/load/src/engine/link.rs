@@ -147,7 +147,7 @@ impl Link {
         }
     }
 
-    /// Whether a reply's beginning is kept whose buffer is too large to stay.
+    /// Returns whether a reply's beginning is kept whose buffer is too large to stay.
     pub(super) fn tidy(&mut self) {
         if self.input.is_empty() && self.input.capacity() > KEPT_MAX {
             self.input = Vec::new();

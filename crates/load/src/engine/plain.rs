@@ -13,7 +13,7 @@ use crate::verify::Check;
 use keyway_resp::{Framing, Kind};
 use std::sync::atomic::Ordering;
 
-/// Whether all requests of a run can go the short way.
+/// Returns whether all requests of a run can go the short way.
 pub(super) fn is_plain(setup: &Setup) -> bool {
     let Plan { pace, calls, .. } = &setup.plan;
     let is_simple = |program: &Program| {
@@ -88,7 +88,7 @@ impl State {
         self.quota -= count;
     }
 
-    /// Whether what comes on a link are replies to plain requests alone.
+    /// Returns whether what comes on a link are replies to plain requests alone.
     #[inline]
     pub(super) fn has_plain_replies(&self, index: u32) -> bool {
         self.is_plain && self.links[index as usize].stage == Stage::Open

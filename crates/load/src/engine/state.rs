@@ -50,7 +50,7 @@ pub(super) struct Client {
     pub(super) owner: (u64, u64),
     pub(super) in_flight: usize,
     pub(super) joins: Joins,
-    /// Whether it is in `State::ready`.
+    /// True if it is in `State::ready`.
     pub(super) is_ready: bool,
     /// By server.
     links: Vec<u32>,
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Whether it has to be opened before it can send.
+    /// Returns whether it has to be opened before it can send.
     #[inline]
     pub(super) fn wants_opening(&self, link: u32) -> bool {
         let link = &self.links[link as usize];

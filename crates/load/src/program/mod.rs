@@ -48,7 +48,7 @@ pub(crate) struct Op {
     /// Requests of one step that are sent for it, each with a key of its own.
     pub(crate) pieces: u32,
     pub(crate) is_write: bool,
-    /// Whether it has a new key each time, behind all others.
+    /// True if it has a new key each time, behind all others.
     pub(crate) inserts: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Packet {
     pub(super) opcode: u8,
     /// Which of the keys it is about; what the reply carries.
     pub(super) opaque: u32,
-    /// Whether it has an expiry even where the workload has none.
+    /// True if it has an expiry even where the workload has none.
     pub(super) expires: bool,
     /// A record of YCSB in place of a value: the length of its fields.
     pub(super) field_len: Option<u32>,

@@ -38,7 +38,7 @@ pub struct Workload {
     pub sizes: Sizes,
     /// Seconds until a written value expires, from the first number to the second; never without.
     pub expiry: Option<(u32, u32)>,
-    /// Whether values carry a checksum and a version, which replies are checked for.
+    /// True if values carry a checksum and a version, which replies are checked for.
     pub is_verified: bool,
 }
 
@@ -194,7 +194,7 @@ pub enum CommandKind {
 }
 
 impl CommandKind {
-    /// Whether it writes, and so has its keys by the pattern of writes.
+    /// Returns whether it writes, and so has its keys by the pattern of writes.
     pub fn is_write(&self) -> bool {
         use CommandKind as Kind;
         match self {
@@ -204,7 +204,7 @@ impl CommandKind {
         }
     }
 
-    /// Whether its values can be verified.
+    /// Returns whether its values can be verified.
     pub fn is_verifiable(&self) -> bool {
         use CommandKind as Kind;
         matches!(self, Kind::Get | Kind::Set | Kind::Setex | Kind::Mget(_) | Kind::Mset(_))

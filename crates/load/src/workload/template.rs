@@ -48,7 +48,7 @@ impl Word {
         Word(vec![piece])
     }
 
-    /// Whether it has a value in it.
+    /// Returns whether it has a value in it.
     pub fn has_data(&self) -> bool {
         self.0.contains(&Piece::Data)
     }

@@ -57,7 +57,7 @@ pub(super) struct Page {
     pub(super) fresh: u32,
     /// Length of a slot, in bytes.
     pub(super) slot_len: u32,
-    /// Whether it is set aside to become empty, and is in the list of such pages.
+    /// True if it is set aside to become empty, and is in the list of such pages.
     pub(super) leaving: bool,
 }
 

@@ -152,7 +152,7 @@ pub struct WarmUpFigures {
     pub stranded_fills: u64,
     /// Requests to the old pool that failed.
     pub old_errors: u64,
-    /// Whether the warm-up is still active.
+    /// True if the warm-up is still active.
     pub is_active: bool,
 }
 

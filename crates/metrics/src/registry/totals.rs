@@ -109,9 +109,9 @@ pub struct BackendTotals {
     pub reply_seconds: f64,
     /// How usable it is found.
     pub health: HealthLevel,
-    /// Whether its circuit is not closed: it gets no requests, or only probes.
+    /// True if its circuit is not closed: it gets no requests, or only probes.
     pub has_open_circuit: bool,
-    /// Whether it is left out of the servers that reads may go to.
+    /// True if it is left out of the servers that reads may go to.
     pub is_outlier: bool,
     /// The state that its cluster, or the sentinels, report, if they report that it is down.
     pub told_down: Option<&'static str>,

@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) stage: Stage,
     /// The settings of its listener; `None` for a connection that was made from here.
     pub(super) door: Option<Arc<Door>>,
-    /// Whether the other side has violated the rules.
+    /// True if the other side has violated the rules.
     pub(super) is_broken: bool,
 }
 
@@ -94,16 +94,16 @@ pub(super) struct Rings {
     /// Time since which it waits for bytes.
     pub(super) since: Time,
     pub(super) luck: Lucks,
-    /// Whether it was written to while the worker was reading, so that the next bytes may be the
+    /// True if it was written to while the worker was reading, so that the next bytes may be the
     /// answer.
     has_asked: bool,
-    /// Whether the worker waits for room, and the other side is to wake it.
+    /// True if the worker waits for room, and the other side is to wake it.
     is_full: bool,
     /// Set when the other process is gone: the number of its bytes that are still to be read.
     left: Option<usize>,
     /// Time of its last use.
     pub(super) used: Time,
-    /// Whether it is listed for a check whether it is at rest.
+    /// True if it is listed for a check whether it is at rest.
     pub(super) is_cooling: bool,
 }
 

@@ -27,9 +27,9 @@ pub(super) struct Line {
     /// Bytes that the peer sent right after its handshake, or its header.
     pub(super) early: Vec<u8>,
     pub(super) fault: Option<TlsFault>,
-    /// Whether the peer has sent anything since the handshake.
+    /// True if the peer has sent anything since the handshake.
     pub(super) was_heard: bool,
-    /// Whether the peer is to be told that no more bytes follow, after all are sent.
+    /// True if the peer is to be told that no more bytes follow, after all are sent.
     pub(super) is_finishing: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Arrival {
     pub(super) listener: ListenerIndex,
     pub(super) peer: Peer,
     pub(super) since: Time,
-    /// Whether it waits for this worker, rather than this worker for it.
+    /// True if it waits for this worker, rather than this worker for it.
     pub(super) is_queued: bool,
     /// Number of steps that it has had.
     pub(super) steps: u16,

@@ -51,7 +51,7 @@ struct Post {
     generation: u32,
     order: Reading,
     way: Acceptor,
-    /// Whether the worker has no room.
+    /// True if the worker has no room.
     is_held: bool,
     /// Accepted clients in the order in which they came.
     come: VecDeque<OwnedFd>,
@@ -74,7 +74,7 @@ pub(super) struct Accepts {
     is_paused: bool,
     /// Number of accepted clients, at all of them.
     count: usize,
-    /// Whether an order may be due.
+    /// True if an order may be due.
     is_due: bool,
 }
 

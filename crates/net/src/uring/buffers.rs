@@ -55,7 +55,7 @@ struct Buffer {
     position: u32,
     /// Receptions in it that are unread.
     unread: u32,
-    /// Whether the kernel is done with it.
+    /// True if the kernel is done with it.
     is_full: bool,
 }
 

@@ -29,13 +29,13 @@ pub(super) struct Conn {
     pub(super) waiting: u32,
     pub(super) reading: Reading,
     pub(super) outcome: Option<Outcome>,
-    /// Whether the worker has read everything while the ring was stopping.
+    /// True if the worker has read everything while the ring was stopping.
     pub(super) is_awaited: bool,
-    /// Whether the kernel was asked to report room.
+    /// True if the kernel was asked to report room.
     pub(super) polls_room: bool,
-    /// Whether the kernel was asked to report the peer's end.
+    /// True if the kernel was asked to report the peer's end.
     pub(super) polls_hangup: bool,
-    /// Whether it is listed among sockets with unread bytes.
+    /// True if it is listed among sockets with unread bytes.
     pub(super) is_listed: bool,
     /// The time it was last reported, as a count of checks.
     pub(super) told_at: u32,

@@ -85,7 +85,7 @@ pub(super) struct Done {
 pub(super) struct Orders {
     ring: IoUring,
     submitted: u32,
-    /// Whether the kernel has dropped completions, or takes no more orders.
+    /// True if the kernel has dropped completions, or takes no more orders.
     is_lost: bool,
     /// Errors with which the next calls end.
     #[cfg(test)]

@@ -23,7 +23,7 @@ pub enum Direction {
 pub struct BigKey {
     /// Its key, or the beginning of it.
     pub key: Vec<u8>,
-    /// Whether the key is longer.
+    /// True if the key is longer.
     pub is_cut: bool,
     /// Number of bytes that were transferred at once, including framing.
     pub bytes: u64,

@@ -44,7 +44,7 @@ struct Sketches {
 pub struct HotKey {
     /// Its name, or the beginning of it.
     pub key: Vec<u8>,
-    /// Whether the name is longer.
+    /// True if the name is longer.
     pub is_cut: bool,
     /// Its part of all such accesses to the pool, from 0 to 1.
     pub share: f64,

@@ -13,7 +13,7 @@ pub struct BigReply {
     pub bytes: u64,
     /// Index of that element, and the number of elements. A reply that is no array has one.
     pub element: (u32, u32),
-    /// Whether it has not been taken yet.
+    /// True if it has not been taken yet.
     is_new: bool,
 }
 

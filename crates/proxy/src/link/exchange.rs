@@ -63,7 +63,7 @@ pub enum Owner {
     Hedged {
         /// The owner of both. The key is stale once the other one has answered.
         hedge: Key<Hedge>,
-        /// Whether it is the one that was sent later.
+        /// True if it is the one that was sent later.
         is_second: bool,
     },
     /// No owner any more: the reply is late, and skipped.
@@ -77,7 +77,7 @@ pub struct Hedge {
     pub owner: Owner,
     /// When the request was parsed.
     pub started: Time,
-    /// Whether one of the two has failed. The other one's reply is then used in any case.
+    /// True if one of the two has failed. The other one's reply is then used in any case.
     pub has_failed: bool,
 }
 
@@ -95,13 +95,13 @@ pub struct Exchange {
     pub(crate) waited: u32,
     /// The class and the command under which metrics count the request.
     pub counted: Counted,
-    /// Whether the server took long for it.
+    /// True if the server took long for it.
     pub is_slow: bool,
     /// How often a server has redirected it.
     pub redirections: u8,
     /// Index of the server that redirected it last, or [`Exchange::NOBODY`].
     pub sent_on_by: u16,
-    /// Whether another server may be sent it as well: it is a read that was sent to one server
+    /// True if another server may be sent it as well: it is a read that was sent to one server
     /// only.
     pub(crate) may_repeat: bool,
     /// How a reply in RESP2 is translated to RESP3.

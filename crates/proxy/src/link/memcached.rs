@@ -14,7 +14,7 @@ pub(super) struct Framing {
     wire: Wire,
     /// The position in an incomplete reply.
     framer: Option<Framer>,
-    /// Whether the handshake sends a password. Without a password it asks for the version, which a
+    /// True if the handshake sends a password. Without a password it asks for the version, which a
     /// server that requires a password refuses to tell: the server would take the first `set` for a
     /// password, and a client must not be able to log in a connection that others share.
     logs_in: bool,

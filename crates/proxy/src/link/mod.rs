@@ -120,7 +120,7 @@ pub struct Link {
     state: LinkState,
     /// The protocol of its replies.
     protocol: Protocol,
-    /// Whether the server uses another protocol.
+    /// True if the server uses another protocol.
     translates: bool,
     /// A buffer for a translated reply.
     translated: Vec<u8>,
@@ -129,7 +129,7 @@ pub struct Link {
     announcement: Option<Announcement>,
     /// What follows the reply to `HELLO`, until that arrives.
     greeting: Option<Box<greeting::Greeting>>,
-    /// Whether the last connection ended in place of that reply. This server may be one that closes
+    /// True if the last connection ended in place of that reply. This server may be one that closes
     /// at an unknown command.
     was_lost_greeting: bool,
     fifo: VecDeque<Exchange>,
@@ -137,11 +137,11 @@ pub struct Link {
     answered_count: u64,
     /// Number of exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
-    /// Whether timeouts may end in another order than that of the FIFO: see `time.rs`.
+    /// True if timeouts may end in another order than that of the FIFO: see `time.rs`.
     is_uneven: bool,
     /// The session that got the latest large reply. Its next requests have waited for that reply.
     served: Option<Key<Session>>,
-    /// Whether a deadline may have become earlier since the last call of `take_sooner`.
+    /// True if a deadline may have become earlier since the last call of `take_sooner`.
     is_sooner: bool,
     /// When bytes of a large request were last taken.
     sent: Time,
@@ -163,11 +163,11 @@ pub struct Link {
     /// The error for the requests in flight, because the `SELECT` before them was refused. Empty if
     /// it was not.
     refusal: Vec<u8>,
-    /// Whether the error applies to one request. It is cleared once that is answered.
+    /// True if the error applies to one request. It is cleared once that is answered.
     refuses_once: bool,
     /// The server's error for `MULTI`, if it refused the last one.
     multi_refused: Option<Box<[u8]>>,
-    /// Whether the server of a cluster was told that replicas are to be read on it.
+    /// True if the server of a cluster was told that replicas are to be read on it.
     reads_replica: bool,
     /// Handles redirections, if they are followed.
     redirected: Option<Box<redirected::Aside>>,
@@ -184,15 +184,15 @@ pub struct Link {
     held_until: Option<Time>,
     /// Number of attempts to connect since the backend last answered a request.
     failures: u32,
-    /// Whether the backend has answered a request on this connection.
+    /// True if the backend has answered a request on this connection.
     answered: bool,
-    /// Whether the socket took less than was offered.
+    /// True if the socket took less than was offered.
     pub send_blocked: bool,
-    /// Whether it is in the worker's list of links with output.
+    /// True if it is in the worker's list of links with output.
     pub is_dirty: bool,
-    /// Whether its one request may wait as long as it asked to, once it was sent.
+    /// True if its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
-    /// Whether a request that was streamed is complete. The connection then stays open when its
+    /// True if a request that was streamed is complete. The connection then stays open when its
     /// time is up, so that what its client sends next can wait until the server has executed it.
     pub stays_when_late: bool,
     /// When the server must have answered a blocking command with a timeout.

@@ -88,7 +88,7 @@ pub(super) struct Aside {
     ready: Vec<Redirected>,
     /// The first redirection inside the transaction that is being answered.
     inner: Vec<u8>,
-    /// Whether a command that waits here must wait elsewhere if the server ends it: see
+    /// True if a command that waits here must wait elsewhere if the server ends it: see
     /// [`Link::set_moving`].
     is_moving: bool,
 }

@@ -21,9 +21,9 @@ pub(super) struct Streaming {
     len: usize,
     /// Number of certain bytes that are still missing.
     left: usize,
-    /// Whether the reply is complete with these bytes. If not, the framer parses what follows.
+    /// True if the reply is complete with these bytes. If not, the framer parses what follows.
     ends: bool,
-    /// Whether it is read however little its client takes.
+    /// True if it is read however little its client takes.
     is_released: bool,
 }
 

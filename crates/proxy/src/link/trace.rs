@@ -32,7 +32,7 @@ pub struct Slow {
 pub(super) struct Trace {
     /// Silence of the server after which the current request counts as slow.
     pub(super) slower_than: Duration,
-    /// Whether large replies are to be reported with their request.
+    /// True if large replies are to be reported with their request.
     pub(super) names_big: bool,
     kept: Vec<u8>,
     /// Offset of the first kept byte.

@@ -49,11 +49,11 @@ impl Told {
 /// What other clients may learn about a client's tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackingEntry {
-    /// Whether it is told of keys by their prefixes.
+    /// True if it is told of keys by their prefixes.
     pub bcast: bool,
     /// The client that is told in its place.
     pub redirect: Option<u64>,
-    /// Whether that client has left.
+    /// True if that client has left.
     pub is_broken: bool,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Filters<'a> {
     user: Option<&'a [u8]>,
     /// Smallest number of seconds since it connected.
     age_min: Option<u64>,
-    /// Whether the caller is excluded.
+    /// True if the caller is excluded.
     pub(super) skip_me: bool,
 }
 

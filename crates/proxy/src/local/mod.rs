@@ -129,7 +129,7 @@ pub enum After {
     Pause {
         /// The duration in milliseconds.
         millis: u64,
-        /// Whether only commands that write are held back.
+        /// True if only commands that write are held back.
         writes_only: bool,
     },
     /// Hold back no requests any more.

@@ -32,7 +32,7 @@ pub struct MemcachedJoin {
     /// Set if its misses are looked up in an old pool before it is answered: the bytes of the
     /// request, to send it again.
     pub watched: Option<Vec<u8>>,
-    /// Whether a delete has removed the item elsewhere. The item then existed, whatever the server
+    /// True if a delete has removed the item elsewhere. The item then existed, whatever the server
     /// answers.
     pub is_deleted: bool,
     head: Head,

@@ -114,13 +114,13 @@ pub struct ItemCopy {
     pub from: u16,
     /// Its server in the new pool.
     pub to: u16,
-    /// Whether it counts among the worker's copies in progress.
+    /// True if it counts among the worker's copies in progress.
     pub is_begun: bool,
     aim: Aim,
     terms: Terms,
     key: Vec<u8>,
     step: Step,
-    /// Whether the step's request is in flight.
+    /// True if the step's request is in flight.
     is_asked: bool,
     value: Vec<u8>,
     flags: u32,
@@ -130,7 +130,7 @@ pub struct ItemCopy {
     /// The number with which it was stored in the new pool, if that is known.
     cas_new: Option<u64>,
     was_found: bool,
-    /// Whether the item was sent to the new pool a second time.
+    /// True if the item was sent to the new pool a second time.
     is_refilled: bool,
     old_errors: u8,
 }
@@ -447,11 +447,11 @@ pub struct WarmUpRead {
     pub item_copies: Vec<ItemCopy>,
     /// The reply that it gets if nothing was copied, for a read that missed.
     pub missed: Option<Box<MemcachedJoin>>,
-    /// Whether it fails if the old pool fails.
+    /// True if it fails if the old pool fails.
     pub is_strict: bool,
-    /// Whether it was noted as having something to send.
+    /// True if it was noted as having something to send.
     pub is_due: bool,
-    /// Whether it was noted as waiting until fewer items are being copied.
+    /// True if it was noted as waiting until fewer items are being copied.
     pub is_held_up: bool,
 }
 
@@ -550,7 +550,7 @@ pub enum Warmth {
     Read,
     /// The item is copied first.
     Modify {
-        /// Whether the request fails if the old pool fails, because the item must not be left
+        /// True if the request fails if the old pool fails, because the item must not be left
         /// behind.
         is_needed: bool,
     },

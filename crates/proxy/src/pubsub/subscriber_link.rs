@@ -128,13 +128,13 @@ pub struct SubscriberLink {
     heard: Time,
     pinged: Option<Time>,
     failures: u32,
-    /// Whether the server has confirmed a subscription on this connection.
+    /// True if the server has confirmed a subscription on this connection.
     has_worked: bool,
-    /// Whether the server belongs to a cluster, so that its names may move to another one.
+    /// True if the server belongs to a cluster, so that its names may move to another one.
     follows: bool,
-    /// Whether names must be sent again.
+    /// True if names must be sent again.
     has_astray: bool,
-    /// Whether the socket took less than was offered.
+    /// True if the socket took less than was offered.
     pub send_blocked: bool,
 }
 

@@ -12,7 +12,7 @@ pub struct Subscriptions {
     pub pending: Option<Box<Pending>>,
     /// Since when more is undelivered than the soft limit allows.
     pub over_soft_since: Option<Time>,
-    /// Whether the client does not keep up and is about to be closed. It gets nothing more.
+    /// True if the client does not keep up and is about to be closed. It gets nothing more.
     pub is_dropped: bool,
 }
 

@@ -46,7 +46,7 @@ pub enum AskOrder {
     All {
         /// The children for which the client waits.
         wait: Wait,
-        /// Whether a reply with an item is better than one without.
+        /// True if a reply with an item is better than one without.
         prefers_found: bool,
     },
 }
@@ -60,7 +60,7 @@ pub enum Verdict {
     Missed,
     /// The child cannot serve it now.
     Failed {
-        /// Whether it may have been executed all the same.
+        /// True if it may have been executed all the same.
         maybe: bool,
     },
 }

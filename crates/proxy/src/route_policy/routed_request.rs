@@ -29,7 +29,7 @@ pub struct RoutedRequest {
     pub sub_requests: u32,
     /// The bytes that it was last counted to hold.
     pub counted: usize,
-    /// Whether its client has its reply.
+    /// True if its client has its reply.
     pub is_told: bool,
 }
 
@@ -94,9 +94,9 @@ pub struct SubRequest {
     /// Number of bytes of its request that could not be sent at once, until they are sent. `None`
     /// if all were. Later requests of its client to the same pool wait until it has ended.
     pub stalled: Option<u32>,
-    /// Whether other sub-requests ask for it, so that it has nothing at servers itself.
+    /// True if other sub-requests ask for it, so that it has nothing at servers itself.
     pub has_routed_request: bool,
-    /// Whether nothing of its client was sent after it to the same pool, nor will be before it
+    /// True if nothing of its client was sent after it to the same pool, nor will be before it
     /// ends. Then its request may be tried again.
     pub is_last: bool,
     /// The fault that the reply reports.

@@ -27,12 +27,12 @@ pub struct Identity {
     /// Its address, as in `CLIENT LIST`. It is also kept here, so that a worker that shows its
     /// requests need not look it up.
     pub addr: Arc<str>,
-    /// Whether it gave a password, or none is needed.
+    /// True if it gave a password, or none is needed.
     pub authenticated: bool,
-    /// Whether it may do everything, so that its requests need not be checked. [`Identity::admit`]
+    /// True if it may do everything, so that its requests need not be checked. [`Identity::admit`]
     /// and [`Identity::begin`] set it.
     pub is_free: bool,
-    /// Whether logins of its listener may wait, or lead to other pools.
+    /// True if logins of its listener may wait, or lead to other pools.
     pub is_bound: bool,
     /// Its user, if it came through a listener.
     pub user: Option<Arc<User>>,
@@ -42,9 +42,9 @@ pub struct Identity {
     pub database: u32,
     /// The setting of `CLIENT REPLY`.
     pub reply_mode: ReplyMode,
-    /// Whether it has sent `CLIENT NO-EVICT ON`.
+    /// True if it has sent `CLIENT NO-EVICT ON`.
     pub no_evict: bool,
-    /// Whether it has sent `CLIENT NO-TOUCH ON`.
+    /// True if it has sent `CLIENT NO-TOUCH ON`.
     pub no_touch: bool,
     /// Its last request and the state that it has begun, for other clients.
     pub live: Arc<ClientLive>,

@@ -26,11 +26,11 @@ pub struct ClientState {
     pub subscriptions: [u32; 3],
     /// Number of commands of its open transaction.
     pub multi: Option<u32>,
-    /// Whether it watches keys.
+    /// True if it watches keys.
     pub is_watching: bool,
-    /// Whether its watched keys count as changed, so that EXEC will fail.
+    /// True if its watched keys count as changed, so that EXEC will fail.
     pub is_dirty: bool,
-    /// Whether it is a monitor.
+    /// True if it is a monitor.
     pub is_monitor: bool,
 }
 

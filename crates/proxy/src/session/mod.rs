@@ -51,7 +51,7 @@ pub struct StreamedReply {
 /// A large request that is forwarded to its server, or written into a store, while it arrives.
 #[derive(Debug, Default)]
 pub struct Streaming {
-    /// Whether it is written into a store. The worker has what has arrived of it.
+    /// True if it is written into a store. The worker has what has arrived of it.
     pub lands: bool,
     /// The private link that sends it, or `None` if nothing takes it any more.
     pub link: Option<ConnectionKey>,
@@ -90,25 +90,25 @@ pub struct Session {
     pub pool: u16,
     /// Index of the listener through which it came.
     pub listener: u16,
-    /// Whether no more is read: the client ended its side, violated the protocol, or quit. The
+    /// True if no more is read: the client ended its side, violated the protocol, or quit. The
     /// session ends when the last reply has been sent.
     pub closing: bool,
-    /// Whether the client sends no more. Its requests so far are still answered.
+    /// True if the client sends no more. Its requests so far are still answered.
     pub ended: bool,
-    /// Whether the client violated the protocol, for the metrics.
+    /// True if the client violated the protocol, for the metrics.
     pub broken: bool,
-    /// Whether the socket took less than was offered, so that it must become writable first.
+    /// True if the socket took less than was offered, so that it must become writable first.
     pub send_blocked: bool,
     /// While `send_blocked`: the time since which the client has taken nothing.
     pub blocked_since: Time,
-    /// Whether the session must be ended, because its client takes none of its replies.
+    /// True if the session must be ended, because its client takes none of its replies.
     pub is_cut: bool,
-    /// Whether the socket may have unread bytes: reading stopped before it was drained, and
+    /// True if the socket may have unread bytes: reading stopped before it was drained, and
     /// edge-triggered readiness is not reported again.
     pub unread: bool,
-    /// Whether it is in the worker's list of sessions whose socket is read without an event.
+    /// True if it is in the worker's list of sessions whose socket is read without an event.
     pub is_reread: bool,
-    /// Whether unparsed input waits for room (in the pipeline, the output or a link).
+    /// True if unparsed input waits for room (in the pipeline, the output or a link).
     pub paused: bool,
     /// What its next request waits for.
     pub waits_for: Option<WaitFor>,
@@ -116,35 +116,35 @@ pub struct Session {
     pub full_since: Option<Time>,
     /// Time since which the socket may hold requests behind one that finds no room on a link.
     pub unread_since: Option<Time>,
-    /// Whether replies to slow requests are being sent to it, and the time at which it has them is
+    /// True if replies to slow requests are being sent to it, and the time at which it has them is
     /// noted.
     pub has_unwritten: bool,
-    /// Whether it is in the worker's list of sessions with output or at their end.
+    /// True if it is in the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
     /// Number of the ticket for which its output waits, until clients of other workers were told of
     /// its changes. 0: none.
     pub awaited: u64,
     /// See [`Session::fence`].
     is_fenced: bool,
-    /// Whether the worker has set that fence: the requests that it holds must not overtake earlier
+    /// True if the worker has set that fence: the requests that it holds must not overtake earlier
     /// ones.
     keeps_order: bool,
-    /// Whether a read of many keys is led over other pools, and may be sent again to a server that
+    /// True if a read of many keys is led over other pools, and may be sent again to a server that
     /// has answered it. A write then waits until every reply has arrived.
     pub reads_many: bool,
     /// Number of requests in flight whose reply the client does not want. They have no index in the
     /// order. A fence waits for them like for others.
     pub unheard: u32,
-    /// Whether the client's side of the connection is known to be closed.
+    /// True if the client's side of the connection is known to be closed.
     pub hung_up: bool,
     /// A transaction, a watch or a blocking command, while there is one.
     pub stateful: Option<Box<Stateful>>,
-    /// Whether its MULTI was refused. Nothing is then executed before it ends the transaction that
+    /// True if its MULTI was refused. Nothing is then executed before it ends the transaction that
     /// it meant to begin.
     pub is_multi_refused: bool,
-    /// Whether it is shown the requests of its pool.
+    /// True if it is shown the requests of its pool.
     pub is_monitor: bool,
-    /// Whether `CLIENT LIST` shows state that it has begun.
+    /// True if `CLIENT LIST` shows state that it has begun.
     pub is_noted: bool,
     /// Its tracking of keys, if it asked for that.
     pub tracking: Option<Box<Tracking>>,
@@ -154,7 +154,7 @@ pub struct Session {
     pub streamed_reply: Option<Box<StreamedReply>>,
     /// A request of which a part has arrived, and was forwarded.
     pub streaming: Option<Box<Streaming>>,
-    /// Whether it is in the worker's list of sessions to parse again.
+    /// True if it is in the worker's list of sessions to parse again.
     pub is_resuming: bool,
     /// Set if it has no client: it makes one request to another pool.
     pub sub_request: Option<SubRequest>,
@@ -162,7 +162,7 @@ pub struct Session {
     pub sub_requests: u32,
     /// Which of several connections to a server its requests use.
     pub lane: u32,
-    /// Whether one of its writes has timed out. Its server may still execute it.
+    /// True if one of its writes has timed out. Its server may still execute it.
     pub has_late_write: bool,
     /// Set if it is a client of memcached.
     pub memcached: Option<MemcachedClient>,

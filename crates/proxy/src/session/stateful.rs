@@ -21,7 +21,7 @@ pub struct Stateful {
     pub unsent: u16,
     /// Why these must end, if they must.
     pub unsent_end: Option<UnblockReason>,
-    /// Whether a blocking command waits on the embedded store.
+    /// True if a blocking command waits on the embedded store.
     pub waits_on_store: bool,
     /// The pool of its listener, while it is lent to the pool to which that one leads writes.
     pub home: Option<u16>,

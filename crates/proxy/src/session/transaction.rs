@@ -49,9 +49,9 @@ pub struct Transaction {
     settled_on: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,
-    /// Whether it calls functions.
+    /// True if it calls functions.
     pub calls_functions: bool,
-    /// Whether a command was refused, so that `EXEC` will be as well.
+    /// True if a command was refused, so that `EXEC` will be as well.
     is_refused: bool,
     share: Share,
 }
@@ -213,7 +213,7 @@ impl Transaction {
         self.settled_on.map(|(server, _)| server)
     }
 
-    /// Whether its keys may live elsewhere by now: another ring is in use.
+    /// Returns whether its keys may live elsewhere by now: another ring is in use.
     pub fn is_outdated(&self, ring: u64) -> bool {
         self.settled_on.is_some_and(|(_, settled)| settled != ring)
     }

@@ -24,22 +24,22 @@ use std::collections::BTreeSet;
 /// What a client whose keys are tracked has asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracking {
-    /// Whether it is told of every key with one of `prefixes`, whether it has read it or not.
+    /// True if it is told of every key with one of `prefixes`, whether it has read it or not.
     pub bcast: bool,
-    /// Whether only keys read right after `CLIENT CACHING YES` are tracked.
+    /// True if only keys read right after `CLIENT CACHING YES` are tracked.
     pub optin: bool,
-    /// Whether keys read right after `CLIENT CACHING NO` are not tracked.
+    /// True if keys read right after `CLIENT CACHING NO` are not tracked.
     pub optout: bool,
-    /// Whether it is not told of its own changes.
+    /// True if it is not told of its own changes.
     pub noloop: bool,
     /// With `bcast`, the prefixes of keys. The empty one matches every key. There is at least one
     /// with `bcast`, and none without.
     pub prefixes: BTreeSet<Vec<u8>>,
     /// The client that is told in its place.
     pub redirect: Option<u64>,
-    /// Whether that client has left.
+    /// True if that client has left.
     pub is_broken: bool,
-    /// Whether `CLIENT CACHING` was sent, and its command, or transaction, has not arrived yet.
+    /// True if `CLIENT CACHING` was sent, and its command, or transaction, has not arrived yet.
     pub caching: bool,
     /// The links of a client of a sharded pool.
     pub links: Option<Box<TrackedLinks>>,

@@ -37,7 +37,7 @@ pub struct Replayer {
     value: Vec<u8>,
     /// Elements of a list that the snapshot has not counted.
     list: Vec<Vec<u8>>,
-    /// Whether the first key of a snapshot takes more than a second.
+    /// True if the first key of a snapshot takes more than a second.
     is_slow: bool,
 }
 

@@ -25,7 +25,7 @@ pub struct Section {
 pub struct Fold {
     /// What a click is on; empty where nothing is hidden.
     pub title: String,
-    /// Whether it is shown at first.
+    /// True if it is shown at first.
     pub is_open: bool,
     /// The plots.
     pub figures: Vec<Figure>,

@@ -23,7 +23,7 @@ pub struct Point {
     pub y: f64,
     /// The least and the most.
     pub range: Option<(f64, f64)>,
-    /// Whether it has its system's mark; else the line only goes through it.
+    /// True if it has its system's mark; else the line only goes through it.
     pub is_marked: bool,
 }
 

@@ -38,7 +38,7 @@ enum TrackingMode {
 #[derive(Default)]
 pub(super) struct Cache {
     copies: BTreeMap<Vec<u8>, Copy>,
-    /// Whether tracking is on, as of the replies read.
+    /// True if tracking is on, as of the replies read.
     is_on: bool,
     is_noloop: bool,
     /// The mode, as of what was asked.

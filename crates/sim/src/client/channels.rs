@@ -39,7 +39,7 @@ pub(super) struct Hearing {
     /// The subscriptions, as of the replies read.
     subscriptions: BTreeMap<(ChannelKind, Vec<u8>), Subscription>,
     is_resp3: bool,
-    /// Whether the client may have subscriptions, as of what was asked.
+    /// True if the client may have subscriptions, as of what was asked.
     has_asked: bool,
     asks_resp3: bool,
 }

@@ -35,9 +35,9 @@ pub(super) struct Expected {
     pub(super) front_asked_at: Nanos,
     pub(super) database: usize,
     pub(super) circumstances: Vec<Circumstances>,
-    /// Whether the request gets no reply.
+    /// True if the request gets no reply.
     pub(super) is_silent: bool,
-    /// Whether a replica may answer it.
+    /// True if a replica may answer it.
     pub(super) may_be_stale: bool,
     /// Offset of its end among all bytes of its connection.
     pub(super) end: u64,

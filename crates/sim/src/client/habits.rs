@@ -38,7 +38,7 @@ pub struct Habits {
     pub pool: usize,
     /// The listener of that pool.
     pub listener: u16,
-    /// Whether the pool is the embedded store.
+    /// True if the pool is the embedded store.
     pub is_store: bool,
     /// The requests that it makes.
     pub mix: Mix,
@@ -62,7 +62,7 @@ pub struct Habits {
     pub large_len: usize,
     /// Number of keys in each database.
     pub keys: usize,
-    /// Whether its keys share a hash tag.
+    /// True if its keys share a hash tag.
     pub tagged: bool,
     /// Number of databases that it may select.
     pub databases: u32,
@@ -70,36 +70,36 @@ pub struct Habits {
     pub password: Option<String>,
     /// How often a connection is cut off in the middle, in percent.
     pub cut_percent: u64,
-    /// Whether it uses the commands that Keyway answers itself.
+    /// True if it uses the commands that Keyway answers itself.
     pub local_commands: bool,
-    /// Whether it may be handed over from one worker to another.
+    /// True if it may be handed over from one worker to another.
     pub may_move: bool,
-    /// Whether clients close each other's connections.
+    /// True if clients close each other's connections.
     pub may_be_killed: bool,
-    /// Whether it sometimes asks for no replies.
+    /// True if it sometimes asks for no replies.
     pub silences: bool,
-    /// Whether it uses transactions and blocking commands.
+    /// True if it uses transactions and blocking commands.
     pub stateful: bool,
-    /// Whether it publishes and subscribes.
+    /// True if it publishes and subscribes.
     pub channels: bool,
-    /// Whether it changes the protocol and resets its connection.
+    /// True if it changes the protocol and resets its connection.
     pub greets: bool,
-    /// Whether it caches values and is notified when they change.
+    /// True if it caches values and is notified when they change.
     pub tracks: bool,
-    /// Whether it pushes to lists and waits for elements.
+    /// True if it pushes to lists and waits for elements.
     pub lists: bool,
     /// The reads that replicas may answer.
     pub staleness: Staleness,
     /// Largest number of bytes of the commands of one transaction.
     pub transaction_len_max: usize,
-    /// Whether its replies are so large that the worker may end it to free memory when it takes
+    /// True if its replies are so large that the worker may end it to free memory when it takes
     /// none of them.
     pub may_be_ended: bool,
     /// The time within which it gets each reply.
     pub prompt: Option<Nanos>,
     /// Set for a client that does not read, or stops in the middle of a request.
     pub mute: Option<Mute>,
-    /// Whether it publishes large messages.
+    /// True if it publishes large messages.
     pub is_loud: bool,
     /// Set for a client that fills a store.
     pub hoard: Option<Hoard>,
@@ -108,7 +108,7 @@ pub struct Habits {
 /// How a client fills a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Hoard {
-    /// Whether half of its keys have an expiry.
+    /// True if half of its keys have an expiry.
     pub expires: bool,
 }
 

@@ -22,14 +22,14 @@ pub enum Wanted {
     Values,
     /// The messages of a channel, or of all channels of a pattern.
     Messages {
-        /// Whether it subscribes by a pattern.
+        /// True if it subscribes by a pattern.
         by_pattern: bool,
     },
     /// The requests of all clients of its pool.
     Requests,
     /// Changes of keys: of the keys that it has read, or of all that begin with `k`.
     Changes {
-        /// Whether it is told of all changes, also of keys that it has not read.
+        /// True if it is told of all changes, also of keys that it has not read.
         is_broadcast: bool,
     },
     /// All keys.
@@ -51,13 +51,13 @@ pub struct Mute {
     pub asks: usize,
     /// How many times one request asks for it.
     pub at_once: usize,
-    /// Whether it then sends half of another such value.
+    /// True if it then sends half of another such value.
     pub stops_midway: bool,
     /// Number of bytes that it reads before it stops reading.
     pub reads: usize,
     /// When it leaves.
     pub until: Nanos,
-    /// Whether it uses servers of memcached.
+    /// True if it uses servers of memcached.
     pub is_memcached: bool,
 }
 

@@ -57,7 +57,7 @@ pub struct ClusterPlan {
     pub laggard: Option<(u16, Nanos)>,
     /// How long a replica takes to copy a change: shortest and longest time.
     pub lag: (Nanos, Nanos),
-    /// Whether the cluster serves no slot while one slot has no working owner.
+    /// True if the cluster serves no slot while one slot has no working owner.
     pub is_strict: bool,
     /// How long the effects of a failure may last.
     pub aftermath: Nanos,
@@ -72,7 +72,7 @@ pub struct ClusterPlan {
     pub groups: usize,
     /// Number of sentinels. They are servers after the members.
     pub sentinels: usize,
-    /// Whether a sentinel that makes a primary a replica ends the connections of its clients.
+    /// True if a sentinel that makes a primary a replica ends the connections of its clients.
     pub kills_clients: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct ClusterSim {
     forgotten: Vec<bool>,
     /// Servers that have joined, in their order.
     joined: Vec<u16>,
-    /// Whether there were more servers than indices, including those that have left.
+    /// True if there were more servers than indices, including those that have left.
     was_crowded: bool,
     steps: Vec<Step>,
     random: Random,

@@ -37,11 +37,11 @@ pub struct Member {
     pub port: u16,
     /// Its id in the cluster.
     pub id: String,
-    /// Whether it is a member of the cluster.
+    /// True if it is a member of the cluster.
     pub is_member: bool,
     /// The server whose copy it has, or `None` for a primary.
     pub replica_of: Option<u16>,
-    /// Whether the others cannot reach it.
+    /// True if the others cannot reach it.
     pub has_failed: bool,
     /// Its epoch.
     pub epoch: u64,
@@ -58,7 +58,7 @@ pub struct View {
     pub owners: Vec<u16>,
     /// Every server that ever exists.
     pub members: Vec<Member>,
-    /// Whether the whole cluster serves nothing, because slots have no working owner.
+    /// True if the whole cluster serves nothing, because slots have no working owner.
     pub is_down: bool,
 }
 

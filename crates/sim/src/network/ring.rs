@@ -111,7 +111,7 @@ pub(super) struct Line {
     /// Bytes taken out of the buffers. They come first.
     held: Vec<u8>,
     outcome: Option<Outcome>,
-    /// Whether the worker has read everything while the order was being withdrawn.
+    /// True if the worker has read everything while the order was being withdrawn.
     is_awaited: bool,
     polls_room: bool,
     polls_hangup: bool,
@@ -135,7 +135,7 @@ pub(super) struct Rings {
 struct Ring {
     /// Number of buffers left.
     left: usize,
-    /// Whether the worker looks into one.
+    /// True if the worker looks into one.
     is_lent: bool,
     /// Events that are known before the next poll.
     early: Vec<Event>,

@@ -11,11 +11,11 @@ pub struct Station {
     pub(super) told: VecDeque<Event>,
     pub(super) accepts: Vec<VecDeque<ConnId>>,
     pub(super) accept_paused: bool,
-    /// Whether it still accepts clients.
+    /// True if it still accepts clients.
     pub listening: bool,
     /// Until this time it has no descriptor left for a client.
     pub exhausted_until: Nanos,
-    /// Whether mail was posted.
+    /// True if mail was posted.
     pub mail: bool,
     /// How much it did in the current turn, for the busy-loop oracle.
     pub moved: u64,
@@ -27,9 +27,9 @@ pub struct Station {
 pub struct Read {
     /// The number of bytes, or why there are none.
     pub outcome: Received,
-    /// Whether these were all bytes there were.
+    /// True if these were all bytes there were.
     pub drained: bool,
-    /// Whether parts of it may be held.
+    /// True if parts of it may be held.
     pub is_block: bool,
 }
 

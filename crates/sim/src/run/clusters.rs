@@ -47,7 +47,7 @@ pub(super) struct Followed {
     reigns: Vec<usize>,
     /// Number of primaries that there had been when the workers were checked.
     seen: usize,
-    /// Whether old news has led workers to a primary that is a replica again.
+    /// True if old news has led workers to a primary that is a replica again.
     is_astray: Vec<bool>,
 }
 

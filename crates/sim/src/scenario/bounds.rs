@@ -46,7 +46,7 @@ pub struct Bound {
     pub policy: EvictionPolicy,
     /// Length of the longest item, with its name.
     pub item_len_max: u64,
-    /// Whether the store also has a listener for memcached.
+    /// True if the store also has a listener for memcached.
     pub has_memcached: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct Node {
     pub away: Moves,
     /// Slots that move to this server.
     pub here: Moves,
-    /// Whether it has just come back and knows that its view is incomplete.
+    /// True if it has just come back and knows that its view is incomplete.
     pub is_unsure: bool,
     /// Keys that were changed since the copies were told.
     changed: BTreeSet<Vec<u8>>,

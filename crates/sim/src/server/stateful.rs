@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 pub(super) struct Begun {
     /// Commands queued since `MULTI`.
     pub(super) queued: Option<Vec<Vec<Vec<u8>>>>,
-    /// Whether one of them was refused.
+    /// True if one of them was refused.
     pub(super) is_refused: bool,
     watched: Vec<(u32, Vec<u8>)>,
-    /// Whether a watched key was changed.
+    /// True if a watched key was changed.
     is_changed: bool,
     pub(super) blocked: Option<Blocked>,
 }

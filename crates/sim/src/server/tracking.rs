@@ -11,7 +11,7 @@ pub(super) struct Tracking {
     prefix: Option<Vec<u8>>,
     is_optin: bool,
     is_noloop: bool,
-    /// Whether `CLIENT CACHING YES` precedes the next request.
+    /// True if `CLIENT CACHING YES` precedes the next request.
     is_caching: bool,
     read: BTreeSet<Vec<u8>>,
     /// Invalidations to be sent after the reply to the current request.

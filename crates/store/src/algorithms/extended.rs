@@ -257,7 +257,7 @@ fn scale(mut number: Natural, exponent: i64, digit_count: i64) -> Option<Extende
     Extended::round(quotient, -shift, more)
 }
 
-/// Whether a number is negative, and what follows its sign.
+/// Returns whether a number is negative, and what follows its sign.
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {
     match text {
         [b'-', rest @ ..] => (true, rest),

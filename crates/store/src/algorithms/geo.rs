@@ -296,7 +296,7 @@ impl Shape {
 }
 
 impl Cell {
-    /// Whether this cell and those beside it hold all of an area.
+    /// Returns whether this cell and those beside it hold all of an area.
     fn surrounds(self, area: &Area) -> bool {
         let (north, south) = (self.neighbor(0, 1).area(), self.neighbor(0, -1).area());
         let (east, west) = (self.neighbor(1, 0).area(), self.neighbor(-1, 0).area());

@@ -52,7 +52,7 @@ pub(crate) struct Corrupted;
 /// The registers of several, one byte each.
 pub(crate) type Registers = [u8; REGISTERS];
 
-/// Whether a string is to be taken for one.
+/// Returns whether a string is to be taken for one.
 pub(crate) fn is_one(value: &[u8]) -> bool {
     value.len() >= HEADER_LEN
         && value.starts_with(MAGIC)
@@ -62,7 +62,7 @@ pub(crate) fn is_one(value: &[u8]) -> bool {
         }
 }
 
-/// Whether one is dense.
+/// Returns whether one is dense.
 pub(crate) fn is_dense(value: &[u8]) -> bool {
     value[ENCODING_AT] == DENSE
 }

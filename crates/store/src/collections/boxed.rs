@@ -164,7 +164,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether every field of a timed hash has expired.
+    /// Returns whether every field of a timed hash has expired.
     pub(crate) fn is_spent(&self, now_millis: u64) -> bool {
         match self.boxed() {
             Some(Boxed::Timed(timed)) => timed.is_spent(now_millis),
@@ -172,12 +172,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether it is past its expiry, or every field of it is.
+    /// Returns whether it is past its expiry, or every field of it is.
     pub(crate) fn is_gone(&self, now_millis: u64) -> bool {
         self.is_expired(now_millis) || self.encoding().is_timed() && self.is_spent(now_millis)
     }
 
-    /// Whether a timed hash has a field that has not expired, as far as that is
+    /// Returns whether a timed hash has a field that has not expired, as far as that is
     /// known without a look at the fields.
     pub(crate) fn is_sure_to_last(&self, now_millis: u64) -> bool {
         match self.boxed() {
@@ -186,7 +186,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether nothing is left of a collection that is not there without elements.
+    /// Returns whether nothing is left of a collection that is not there without elements.
     pub(crate) fn is_empty_collection(&self) -> bool {
         match (self.boxed(), self.encoding()) {
             (_, Encoding::StreamBoxed) => false,

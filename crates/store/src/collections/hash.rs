@@ -56,7 +56,7 @@ impl<'a> Hash<'a> {
         }
     }
 
-    /// Whether it has fields that have expired and were not removed yet.
+    /// Returns whether it has fields that have expired and were not removed yet.
     pub(crate) fn hides(&self) -> bool {
         matches!(self, Self::Hiding(..))
     }

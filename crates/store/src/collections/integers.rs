@@ -53,7 +53,7 @@ pub(crate) fn find(bytes: &[u8], value: i64) -> Result<usize, usize> {
     Err(from)
 }
 
-/// Whether a value fits in beside those there are.
+/// Returns whether a value fits in beside those there are.
 pub(crate) fn fits(bytes: &[u8], value: i64) -> bool {
     width_of(value) <= width(bytes)
 }

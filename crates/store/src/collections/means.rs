@@ -22,7 +22,7 @@ impl<'a> Means<'a> {
         self.hasher.hash(key) as u32
     }
 
-    /// Whether a field with this time has expired.
+    /// Returns whether a field with this time has expired.
     #[inline]
     pub(crate) fn has_passed(&self, time: Option<u64>) -> bool {
         time.is_some_and(|time| time <= self.now_millis)

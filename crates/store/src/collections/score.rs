@@ -20,14 +20,14 @@ fn strtod(text: &[u8]) -> (f64, usize) {
     (value, end as usize - text.as_ptr() as usize)
 }
 
-/// Whether every character is one of a plain decimal number, which the C
+/// Returns whether every character is one of a plain decimal number, which the C
 /// library and Rust read alike.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-'))
         && text.iter().any(u8::is_ascii_digit)
 }
 
-/// Whether a number that is not 0 stands in front of the exponent.
+/// Returns whether a number that is not 0 stands in front of the exponent.
 fn has_digit(text: &[u8]) -> bool {
     let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E' | b'p' | b'P'));
     digits.into_iter().any(|byte| matches!(byte, b'1'..=b'9'))

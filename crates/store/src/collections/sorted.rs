@@ -56,7 +56,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// Whether it is kept in one block.
+    /// Returns whether it is kept in one block.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self, Self::Blob(_))
     }
@@ -212,7 +212,7 @@ impl<'a> LexBound<'a> {
         }
     }
 
-    /// Whether this end is behind a member: as the start of a range, which
+    /// Returns whether this end is behind a member: as the start of a range, which
     /// begins later, or as its end, which the member is within.
     fn is_behind(&self, member: &[u8], is_start: bool) -> bool {
         match self {

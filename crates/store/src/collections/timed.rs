@@ -116,7 +116,7 @@ pub(crate) fn written_earliest(blob: &[u8]) -> Option<u64> {
     read_time(blob, HEADER_LEN)
 }
 
-/// Whether every field of a blob has expired.
+/// Returns whether every field of a blob has expired.
 pub(crate) fn is_spent(blob: &[u8], now_millis: u64) -> bool {
     written_earliest(blob).is_some_and(|earliest| earliest <= now_millis)
         && FieldRanges::of(blob).all(|range| range.has_expired(blob, now_millis))
@@ -234,7 +234,7 @@ impl Timed {
             && self.hints.len() > 0
     }
 
-    /// Whether it has fields that have expired.
+    /// Returns whether it has fields that have expired.
     #[inline]
     pub(crate) fn hides(&self, now_millis: u64) -> bool {
         self.earliest().is_some_and(|earliest| earliest <= now_millis)

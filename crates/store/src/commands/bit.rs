@@ -59,7 +59,7 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// Whether the argument at `index` says that ranges count bits, not bytes.
+/// Returns whether the argument at `index` says that ranges count bits, not bytes.
 fn counts_bits(call: &Call<'_>, index: usize) -> Result<bool, Fault> {
     match () {
         () if index >= call.args.len() || call.is(index, "byte") => Ok(false),

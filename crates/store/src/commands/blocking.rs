@@ -12,7 +12,7 @@ use crate::entry::Entry;
 use crate::store::{Lane, Patience, Store, Turn};
 use keyway_command::{Request, Verb};
 
-/// Whether `verb` is a command of this file.
+/// Returns whether `verb` is a command of this file.
 pub(crate) fn is_blocking(verb: Verb) -> bool {
     use Verb::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
     matches!(verb, Blmove | Blmpop | Blpop | Brpop | Brpoplpush | Bzmpop | Bzpopmax | Bzpopmin)
@@ -56,7 +56,7 @@ pub(crate) fn settle<'a>(
     }
 }
 
-/// Whether of the keys of a command the first alone is waited for.
+/// Returns whether of the keys of a command the first alone is waited for.
 pub(crate) fn waits_for_first(verb: Verb) -> bool {
     matches!(verb, Verb::Blmove | Verb::Brpoplpush)
 }
@@ -176,7 +176,7 @@ fn first_of<'a>(
     Ok(Found::Nothing)
 }
 
-/// Whether what may be at a key is for others.
+/// Returns whether what may be at a key is for others.
 fn is_taken(call: &Call<'_>, how: How<'_>, key: &[u8]) -> bool {
     matches!(how, How::Newcomer)
         && call.store.waiters.has_in(call.turn.database, Lane::Elements, key)

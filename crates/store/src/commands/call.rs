@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Whether the value to set was given apart from the arguments.
+    /// Returns whether the value to set was given apart from the arguments.
     #[inline]
     pub(super) fn has_streamed(&self) -> bool {
         self.transfer.is_some_and(|transfer| transfer.streamed_len() > 0)
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
         parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)
     }
 
-    /// Whether argument `index` reads `word`, in any case.
+    /// Returns whether argument `index` reads `word`, in any case.
     pub(super) fn is(&self, index: usize, word: &str) -> bool {
         self.arg(index).eq_ignore_ascii_case(word.as_bytes())
     }

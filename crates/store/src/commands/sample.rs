@@ -40,7 +40,7 @@ impl Wanted {
         count
     }
 
-    /// Whether of so many elements those that are wanted are drawn one by one.
+    /// Returns whether of so many elements those that are wanted are drawn one by one.
     pub(super) fn is_sparse(self, len: usize) -> bool {
         match self {
             Self::Distinct(count) => count.saturating_mul(SPARSE) <= len,

@@ -245,7 +245,7 @@ fn combine<'a>(operation: Operation, sets: &[Option<Set<'a>>]) -> Combined<'a> {
     Combined { members, keeps_integers }
 }
 
-/// Whether Redis computes a difference by taking members off a copy of the
+/// Returns whether Redis computes a difference by taking members off a copy of the
 /// first set, which shows in how the result is stored.
 fn subtracts(sets: &[Option<Set<'_>>]) -> bool {
     let lens = || sets.iter().flatten().map(Set::len);

@@ -143,7 +143,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Whether values of other keys are needed.
+    /// Returns whether values of other keys are needed.
     fn names_keys(&self) -> bool {
         let compares = !self.keeps_order && self.by.is_some_and(|by| by.names_keys());
         compares || self.get.iter().any(Pattern::names_keys)

@@ -56,7 +56,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether it has elements, and no two where there is to be one.
+    /// Returns whether it has elements, and no two where there is to be one.
     pub(crate) fn is_sound(&self, hash: &dyn Fn(&[u8]) -> u64) -> bool {
         match self {
             Self::Text(_) | Self::Stream(_) => true,

@@ -45,7 +45,7 @@ impl Strings {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Whether all strings, or every `step`th of them, differ.
+    /// Returns whether all strings, or every `step`th of them, differ.
     pub(super) fn are_distinct(&self, step: usize, hash: &dyn Fn(&[u8]) -> u64) -> bool {
         let mut all: Vec<(u64, &[u8])> =
             self.iter().step_by(step).map(|text| (hash(text), text)).collect();

@@ -210,7 +210,7 @@ impl Backlog {
         self.readers.retain(|reader| reader.number != number);
     }
 
-    /// Whether no reader is left that has its place.
+    /// Returns whether no reader is left that has its place.
     pub(super) fn is_unread(&self) -> bool {
         self.readers.iter().all(|reader| reader.is_lost)
     }

@@ -17,7 +17,7 @@ pub(super) struct Head {
     /// The database of its first command, and that of its last.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Whether it has several commands.
+    /// True if it has several commands.
     pub(super) is_many: bool,
 }
 

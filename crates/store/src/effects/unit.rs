@@ -16,7 +16,7 @@ pub(crate) struct Unit {
     /// The database of the first command, and that of the last.
     first: u32,
     last: u32,
-    /// Whether the request that is being executed has changed anything.
+    /// True if the request that is being executed has changed anything.
     is_changed: bool,
     /// It was longer than all the room.
     is_lost: bool,

@@ -204,7 +204,7 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.item().is_some_and(|item| item.boxed().is_some())
     }
 
-    /// Whether the collection is a hash whose fields may expire.
+    /// Returns whether the collection is a hash whose fields may expire.
     #[inline]
     pub(crate) fn is_timed(&mut self) -> bool {
         self.item().is_some_and(|item| item.encoding().is_timed())

@@ -108,13 +108,13 @@ impl Encoding {
         (self as u8) <= Self::Raw as u8
     }
 
-    /// Whether it is a hash whose fields may expire.
+    /// Returns whether it is a hash whose fields may expire.
     #[inline]
     pub(crate) fn is_timed(self) -> bool {
         (self as u8) >= Self::HashTimed as u8
     }
 
-    /// Whether the value is the address of a structure.
+    /// Returns whether the value is the address of a structure.
     #[inline]
     pub(crate) fn is_boxed(self) -> bool {
         matches!(

@@ -115,7 +115,7 @@ impl<'a> Item<'a> {
         (expiry != 0).then_some(expiry)
     }
 
-    /// Whether it is past its expiry.
+    /// Returns whether it is past its expiry.
     #[inline]
     pub(crate) fn is_expired(&self, now_millis: u64) -> bool {
         self.expiry().is_some_and(|expiry| expiry <= now_millis)
@@ -203,7 +203,7 @@ impl Owned {
         renamed
     }
 
-    /// Whether the item lies on a page that is to become empty, see
+    /// Returns whether the item lies on a page that is to become empty, see
     /// [`Heap::is_sparse`].
     pub(crate) fn is_on_sparse_page(&self, heap: &Heap) -> bool {
         // SAFETY: an item that is not large lies in a slot of the heap, which

@@ -7,7 +7,7 @@ use keyway_memory::Heap;
 use std::ptr::NonNull;
 
 impl Item<'_> {
-    /// Whether its block is one that can be shared.
+    /// Returns whether its block is one that can be shared.
     #[inline]
     pub(crate) fn has_own_block(&self) -> bool {
         self.head.large
@@ -60,7 +60,7 @@ impl Owned {
         Self { start }
     }
 
-    /// Whether the value is shared, so that it must stay as it is.
+    /// Returns whether the value is shared, so that it must stay as it is.
     pub(super) fn is_shared(&self) -> bool {
         // SAFETY: the block is one of its own, and live.
         self.item().head.large && unsafe { keyway_memory::is_lent(self.start) }

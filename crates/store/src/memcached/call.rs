@@ -108,7 +108,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the request may make the store larger.
+    /// Returns whether the request may make the store larger.
     pub(super) fn grows(&self) -> bool {
         let head = self.head();
         let changes = head.verb.stores() || matches!(head.verb, Verb::Incr | Verb::Decr);
@@ -119,7 +119,7 @@ impl<'a> Call<'a> {
         (self.key().len() + self.value().len()) as u64
     }
 
-    /// Whether an item with a value of so many bytes is not too long. What
+    /// Returns whether an item with a value of so many bytes is not too long. What
     /// memcached counts besides is the same in every 64-bit build of it.
     pub(super) fn fits(&self, flags: u32, value_len: usize) -> bool {
         const HEADER_LEN: usize = 48 + 8;

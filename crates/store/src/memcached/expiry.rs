@@ -93,7 +93,7 @@ impl Walk {
     }
 }
 
-/// Whether an item expires before what a client means by `seconds`, in whole
+/// Returns whether an item expires before what a client means by `seconds`, in whole
 /// seconds.
 fn expires_before(deadline: Deadline, seconds: i64, now_millis: u64) -> bool {
     let left = deadline.seconds_left(now_millis);

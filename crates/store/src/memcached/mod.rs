@@ -22,7 +22,7 @@ use crate::store::{Reserved, Store, Transfer};
 use call::{Call, forget_replaced};
 use keyway_memcache::{ErrorKind, Request, Verb};
 
-/// Whether the store executes requests of `verb`.
+/// Returns whether the store executes requests of `verb`.
 fn serves(verb: Verb) -> bool {
     use Verb::{Debug, Decr, Delete, FlushAll, Incr, Touch};
     let changes = verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | FlushAll);

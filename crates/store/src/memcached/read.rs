@@ -26,7 +26,7 @@ const PLAIN: RequestFlags = RequestFlags::VALUE
     .with(RequestFlags::KEY_BASE64)
     .with(RequestFlags::OPAQUE);
 
-/// Whether it only reads values, with flags and perhaps numbers: `get`, `gets`,
+/// Returns whether it only reads values, with flags and perhaps numbers: `get`, `gets`,
 /// binary gets, and most of `mg`.
 #[inline]
 pub(super) fn is_plain(request: &Request) -> bool {

@@ -75,7 +75,7 @@ impl Store {
         self.reserve(args_len(request), turn)
     }
 
-    /// Whether there is the database that a client has selected; if not, says
+    /// Returns whether there is the database that a client has selected; if not, says
     /// so.
     #[inline]
     pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {

@@ -8,7 +8,7 @@ use crate::store::{Locked, Store, Turn};
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Whether a flush is to be done before a request of this turn.
+    /// Returns whether a flush is to be done before a request of this turn.
     #[inline]
     pub(crate) fn flush_is_due(&self, turn: Turn) -> bool {
         // Relaxed: who stored it has answered since, and whoever heard that
@@ -27,7 +27,7 @@ impl Store {
         }
     }
 
-    /// Whether a `flush_all` with a delay has emptied a database since this was
+    /// Returns whether a `flush_all` with a delay has emptied a database since this was
     /// last asked: who tells clients of changes is to tell all of them. To be
     /// asked after each tick.
     pub fn take_delayed_flush(&self) -> bool {

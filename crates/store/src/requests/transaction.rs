@@ -108,12 +108,12 @@ impl Footprint {
 }
 
 impl Store {
-    /// Whether there is room for what a request would write.
+    /// Returns whether there is room for what a request would write.
     pub(crate) fn may_execute(&self, request: &Request<'_>, context: Context) -> bool {
         !request.command.flags.contains(Flags::DENYOOM) || self.has_room_for(request, context)
     }
 
-    /// Whether there is room for a request that is to be executed later:
+    /// Returns whether there is room for a request that is to be executed later:
     /// evicts for it as if it were executed now.
     pub fn has_room_for(&self, request: &Request<'_>, context: Context) -> bool {
         self.config().memory_max == 0 || self.make_room(args_len(request), Turn::of(context))
@@ -226,7 +226,7 @@ impl Held<'_> {
         self.store
     }
 
-    /// Whether every shard is held.
+    /// Returns whether every shard is held.
     pub(crate) fn has_everything(&self) -> bool {
         self.shards.len() == self.store.shard_count()
     }

@@ -21,7 +21,7 @@ use keyway_rdb::pieces;
 
 /// Reversed hashes there are.
 const HASHES: u64 = 1 << 32;
-/// Items and bytes that a step of the walk writes, or some more: some ten microseconds. More lets
+/// Items and bytes that a step of the walk writes, or some more: some ten microseconds by estimate. More lets
 /// requests for keys of the shard wait longer, less takes its lock more often.
 const STEP_ITEMS: usize = 64;
 const STEP_LEN: usize = 64 << 10;

@@ -48,12 +48,12 @@ impl EvictionPolicy {
         found.map(|(policy, _)| policy)
     }
 
-    /// Whether OBJECT FREQ tells something.
+    /// Returns whether OBJECT FREQ tells something.
     pub(crate) fn is_lfu(self) -> bool {
         matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
     }
 
-    /// Whether it goes by when items were used last.
+    /// Returns whether it goes by when items were used last.
     pub(crate) fn is_lru(self) -> bool {
         matches!(self, Self::AllKeysLru | Self::VolatileLru)
     }

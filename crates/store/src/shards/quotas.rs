@@ -67,7 +67,7 @@ impl Quota {
         self.excess(more) == (0, 0)
     }
 
-    /// Whether so much could be there at all.
+    /// Returns whether so much could be there at all.
     pub(crate) fn may_hold(&self, (bytes, items): (u64, u64)) -> bool {
         let within = |wanted: u64, bound: u64| bound == 0 || wanted <= bound;
         within(bytes, self.config.memory_max) && within(items, self.config.items_max)

@@ -108,7 +108,7 @@ impl Space {
             + self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
-    /// Whether it takes no memory.
+    /// Returns whether it takes no memory.
     pub(crate) fn is_pristine(&self) -> bool {
         self.bytes() == 0
     }

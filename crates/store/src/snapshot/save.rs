@@ -90,7 +90,7 @@ impl Batch {
         self.parts().map(<[u8]>::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -121,7 +121,7 @@ impl Store {
 
 impl Saving {
     /// The next bytes of the file, none once it is whole. `libraries` are those of functions, asked
-    /// for at the beginning. A call locks one shard for some ten microseconds.
+    /// for at the beginning. A call locks one shard for some ten microseconds by estimate.
     ///
     /// # Errors
     /// [`SaveError`]; the snapshot is of no use then.
@@ -178,7 +178,7 @@ impl Saving {
         self.len
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether nothing was written yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -22,7 +22,7 @@ pub struct StoreConfig {
     pub notify: KeyspaceEvents,
     /// How reading a key that has an expiry moves it; `None`: not at all.
     pub after_read: Option<AfterRead>,
-    /// Whether what the process is seen to hold beyond what its stores count
+    /// True if what the process is seen to hold beyond what its stores count
     /// counts towards `memory_max`: where stores are all that it holds much for.
     pub heeds_resident: bool,
 }
@@ -37,7 +37,7 @@ pub struct AfterRead {
 }
 
 impl AfterRead {
-    /// Whether an expiry is moved by reading, with so much time left.
+    /// Returns whether an expiry is moved by reading, with so much time left.
     pub(crate) fn puts_off(self, left_millis: u64) -> bool {
         let below = u128::from(self.span_millis) * u128::from(self.below_percent.min(100));
         u128::from(left_millis) * 100 < below

@@ -180,7 +180,7 @@ impl Store {
         (size_of::<Self>() + shards + tables) as i64
     }
 
-    /// Whether the store executes `verb`.
+    /// Returns whether the store executes `verb`.
     pub fn serves(&self, verb: Verb) -> bool {
         keyway_command::store_serves(verb)
     }
@@ -232,7 +232,7 @@ impl Store {
         Some(stats)
     }
 
-    /// Whether a script runs, or what excludes scripts: the caller's request may
+    /// Returns whether a script runs, or what excludes scripts: the caller's request may
     /// have to wait.
     #[inline]
     pub fn has_script(&self) -> bool {
@@ -272,7 +272,7 @@ impl Store {
         self.config.policy
     }
 
-    /// Whether eviction needs to know how often items are used.
+    /// Returns whether eviction needs to know how often items are used.
     #[inline]
     pub(crate) fn counts_uses(&self) -> bool {
         let is_bounded = self.config.memory_max != 0 || !self.quotas.is_empty();

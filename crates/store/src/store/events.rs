@@ -195,7 +195,7 @@ impl Events {
         }
     }
 
-    /// Whether any key is watched.
+    /// Returns whether any key is watched.
     pub(crate) fn has_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }

@@ -85,7 +85,7 @@ impl Locked<'_> {
         self.store
     }
 
-    /// Whether a key of a locked shard is there; with `now_millis`, and has not
+    /// Returns whether a key of a locked shard is there; with `now_millis`, and has not
     /// expired.
     pub(crate) fn contains(&self, database: u32, key: &[u8], now_millis: Option<u64>) -> bool {
         let (hash, index) = self.store.locate(key);
@@ -172,7 +172,7 @@ impl Locked<'_> {
         changes
     }
 
-    /// Whether most of what could be evicted lies in these shards.
+    /// Returns whether most of what could be evicted lies in these shards.
     pub(crate) fn has_most(&self) -> bool {
         self.indices.len() * 2 > self.store.shard_count()
     }

@@ -8,7 +8,7 @@ use keyway_base::KeyspaceEvents;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Whether there ever is something to take, as things stand.
+    /// Returns whether there ever is something to take, as things stand.
     #[inline]
     pub fn notifies(&self) -> bool {
         self.events.kept.load(Ordering::Relaxed) != 0
@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Whether what became of a key may be what somebody waits for.
+    /// Returns whether what became of a key may be what somebody waits for.
     fn concerns_waiters(
         &self,
         database: u32,

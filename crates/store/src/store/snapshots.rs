@@ -56,11 +56,11 @@ pub(crate) struct Snapshots {
 /// Figures about snapshots. Times are in seconds since the Unix epoch, 0 for never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotStatus {
-    /// Whether the store has a file for snapshots.
+    /// True if the store has a file for snapshots.
     pub is_on: bool,
-    /// Whether one is being written.
+    /// True if one is being written.
     pub is_saving: bool,
-    /// Whether another is to follow, or to begin.
+    /// True if another is to follow, or to begin.
     pub is_scheduled: bool,
     /// When the one that is being written was begun.
     pub began: u64,
@@ -82,11 +82,11 @@ pub struct SnapshotStatus {
     pub saves: u64,
     /// Those that failed.
     pub failures: u64,
-    /// Whether the last one failed.
+    /// True if the last one failed.
     pub last_failed: bool,
     /// Why the latest that failed did.
     pub failure: String,
-    /// Whether the store is being loaded.
+    /// True if the store is being loaded.
     pub is_loading: bool,
     /// When loading began.
     pub load_began: u64,

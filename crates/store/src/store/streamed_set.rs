@@ -65,7 +65,7 @@ impl StreamedSet {
         Some(StreamedSet { store, block, key_len, value_len, filled: 0, counted: 0 })
     }
 
-    /// Whether a command sets its key to the value that a streamed SET is of.
+    /// Returns whether a command sets its key to the value that a streamed SET is of.
     pub fn suits(verb: Verb) -> bool {
         matches!(verb, Verb::Set | Verb::Setnx | Verb::Setex | Verb::Psetex)
     }
@@ -111,12 +111,12 @@ impl StreamedSet {
         self.block.is_none()
     }
 
-    /// Whether it is on its way into this store.
+    /// Returns whether it is on its way into this store.
     pub fn is_for(&self, store: &Arc<Store>) -> bool {
         Arc::ptr_eq(&self.store, store)
     }
 
-    /// Whether there is nothing to come.
+    /// Returns whether there is nothing to come.
     pub fn is_whole(&self) -> bool {
         self.filled == self.value_len
     }

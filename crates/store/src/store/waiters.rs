@@ -37,7 +37,7 @@ pub struct Waiter {
     pub(crate) ranges: Box<[ByteRange]>,
     /// What it waits for.
     pub(crate) keys: Box<[Box<[u8]>]>,
-    /// Whether it is served or cancelled. Held while it is being served.
+    /// True if it is served or cancelled. Held while it is being served.
     pub(crate) is_over: Lock<bool>,
 }
 
@@ -119,17 +119,17 @@ impl Waiters {
         &self.stripes[sum % self.stripes.len()]
     }
 
-    /// Whether anybody waits for a key.
+    /// Returns whether anybody waits for a key.
     pub(crate) fn has(&self, database: u32, key: &[u8]) -> bool {
         Lane::ALL.into_iter().any(|lane| self.has_in(database, lane, key))
     }
 
-    /// Whether anybody waits for a key in a lane.
+    /// Returns whether anybody waits for a key in a lane.
     pub(crate) fn has_in(&self, database: u32, lane: Lane, key: &[u8]) -> bool {
         self.next((database, lane, 0), key).is_some()
     }
 
-    /// Whether anybody waits for a key as part of a group.
+    /// Returns whether anybody waits for a key as part of a group.
     pub(crate) fn has_of_group(&self, database: u32, key: &[u8], group: &[u8]) -> bool {
         let stripe = self.stripe(key).lock();
         let Some(waiters) = stripe.get(key) else { return false };
@@ -203,7 +203,7 @@ impl Waiters {
     }
 }
 
-/// Whether any of them reads a key of this database for a group.
+/// Returns whether any of them reads a key of this database for a group.
 fn has_group(waiters: &BTreeMap<QueuePosition, Arc<Waiter>>, database: u32) -> bool {
     let (from, to) = ((database, Lane::Group, 0), (database, Lane::Group, u64::MAX));
     waiters.range(from..=to).next().is_some()

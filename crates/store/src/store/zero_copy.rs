@@ -87,7 +87,7 @@ impl<'s> Transfer<'s> {
         self.streamed.take()
     }
 
-    /// Whether `value`, which is of `item`, is long enough to be inserted without a copy.
+    /// Returns whether `value`, which is of `item`, is long enough to be inserted without a copy.
     #[inline]
     pub(crate) fn is_for(&self, item: &Item<'_>, value: &[u8]) -> bool {
         value.len() >= ZERO_COPY_LEN_MIN

@@ -44,7 +44,7 @@ fn shape(reply: &Reply) -> (u8, usize) {
     }
 }
 
-/// Whether two different replies to a SORT agree: equal texts, which are in the
+/// Returns whether two different replies to a SORT agree: equal texts, which are in the
 /// order they were found in or in none, and sets that are not sorted.
 fn sorts_agree(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let says = |word: &str| words.iter().any(|other| lower(other) == word);
@@ -60,7 +60,7 @@ fn is_own(name: &[u8]) -> bool {
     own.contains(&name)
 }
 
-/// Whether replies about streams differ in nothing but times, and the nodes of
+/// Returns whether replies about streams differ in nothing but times, and the nodes of
 /// trees: integers far apart are none.
 fn alike(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     const CLOSE: u64 = 60_000;
@@ -95,7 +95,7 @@ fn alike(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     }
 }
 
-/// Whether two different replies to a command agree all the same; `is_table`
+/// Returns whether two different replies to a command agree all the same; `is_table`
 /// says that its key has no order.
 pub fn agree(words: &[Vec<u8>], is_table: bool, ours: &[u8], theirs: &[u8]) -> bool {
     let (ours, theirs) = (Reply::read(&mut &ours[..]), Reply::read(&mut &theirs[..]));

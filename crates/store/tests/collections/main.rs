@@ -30,7 +30,7 @@ struct Pair {
     store: Store,
     protocol: Protocol,
     history: Vec<String>,
-    /// Whether there was a SORT, which has the server store small sorted sets
+    /// True if there was a SORT, which has the server store small sorted sets
     /// as large ones.
     has_sorted: bool,
 }
@@ -101,7 +101,7 @@ impl Pair {
         }
     }
 
-    /// Whether a command shows how a sorted set is stored that may have been
+    /// Returns whether a command shows how a sorted set is stored that may have been
     /// sorted.
     fn is_resized(&self, words: &[&[u8]]) -> bool {
         let key = match lower(words[0]).as_str() {

@@ -125,7 +125,7 @@ pub fn run_words(store: &Store, millis: u64, words: &[&[u8]]) -> Reply {
     reply
 }
 
-/// Whether `make asan` or `make valgrind` runs this: tests of time and of the
+/// Returns whether `make asan` or `make valgrind` runs this: tests of time and of the
 /// process's memory then do the same with less, and have no opinion of figures.
 #[allow(clippy::disallowed_methods, reason = "the scripts say so by the environment")]
 pub fn is_sanitized() -> bool {

@@ -194,7 +194,7 @@ pub struct Worker<'s> {
     lines: Lines,
     pub history: Vec<String>,
     waiting: Vec<Arc<Waiter>>,
-    /// Whether it empties databases.
+    /// True if it empties databases.
     pub flushes: bool,
 }
 

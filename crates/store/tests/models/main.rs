@@ -64,7 +64,7 @@ trait Model: Clone + Default + Debug {
     /// Does `op`; the command without its key, and its reply.
     fn apply(&mut self, op: &Self::Op) -> (Words, Reply);
 
-    /// Whether the key goes.
+    /// Returns whether the key goes.
     fn is_gone(&self) -> bool;
 
     /// A command that reads everything, and its reply.

@@ -106,7 +106,7 @@ pub enum Applied {
 pub struct LeftOut {
     /// Its address.
     pub endpoint: Endpoint,
-    /// Whether it is a primary.
+    /// True if it is a primary.
     pub is_primary: bool,
 }
 

@@ -16,7 +16,7 @@ const ID_LEN_MAX: usize = 64;
 pub struct ViewSource<'a> {
     /// The server that sent the reply. A node without a host is on this server's host.
     pub endpoint: &'a Endpoint,
-    /// Whether Keyway connects to nodes by TLS. If so, the TLS port is taken from a node that tells
+    /// True if Keyway connects to nodes by TLS. If so, the TLS port is taken from a node that tells
     /// both.
     pub wants_tls: bool,
 }
@@ -104,7 +104,7 @@ pub struct ClusterNode {
     pub replication_offset: Option<u64>,
     /// Its epoch (CLUSTER NODES). A replica has the epoch of its primary.
     pub epoch: Option<u64>,
-    /// Whether it is the asked node (CLUSTER NODES).
+    /// True if it is the asked node (CLUSTER NODES).
     pub is_asked: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct WatchedPrimary {
     pub run_id: Option<Box<str>>,
     /// Its state for this sentinel.
     pub state: InstanceState,
-    /// Whether the server itself said, when last asked, that it is a replica. It was restarted or
+    /// True if the server itself said, when last asked, that it is a replica. It was restarted or
     /// was made a replica, and the sentinels have not acted on it yet.
     pub reports_replica: bool,
     /// Number of sentinels that must find it down.
@@ -68,9 +68,9 @@ pub struct WatchedReplica {
     pub run_id: Option<Box<str>>,
     /// Its state for this sentinel.
     pub state: InstanceState,
-    /// Whether the server itself said, when last asked, that it is a primary.
+    /// True if the server itself said, when last asked, that it is a primary.
     pub reports_primary: bool,
-    /// Whether it is connected to its primary.
+    /// True if it is connected to its primary.
     pub is_linked: bool,
     /// Time for which it has not been connected, in milliseconds.
     pub link_down_ms: Option<u64>,
@@ -80,7 +80,7 @@ pub struct WatchedReplica {
     pub priority: Option<u32>,
     /// Its replication offset, in bytes.
     pub replication_offset: Option<u64>,
-    /// Whether clients are told of it (since 7.0; before, they are told of all).
+    /// True if clients are told of it (since 7.0; before, they are told of all).
     pub is_announced: bool,
 }
 

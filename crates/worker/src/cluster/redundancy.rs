@@ -36,9 +36,9 @@ pub(crate) struct Redundancy {
 struct Lost {
     tenure: u64,
     since: Time,
-    /// Whether the shard had a replica.
+    /// True if the shard had a replica.
     had: bool,
-    /// Whether the servers were asked once more since then, before it is reported.
+    /// True if the servers were asked once more since then, before it is reported.
     is_doubted: bool,
     is_told: bool,
 }
@@ -48,7 +48,7 @@ struct Lost {
 pub(crate) struct Followed {
     /// Shards to report. Each change is returned once.
     pub(crate) changes: Vec<ShardChange>,
-    /// Whether the servers must be asked now: a shard is about to be reported because of an answer
+    /// True if the servers must be asked now: a shard is about to be reported because of an answer
     /// from before its time was up.
     pub(crate) asks_again: bool,
 }
@@ -58,9 +58,9 @@ pub(crate) struct Followed {
 pub(crate) struct ShardChange {
     /// Its primary.
     pub(crate) primary: String,
-    /// Whether it had a replica before.
+    /// True if it had a replica before.
     pub(crate) had: bool,
-    /// Whether it has a replica now.
+    /// True if it has a replica now.
     pub(crate) is_redundant: bool,
 }
 

@@ -28,23 +28,23 @@ pub(crate) struct Connection {
     pub(in crate::core) waiting: Vec<Key<Session>>,
     /// Time at which the first waiting session has waited for `timeout`.
     pub(in crate::core) waiting_due: Option<Time>,
-    /// Whether the connection was lost or could not be opened, and none has been established since:
+    /// True if the connection was lost or could not be opened, and none has been established since:
     /// requests wait for it, in a pool with `wait_for_primary`.
     pub(in crate::core) is_lost: bool,
-    /// Whether it is in `upstream.connects`.
+    /// True if it is in `upstream.connects`.
     pub(in crate::core) is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
     pub(in crate::core) rejoining: Option<RejoinClaim>,
-    /// Whether it is counted among the links that accept requests.
+    /// True if it is counted among the links that accept requests.
     pub(in crate::core) is_counted_ready: bool,
-    /// Whether it was ever established, so that the next connection is a reconnection.
+    /// True if it was ever established, so that the next connection is a reconnection.
     pub(in crate::core) was_connected: bool,
-    /// Whether the last attempt to connect failed because of a lack of resources on this side,
+    /// True if the last attempt to connect failed because of a lack of resources on this side,
     /// which says nothing about the server.
     pub(in crate::core) is_starved: bool,
     /// Earliest time to reconnect, unless a request needs the connection.
     pub(in crate::core) next_try: Time,
-    /// Whether the server is unknown, and must be asked when the connection is established.
+    /// True if the server is unknown, and must be asked when the connection is established.
     pub(in crate::core) is_to_knock: bool,
     /// What was loaded through this connection.
     pub(in crate::core) given: Given,
@@ -52,9 +52,9 @@ pub(crate) struct Connection {
     pub(in crate::core) attempted: Time,
     /// When the connection was established, or when the server last sent something on it.
     pub(in crate::core) heard: Time,
-    /// Whether only one session uses it, see `upstream::leases`.
+    /// True if only one session uses it, see `upstream::leases`.
     pub(in crate::core) is_private: bool,
-    /// Whether it is unused: its index is free for another private link.
+    /// True if it is unused: its index is free for another private link.
     pub(in crate::core) is_free: bool,
     /// The session that uses it, for a private link.
     pub(in crate::core) lease: Option<Key<Session>>,
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     pub(in crate::core) late_of: Vec<(Key<Session>, u64)>,
     /// Hashes of the keys for which a blocking command waits on it.
     pub(in crate::core) awaited_keys: Vec<u32>,
-    /// Whether the request of a private link will soon be sent again: its session keeps the link.
+    /// True if the request of a private link will soon be sent again: its session keeps the link.
     pub(in crate::core) awaits_retry: bool,
     /// The reply to `CLIENT ID` on it, for a private link.
     pub(in crate::core) client_id: Option<i64>,
@@ -71,17 +71,17 @@ pub(crate) struct Connection {
     pub(in crate::core) unblock: Option<UnblockReason>,
     /// Its purpose, if its session is tracked.
     pub(in crate::core) role: Option<tracking::Role>,
-    /// Whether the outcome of requests is noted, beyond the health of its server.
+    /// True if the outcome of requests is noted, beyond the health of its server.
     pub(in crate::core) is_watched: bool,
-    /// Whether its pool has ended, so that its index is free for a shared link of another.
+    /// True if its pool has ended, so that its index is free for a shared link of another.
     pub(in crate::core) is_spare: bool,
-    /// Whether it is for sessions whose replies are large.
+    /// True if it is for sessions whose replies are large.
     pub(in crate::core) is_bulk: bool,
-    /// Whether it is for sessions whose own link has a large reply to transfer.
+    /// True if it is for sessions whose own link has a large reply to transfer.
     pub(in crate::core) is_bypass: bool,
-    /// Whether an incomplete request is being sent on it.
+    /// True if an incomplete request is being sent on it.
     pub(crate) is_streamed: bool,
-    /// Whether the request on it was streamed, even if only in part yet.
+    /// True if the request on it was streamed, even if only in part yet.
     pub(crate) takes_large: bool,
     /// Reads that were sent by then have been checked for whether they must be sent to a second
     /// server.

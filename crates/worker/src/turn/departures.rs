@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub(super) socket: Socket,
     /// Number of bytes that may still be discarded.
     pub(super) left: usize,
-    /// Whether it is among those that must be read again.
+    /// True if it is among those that must be read again.
     pub(super) is_unread: bool,
 }
 

@@ -12,7 +12,7 @@ struct Silence {
     has_mail: bool,
     closed: Vec<Socket>,
     now: Time,
-    /// Whether a direction can be ended without closing the socket.
+    /// True if a direction can be ended without closing the socket.
     finishes: bool,
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in crate::node) struct Awaited {
     pub(in crate::node) dst: NodeId,
     pub(in crate::node) deadline: Time,
-    /// Whether the node itself has asked, because it wants to dial the other.
+    /// True if the node itself has asked, because it wants to dial the other.
     pub(in crate::node) is_own: bool,
 }
 

@@ -73,7 +73,7 @@ impl Block {
         nodes::relocate(&mut self.bytes)
     }
 
-    /// Whether an entry whose strings have `len` bytes is to go in here.
+    /// Returns whether an entry whose strings have `len` bytes is to go in here.
     pub(crate) fn takes(&self, len: usize) -> bool {
         self.weight as usize + len < WEIGHT_MAX && self.added < ENTRIES_MAX
     }
@@ -272,7 +272,7 @@ pub(crate) struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// Whether they have the block's names, and none of their own.
+    /// Returns whether they have the block's names, and none of their own.
     pub(crate) fn have_names_of_block(&self) -> bool {
         self.names.is_some()
     }

@@ -392,7 +392,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether an entry was removed by its id from `from` on, as far as that is
+    /// Returns whether an entry was removed by its id from `from` on, as far as that is
     /// known.
     pub(super) fn has_gap_from(&self, from: Id) -> bool {
         let deleted = self.deleted;

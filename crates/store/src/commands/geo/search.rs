@@ -33,7 +33,7 @@ impl Form {
         matches!(self, Self::Search | Self::SearchStore)
     }
 
-    /// Whether its options may name a key to store to.
+    /// Returns whether its options may name a key to store to.
     fn takes_target(self) -> bool {
         matches!(self, Self::Radius { stores: true } | Self::RadiusByMember { stores: true })
     }
@@ -59,7 +59,7 @@ struct Query<'a> {
     with_distance: bool,
     with_score: bool,
     with_position: bool,
-    /// Whether the last ones come first.
+    /// True if the last ones come first.
     reverse: Option<bool>,
     count: usize,
     any: bool,

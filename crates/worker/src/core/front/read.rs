@@ -49,11 +49,11 @@ pub(in crate::core) trait Codec {
 /// The progress of starting the requests in a client's bytes.
 struct Reading {
     next: NextRequest,
-    /// Whether a request has waited, or requests of any client wait for a server.
+    /// True if a request has waited, or requests of any client wait for a server.
     may_have_waited: bool,
-    /// Whether the last request found no room.
+    /// True if the last request found no room.
     is_full: bool,
-    /// Whether the client itself delays its next request.
+    /// True if the client itself delays its next request.
     is_held_up: bool,
     /// Since when the first request that has waited did so.
     since: Option<Time>,

@@ -18,11 +18,11 @@ pub(in crate::core) enum Late {
 
 /// The waiting time of the next request in a session's buffer, as far as it is known.
 pub(in crate::core) struct NextRequest {
-    /// Whether it has always found room so far.
+    /// True if it has always found room so far.
     pub(in crate::core) is_new: bool,
-    /// Whether the first one in the buffer had found no room before.
+    /// True if the first one in the buffer had found no room before.
     pub(in crate::core) was_full: bool,
-    /// Whether it was in the socket while others waited, and has not looked for room itself.
+    /// True if it was in the socket while others waited, and has not looked for room itself.
     is_from_socket: bool,
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Monitoring {
     /// Lines for the monitors of all workers, and their bytes.
     pub(in crate::core::observe) started: Vec<Line>,
     pub(in crate::core::observe) started_len: usize,
-    /// Whether the inbox may contain something.
+    /// True if the inbox may contain something.
     pub(crate) has_mail: bool,
     pub(in crate::core::observe) line: Vec<u8>,
 }

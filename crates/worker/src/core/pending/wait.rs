@@ -236,7 +236,7 @@ impl Plane {
 }
 
 impl Plane {
-    /// Whether it is a server's part of WAIT.
+    /// Returns whether it is a server's part of WAIT.
     pub(in crate::core) fn is_wait(&self, owner: Owner) -> bool {
         let Owner::Operation { operation, .. } = owner else { return false };
         self.pending.get::<Join>(operation).is_some_and(|join| join.is_waiting)

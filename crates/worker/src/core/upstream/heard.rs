@@ -31,15 +31,15 @@ pub(in crate::core::upstream) struct Heard<'b> {
     /// Number of replies that say something about the server.
     answered: usize,
     not_ready: Failed,
-    /// Whether the server refused to be emptied before it accepts requests again.
+    /// True if the server refused to be emptied before it accepts requests again.
     was_flush_refused: bool,
     /// The answer to a probe: `true` if the server did not refuse it.
     probe: Option<bool>,
-    /// Whether the server forbids `PING`.
+    /// True if the server forbids `PING`.
     denies_ping: bool,
     /// The answer to `CLIENT ID`.
     pub(in crate::core::upstream) client_id: Option<Option<i64>>,
-    /// Whether a reply does not belong to its question.
+    /// True if a reply does not belong to its question.
     pub(in crate::core::upstream) is_astray: bool,
     /// The client of a slow request, and its reply.
     pub(in crate::core::upstream) slow_client: Option<SlowClient>,

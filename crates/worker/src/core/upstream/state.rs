@@ -73,7 +73,7 @@ pub(in crate::core) struct ConnectionFailures {
     pub(in crate::core) refusal: Option<(BackendFault, String)>,
     /// Whether it ends plain connections before it answers.
     pub(in crate::core::upstream) mute: Mute,
-    /// Whether it has answered since it got its index.
+    /// True if it has answered since it got its index.
     pub(in crate::core::upstream) has_spoken: bool,
     /// Why the latest attempt to connect has failed, unless one has succeeded since.
     pub(in crate::core::upstream) unreached: Option<ConnectFault>,

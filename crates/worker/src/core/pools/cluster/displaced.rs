@@ -116,7 +116,7 @@ impl Core {
 }
 
 impl Plane {
-    /// Whether a command waits on a link at a server of `pool` that has its keys no more.
+    /// Returns whether a command waits on a link at a server of `pool` that has its keys no more.
     fn waits_astray(&self, connection: &Connection, pool: u16) -> bool {
         let is_waiting = connection.server_id.pool == pool
             && connection.is_private

@@ -82,7 +82,7 @@ impl Plane {
         exchange
     }
 
-    /// Whether one more request of a pool may be sent again; it counts if it may.
+    /// Returns whether one more request of a pool may be sent again; it counts if it may.
     pub(super) fn may_retry(&mut self, pool: u16) -> bool {
         self.note_asked(pool);
         let now = self.clock.now;

@@ -108,7 +108,7 @@ impl Plane {
         }
     }
 
-    /// Whether all that were asked have answered, or will not.
+    /// Returns whether all that were asked have answered, or will not.
     pub(super) fn is_round_over(&self, pool: u16) -> bool {
         self.cluster.rounds.get(&pool).is_some_and(|round| round.open.is_empty())
     }
@@ -118,7 +118,7 @@ impl Plane {
         self.cluster.rounds.get(&pool).map_or(&[], |round| &round.asked)
     }
 
-    /// Whether a server was asked about a pool in this round and has not answered yet.
+    /// Returns whether a server was asked about a pool in this round and has not answered yet.
     pub(super) fn is_question_open(&self, pool: u16, place: u16) -> bool {
         let round = self.cluster.rounds.get(&pool);
         round.is_some_and(|round| round.open.iter().any(|question| question.place == place))

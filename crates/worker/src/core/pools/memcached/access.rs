@@ -39,7 +39,7 @@ fn asked_by(head: &Head) -> Option<(Command, Access)> {
     })
 }
 
-/// Whether a client may make a request, of keys, that was started: what was refused is not
+/// Returns whether a client may make a request, of keys, that was started: what was refused is not
 /// counted.
 #[cold]
 pub(in crate::core) fn was_let(session: &Session, request: &Request, bytes: &[u8]) -> bool {

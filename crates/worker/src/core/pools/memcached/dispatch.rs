@@ -91,7 +91,7 @@ impl Plane {
         }
     }
 
-    /// Whether a pause of the pool holds a request back; the session is then
+    /// Returns whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
     pub(super) fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {

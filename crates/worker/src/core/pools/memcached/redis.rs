@@ -31,7 +31,7 @@ impl Put {
 }
 
 impl Plane {
-    /// Whether the servers of a pool are of Redis.
+    /// Returns whether the servers of a pool are of Redis.
     #[inline]
     pub(super) fn is_redis(&self, pool: u16) -> bool {
         self.link_options(pool).memcached.is_none()

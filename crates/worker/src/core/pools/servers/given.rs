@@ -15,7 +15,7 @@ pub(in crate::core) struct Given {
 }
 
 impl Given {
-    /// Whether requests on this connection may rely on what was loaded.
+    /// Returns whether requests on this connection may rely on what was loaded.
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.scripts.is_empty() && self.libraries == 0
     }

@@ -224,7 +224,7 @@ pub(super) fn write_stats(
     reply::integer(out, functions as i64);
 }
 
-/// Whether the option of a flush is one: it makes no difference.
+/// Returns whether the option of a flush is one: it makes no difference.
 pub(super) fn flush_option(request: &Request) -> bool {
     let is =
         |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");

@@ -47,11 +47,11 @@ pub(super) struct ScriptHost {
     pub(super) worker: u16,
     pub(super) clock: Clock,
     pub(super) identity: RefCell<Identity>,
-    /// Whether its client may do everything.
+    /// True if its client may do everything.
     pub(super) is_free: bool,
-    /// Whether it runs for FCALL.
+    /// True if it runs for FCALL.
     pub(super) is_function: bool,
-    /// Whether reads are to be told.
+    /// True if reads are to be told.
     pub(super) tracks: bool,
     pub(super) effects: RefCell<Effects>,
     pub(super) log_lines: Cell<u32>,
@@ -136,7 +136,7 @@ impl ScriptHost {
         }
     }
 
-    /// Whether the client's user may do what its script does; answers where not.
+    /// Returns whether the client's user may do what its script does; answers where not.
     #[inline]
     fn may(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
         if self.is_free {

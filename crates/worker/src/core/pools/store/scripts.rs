@@ -121,7 +121,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Whether the reply just composed, if it is an error of a script, was counted when
+    /// Returns whether the reply just composed, if it is an error of a script, was counted when
     /// a command of the script was answered so.
     pub(in crate::core::pools::store) fn takes_counted(&mut self) -> bool {
         std::mem::take(&mut self.store.scripts.is_counted)
@@ -274,7 +274,7 @@ impl Plane {
         })
     }
 
-    /// Whether what a script says of itself allows it to run now.
+    /// Returns whether what a script says of itself allows it to run now.
     fn admit(
         &self,
         pool: &PoolPlan,

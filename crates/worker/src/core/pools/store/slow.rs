@@ -27,7 +27,7 @@ pub(in crate::core) struct Work {
     reply: Option<u32>,
 }
 
-/// Whether a request is timed.
+/// Returns whether a request is timed.
 #[inline]
 pub(in crate::core) fn is_timed(log: &SlowLog, request: &Request) -> bool {
     request.command.may_take_long || request.args.buf().len() >= log.timed_from()

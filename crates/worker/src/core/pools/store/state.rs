@@ -71,7 +71,7 @@ pub(crate) struct StoreTracking {
 }
 
 impl StoreTracking {
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
@@ -88,7 +88,7 @@ impl StoreTracking {
         self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
     }
 
-    /// Whether changes of keys may concern a client of this worker.
+    /// Returns whether changes of keys may concern a client of this worker.
     pub(crate) fn is_tracker(&self, client: Client) -> bool {
         self.trackers.contains_key(&client)
     }
@@ -115,7 +115,7 @@ impl StoreBlocking {
         self.waiting.len() + self.deadlines.len() + self.outbox.len()
     }
 
-    /// Whether there is something to do before the worker sleeps.
+    /// Returns whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail | !self.outbox.is_empty()

@@ -325,12 +325,12 @@ fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
     tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
 }
 
-/// Whether a command changes what may be under any key.
+/// Returns whether a command changes what may be under any key.
 pub(in crate::core::pools::store) fn is_of_everything(verb: Verb) -> bool {
     matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 
-/// Whether a client's own request has changed the key, not its request's need
+/// Returns whether a client's own request has changed the key, not its request's need
 /// for room or the time.
 fn changed_by_client(event: &KeyEvent) -> bool {
     event.class != KeyspaceEvents::EXPIRED && event.class != KeyspaceEvents::EVICTED

@@ -296,19 +296,19 @@ impl Plane {
     }
 }
 
-/// Whether the store executes a command of a transaction: what may wait
+/// Returns whether the store executes a command of a transaction: what may wait
 /// otherwise does not.
 pub(in crate::core) fn is_executed(request: &Request) -> bool {
     store_serves(request.command.verb) || request.command.handling == Handling::Block
 }
 
-/// Whether a command that the store does not execute itself needs all of it.
+/// Returns whether a command that the store does not execute itself needs all of it.
 fn looks_at_all(verb: Verb) -> bool {
     use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
     tells_of_all(verb) || matches!(verb, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
-/// Whether a command's answer is made of the figures of every shard, each of
+/// Returns whether a command's answer is made of the figures of every shard, each of
 /// which is locked for it.
 pub(in crate::core) fn tells_of_all(verb: Verb) -> bool {
     matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
@@ -331,7 +331,7 @@ fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Reque
     }
 }
 
-/// Whether a command may be part of a transaction; if not, what to answer.
+/// Returns whether a command may be part of a transaction; if not, what to answer.
 fn check_queued(request: &Request) -> Result<(), String> {
     let command = request.command;
     let name = command.name.replace('|', " ");

@@ -95,7 +95,7 @@ struct World {
     nodes: [Node; 3],
     /// Which of these has the slots.
     owner: usize,
-    /// Whether requests time out before their servers answer.
+    /// True if requests time out before their servers answer.
     is_hasty: bool,
     /// Of a hundred requests the owner refuses so many.
     refusals: u64,

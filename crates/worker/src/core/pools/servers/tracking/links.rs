@@ -257,7 +257,7 @@ impl Plane {
         }
     }
 
-    /// Whether the connection of a link may be begun: its server must first have
+    /// Returns whether the connection of a link may be begun: its server must first have
     /// said by which number it knows the one that is told.
     pub(in crate::core) fn may_connect(links: &Connections, connection: &Connection) -> bool {
         match connection.role {
@@ -485,7 +485,7 @@ impl Plane {
     }
 }
 
-/// Whether a link is lost for what its server is like. What is refused may be
+/// Returns whether a link is lost for what its server is like. What is refused may be
 /// refused to tracked clients alone, as may what a server cuts off because of
 /// one of them; a request that expired was counted then. Of a server that is
 /// gone the next attempt to connect tells.

@@ -246,7 +246,7 @@ fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
     }
 }
 
-/// Whether a session that is tracked is told so itself: there is no way to tell
+/// Returns whether a session that is tracked is told so itself: there is no way to tell
 /// a client of RESP2 but on another connection.
 fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
     protocol == Protocol::Resp3 || tracking.redirect.is_some()

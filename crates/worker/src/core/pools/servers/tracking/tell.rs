@@ -213,7 +213,7 @@ impl Plane {
     }
 }
 
-/// Whether a session is named to be told in place of itself: then it is told
+/// Returns whether a session is named to be told in place of itself: then it is told
 /// behind its replies, as without a name.
 fn tells_itself(tracking: &Tracking, identity: &Identity) -> bool {
     tracking.redirect == Some(identity.id) && identity.protocol == Protocol::Resp3

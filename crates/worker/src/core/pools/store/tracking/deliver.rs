@@ -46,7 +46,7 @@ impl Plane {
         }
     }
 
-    /// Whether a client can be told right behind the reply just composed.
+    /// Returns whether a client can be told right behind the reply just composed.
     pub(super) fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
         let tracking = session.tracking.as_deref();
         tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
