@@ -279,7 +279,7 @@ struct PoolName {
 /// The result of an order.
 #[derive(Serialize)]
 struct Outcome {
-    /// True if anything has changed.
+    /// Whether anything has changed.
     changed: bool,
     /// The same in words.
     message: String,

@@ -53,7 +53,7 @@ pub struct Value {
     pub spread: Option<String>,
     /// What the text was made of, if that is a number: for programs that read the page.
     pub number: Option<f64>,
-    /// True if Markdown shows it in bold.
+    /// Whether Markdown shows it in bold.
     pub is_strong: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct LoadShape {
     /// A reply that takes longer counts as an error, and the connection is
     /// made anew.
     pub reply_within: Duration,
-    /// True if reads may be old, as those of replicas are. They are still not
+    /// Whether reads may be old, as those of replicas are. They are still not
     /// to be of another key or of the future.
     pub may_read_old: bool,
     /// The start of every key: two loads at once need two.

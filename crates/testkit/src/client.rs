@@ -253,7 +253,7 @@ impl Client {
         }
     }
 
-    /// Returns whether the server has closed and nothing unread is left before that.
+    /// Whether the server has closed and nothing unread is left before that.
     pub fn try_closed(&mut self) -> bool {
         self.try_reply() == Err(ReplyFault::Closed) && self.taken == self.received.len()
     }

@@ -32,7 +32,7 @@ pub struct Event<O> {
     pub returned: u64,
 }
 
-/// Returns whether some order of the events, each at a moment between its call and its
+/// Whether some order of the events, each at a moment between its call and its
 /// return, has all these answers.
 ///
 /// # Panics

@@ -22,7 +22,7 @@ const PACKET_LEN: usize = 24;
 /// What tells the packet that ends [`MemcachedClient::ask`] from all others.
 const LAST: u32 = 0x5e5e_5e5e;
 
-/// Returns whether there is a memcached to start; says that `what` is left out if not.
+/// Whether there is a memcached to start; says that `what` is left out if not.
 ///
 /// # Panics
 /// Under `make test`, which installs it.
@@ -133,7 +133,7 @@ fn spawn(directory: &TempDir, address: SocketAddr, arguments: &[String]) -> Proc
     process
 }
 
-/// Returns whether a client of memcached is let in there: with or without a password
+/// Whether a client of memcached is let in there: with or without a password
 /// to say.
 pub(crate) fn takes_memcached(address: SocketAddr) -> bool {
     let Ok(mut client) = MemcachedClient::try_connect(address) else { return false };
@@ -303,7 +303,7 @@ impl MemcachedClient {
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Returns whether nothing has been said that was not taken.
+    /// Whether nothing has been said that was not taken.
     pub fn is_silent(&self) -> bool {
         self.received.is_empty()
     }
@@ -312,7 +312,7 @@ impl MemcachedClient {
         format!("\"{}\"", self.received[..self.received.len().min(400)].escape_ascii())
     }
 
-    /// Returns whether more has come before `end`; not when the server has closed.
+    /// Whether more has come before `end`; not when the server has closed.
     fn receive(&mut self, end: Instant) -> bool {
         let mut chunk = [0_u8; 64 << 10];
         loop {

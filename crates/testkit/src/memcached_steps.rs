@@ -91,7 +91,7 @@ pub enum MemcachedStep {
     Binary {
         /// The operation.
         opcode: u8,
-        /// True if it is on the number last told of the key.
+        /// Whether it is on the number last told of the key.
         with_cas: bool,
         /// What stands before the key.
         extras: Vec<u8>,

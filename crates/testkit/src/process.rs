@@ -92,7 +92,7 @@ impl Process {
         children().remove(&self.child.id());
     }
 
-    /// Returns whether it has not ended yet.
+    /// Whether it has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -110,7 +110,7 @@ fn spawn(
     process
 }
 
-/// Returns whether anything at all comes back for a PING: an error such as -NOAUTH or
+/// Whether anything at all comes back for a PING: an error such as -NOAUTH or
 /// -LOADING counts, the server is up.
 pub(crate) fn answers(address: SocketAddr) -> bool {
     let Ok(mut client) = Client::try_connect(address) else { return false };

@@ -335,12 +335,12 @@ impl RedisCluster {
         self.in_use().filter_map(|node| Some((node, self.own_line(node)?))).collect()
     }
 
-    /// Returns whether a node calls itself a primary with slots.
+    /// Whether a node calls itself a primary with slots.
     fn is_primary(&self, node: usize) -> bool {
         self.own_line(node).is_some_and(|line| line.is_primary && !line.slots.is_empty())
     }
 
-    /// Returns whether a node says that the cluster is whole, and is linked where it
+    /// Whether a node says that the cluster is whole, and is linked where it
     /// is a replica.
     fn is_well(&self, node: usize) -> bool {
         let has = |words, line| self.try_text(node, words).is_some_and(|text| text.contains(line));

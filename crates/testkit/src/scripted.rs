@@ -166,7 +166,7 @@ fn request(value: &Value) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns whether the connection goes on.
+/// Whether the connection goes on.
 fn act(stream: &mut TcpStream, state: &State, arguments: &[Vec<u8>]) -> bool {
     if handshake_reply(arguments).is_none() {
         state.requests.fetch_add(1, Ordering::SeqCst);

@@ -83,7 +83,7 @@ pub fn run_tool(program: &str, arguments: &[&str], input: &[u8], bound: Duration
     ToolOutput { status, stdout, text }
 }
 
-/// Returns whether `program` can be found on the search path.
+/// Whether `program` can be found on the search path.
 pub fn tool_is_installed(program: &str) -> bool {
     Command::new("sh")
         .args(["-c", "command -v \"$1\"", "sh", program])

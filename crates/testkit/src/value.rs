@@ -48,7 +48,7 @@ impl Value {
         Value::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// Returns whether this is an error reply.
+    /// Whether this is an error reply.
     pub fn is_error(&self) -> bool {
         matches!(self, Value::Error(_))
     }

@@ -194,7 +194,7 @@ fn keyway(message: &Value) -> Option<PathBuf> {
     (message["profile"]["test"] != true).then(|| path.into())
 }
 
-/// Returns whether the system has no io_uring for Keyway.
+/// Whether the system has no io_uring for Keyway.
 fn is_refused(keyway: &Path) -> std::io::Result<bool> {
     let file = std::env::temp_dir().join(format!("keyway-suites-{}.toml", std::process::id()));
     std::fs::write(&file, NOWHERE)?;
@@ -242,7 +242,7 @@ fn suite(message: &Value) -> Option<Suite> {
     Some(Suite { name, by_both: false, is_skipped: false, program, arguments: &[], directory })
 }
 
-/// Returns whether all passed, at last.
+/// Whether all passed, at last.
 fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool, String> {
     std::fs::create_dir_all(logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let (skipped, suites): (Vec<_>, Vec<_>) = suites.into_iter().partition(|it| it.is_skipped);

@@ -100,7 +100,7 @@ impl Crates {
         found
     }
 
-    /// Returns whether it holds the source in C of a library that the program links.
+    /// Whether it holds the source in C of a library that the program links.
     fn is_source(&self, id: &str) -> bool {
         self.packages.get(id).is_some_and(|package| SOURCES.contains(&text(package, "name")))
     }
@@ -307,7 +307,7 @@ fn allowed(file: &str) -> Result<BTreeSet<String>, String> {
     Ok(list.iter().filter_map(|one| one.as_str()).map(str::to_owned).collect())
 }
 
-/// Returns whether an expression of SPDX holds under these licences; `None` when it is none.
+/// Whether an expression of SPDX holds under these licences; `None` when it is none.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> Option<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -51,7 +51,7 @@ impl Expect {
         expect
     }
 
-    /// Returns whether `value` is such a reply, with `tag` in the keys' names.
+    /// Whether `value` is such a reply, with `tag` in the keys' names.
     pub(super) fn matches(&self, value: &Value, tag: &str) -> bool {
         match (self, value) {
             (Expect::Simple(text), Value::Simple(got)) => text == got,

@@ -53,7 +53,7 @@ pub struct Target {
     pub serves: Vec<&'static str>,
     /// Where memory is shared, if its clients speak through that.
     pub shm: Option<PathBuf>,
-    /// True if its clients begin with `HELLO 3`.
+    /// Whether its clients begin with `HELLO 3`.
     is_resp3: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub epoch: u64,
     /// When it last answered the node that was asked, by the clock of the day.
     pub pong_ms: u64,
-    /// True if the node that was asked is connected to it.
+    /// Whether the node that was asked is connected to it.
     pub is_linked: bool,
     /// First and last of each range.
     pub slots: Vec<(u16, u16)>,

@@ -26,13 +26,13 @@ pub struct Difference {
     pub systems: &'static [Reach],
     /// What differs, and why.
     pub reason: &'static str,
-    /// True if the two sides hold different keys after it.
+    /// Whether the two sides hold different keys after it.
     pub ends: bool,
-    /// True if even its example meets it by chance only.
+    /// Whether even its example meets it by chance only.
     pub is_by_chance: bool,
     /// A sequence that meets it.
     pub example: &'static [&'static str],
-    /// True if this is it.
+    /// Whether this is it.
     pub(super) matches: fn(&Seen) -> bool,
 }
 
@@ -543,7 +543,7 @@ impl Seen<'_> {
     }
 }
 
-/// Returns whether two values are equal but for parts that are the same in this sense.
+/// Whether two values are equal but for parts that are the same in this sense.
 fn parts_match(
     wanted: &Value,
     got: &Value,

@@ -116,7 +116,7 @@ struct Guess {
 struct Draw {
     random: Random,
     guesses: [Guess; CONNECTIONS],
-    /// True if keys that may are on any server, rather than all on one.
+    /// Whether keys that may are on any server, rather than all on one.
     is_spread: bool,
     flavour: &'static [&'static str],
     reach: Reach,

@@ -209,7 +209,7 @@ impl Stage {
         self.bare_control.ask("PING");
     }
 
-    /// Returns whether as many clients wait on the servers as on the bare server, soon
+    /// Whether as many clients wait on the servers as on the bare server, soon
     /// and before the one in question is told something.
     fn wait_blocked(&mut self, blocked: i64, ours: &mut Wire) -> bool {
         let end = std::time::Instant::now() + SOON;

@@ -45,7 +45,7 @@ impl Wire {
         self.is_closed
     }
 
-    /// Returns whether a whole frame is here already.
+    /// Whether a whole frame is here already.
     pub fn has_frame(&mut self) -> bool {
         self.read_now();
         matches!(parse(&self.received), Ok(Some(_)))
@@ -81,7 +81,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether the other side closes within `bound`, with nothing unread.
+    /// Whether the other side closes within `bound`, with nothing unread.
     pub fn closes_within(&mut self, bound: Duration) -> bool {
         self.frame_within(bound).is_none() && self.is_closed
     }
