@@ -42,7 +42,7 @@ pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         Some(1) => true,
         _ => return Err(BAD_BIT),
     };
-    call.make_room_for(byte as u64 + 1)?;
+    let _room = call.reserve_room_for(byte as u64 + 1)?;
     let was = call.with_key(|mut entry| {
         let len = entry.text()?.map_or(0, |item| item.value().len());
         let was = entry.change_value(len.max(byte + 1), |value| {

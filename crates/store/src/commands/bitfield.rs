@@ -178,7 +178,7 @@ pub(super) fn bitfield(call: &Call<'_>, read_only: bool, out: &mut Vec<u8>) -> O
     if read_only {
         return Err(Fault::Text("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    call.make_room_for(end as u64)?;
+    let _room = call.reserve_room_for(end as u64)?;
     call.with_key(|mut entry| {
         let len = entry.text()?.map_or(0, |item| item.value().len());
         let changes = entry.change_value(len.max(end), |value| {

@@ -140,24 +140,13 @@ impl<'a> Call<'a> {
             .ok_or(NO_SUCH_DATABASE)
     }
 
-    /// Makes room for a string that will be longer than the request itself.
-    pub(super) fn make_room_for(&self, value_len: u64) -> Outcome {
+    /// Makes room for a value of `value_len` bytes, which may be longer than the request itself.
+    /// Other workers see the room as taken until it is dropped.
+    pub(super) fn reserve_room_for(&self, value_len: u64) -> Result<Reserved<'a>, Fault> {
         if value_len <= OF_ARGUMENTS
             || self.store.config().memory_max == 0
             || self.turn.is(Mode::EFFECT)
         {
-            return Ok(());
-        }
-        let reserved = reserved_len(args_bytes(self.args));
-        match self.store.make_room_beside(value_len, reserved, self.turn) {
-            true => Ok(()),
-            false => Err(Fault::Text(OUT_OF_MEMORY)),
-        }
-    }
-
-    /// As [`Call::make_room_for`], of room that other workers see until it is dropped.
-    pub(super) fn reserve_room_for(&self, value_len: u64) -> Result<Reserved<'a>, Fault> {
-        if value_len <= OF_ARGUMENTS || self.store.config().memory_max == 0 {
             return Ok(Reserved::nothing(self.store));
         }
         let more = value_len.saturating_sub(reserved_len(args_bytes(self.args)));

@@ -286,16 +286,16 @@ pub(super) fn strlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 /// APPEND.
 pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let mut has_room = call.store.config().memory_max == 0;
+    let mut room = None;
     loop {
+        let has_room = room.is_some() || call.store.config().memory_max == 0;
         match append_to(call, has_room)? {
             Appended::Now(len) => {
                 reply::integer(out, len as i64);
                 return Ok(());
             }
-            Appended::NeedsRoom(len) => call.make_room_for(len as u64)?,
+            Appended::NeedsRoom(len) => room = Some(call.reserve_room_for(len as u64)?),
         }
-        has_room = true;
     }
 }
 
@@ -342,9 +342,7 @@ pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         call.with_key(|mut entry| entry.text().map(drop))?;
         return Err(TOO_LONG);
     }
-    if changes {
-        call.make_room_for(end)?;
-    }
+    let _room = call.reserve_room_for(if changes { end } else { 0 })?;
     let len = call.with_key(|mut entry| {
         let old_len = entry.text()?.map_or(0, |item| item.value().len());
         if !changes {

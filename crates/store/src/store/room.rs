@@ -31,6 +31,11 @@ const BYTES_PER_FREED: i64 = 32;
 /// Part of the bound by which memory may be above it when such a write goes ahead. A larger divisor
 /// lets a write stand still for longer. A smaller one passes the bound by more.
 const SLACK: i64 = 100;
+/// Empty pages of 64 KiB that a write gives back at most while the store holds more than its
+/// bound, and one more for so many bytes of its own. Each takes some microseconds. Fewer than
+/// a write takes would let memory grow.
+const RELEASED_MIN: u64 = 8;
+const BYTES_PER_RELEASED: u64 = 32 << 10;
 /// Part of the bound. When at least this much was deleted, small writes get more slack,
 /// because most of what they use is idle memory. Idle memory is still counted in full.
 const DELETED: i64 = 64;
@@ -114,11 +119,14 @@ impl Store {
             return false;
         }
         let bound = bound - extra as i64 + reserved as i64;
-        if self.taken() <= bound {
-            return true;
+        let is_made = self.taken() <= bound || {
+            self.compact_if_worth(compaction::visits_of(extra));
+            self.evict_down_to(bound, extra as i64, turn)
+        };
+        if is_made && self.held() > bound {
+            self.release_idle(bound, extra);
         }
-        self.compact_if_worth(compaction::visits_of(extra));
-        self.evict_down_to(bound, extra as i64, turn)
+        is_made
     }
 
     /// The bound on memory, less the bytes that shards may not have reported.
@@ -163,8 +171,7 @@ impl Store {
     /// Memory is then a little above its bound.
     pub(crate) fn may_exceed(&self, len: u64) -> bool {
         let over_max = self.config.memory_max as i64 / SLACK;
-        let least = self.used_bytes() + self.gone() + self.idle_bytes();
-        least.saturating_add_unsigned(len) <= self.bound() + over_max
+        self.held().saturating_add_unsigned(len) <= self.bound() + over_max
     }
 
     /// Bytes used as far as shards told, with what is still to be freed, what
@@ -172,6 +179,28 @@ impl Store {
     #[inline]
     fn taken(&self) -> i64 {
         self.used_bytes() + self.gone() + self.idle_counted()
+    }
+
+    /// As [`Store::taken`], with all idle memory. A store that evicts counts only a part of it, as
+    /// eviction does not help against the rest.
+    #[inline]
+    fn held(&self) -> i64 {
+        self.used_bytes() + self.gone() + self.idle_bytes()
+    }
+
+    /// Gives back idle memory until the store holds no more than `bound`. A write of `extra` bytes
+    /// gives back more than it takes, but does not stand still for all that others left.
+    #[cold]
+    fn release_idle(&self, bound: i64, extra: u64) {
+        for _ in 0..RELEASED_MIN + extra / BYTES_PER_RELEASED {
+            if self.held() <= bound {
+                return;
+            }
+            if !(self.heap.release_pages(1) | nodes::heap().release_pages(1)) {
+                self.compact_if_worth(compaction::visits_of(extra));
+                return;
+            }
+        }
     }
 
     /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, reserved, or
@@ -222,8 +251,7 @@ impl Store {
     /// Whether memory, with all that is idle, would be above its bound with `extra` bytes more.
     #[inline]
     fn lacks(&self, extra: u64) -> bool {
-        let counted = self.used_bytes() + self.gone() + self.idle_bytes();
-        counted.saturating_add_unsigned(extra) > self.bound()
+        self.held().saturating_add_unsigned(extra) > self.bound()
     }
 
     /// Evicts until no more than `bound` is taken, for a write of `extra` bytes. Returns whether
