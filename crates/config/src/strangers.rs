@@ -115,10 +115,7 @@ pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<C
     let (document, syntax) = DeTable::parse_recoverable(text);
     let is_ours = |key: &str| OURS.contains(&key);
     if document.get_ref().keys().any(|key| is_ours(key.get_ref())) || has_our_header(text) {
-        // A page of documentation has lines of Keyway's files, and many others.
-        let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
-        let is_page = syntax.len() >= PAGE_ERRORS_MIN && syntax.len() > lines / 3;
-        return if is_page { no_toml(path, &errors) } else { errors };
+        return if is_page(text, syntax.len()) { no_toml(path, &errors) } else { errors };
     }
     if let Some(stranger) = Stranger::of(text) {
         let what =
@@ -131,6 +128,13 @@ pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<C
 /// Fewest lines that are not TOML for which a file counts as something else than a file of Keyway
 /// with mistakes.
 const PAGE_ERRORS_MIN: usize = 10;
+
+/// Returns whether a text with so many mistakes is a page of documentation: it has lines of
+/// Keyway's files, and many others.
+fn is_page(text: &str, mistakes: usize) -> bool {
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
+    mistakes >= PAGE_ERRORS_MIN && mistakes > lines / 3
+}
 
 fn no_toml(path: &str, errors: &[ConfigError]) -> Vec<ConfigError> {
     let Some(first) = errors.first() else { return Vec::new() };
@@ -145,6 +149,11 @@ pub(crate) fn explain_import(
     errors: Vec<ConfigError>,
 ) -> Vec<ConfigError> {
     if has_our_header(text) {
+        let (_, syntax) = DeTable::parse_recoverable(text);
+        if is_page(text, syntax.len()) {
+            let what = format!("this is no file of {kind}; it looks like a page of documentation");
+            return once(path, 1, what, format!("name the file that {kind} is started with"));
+        }
         let what = format!("this is no file of {kind}; it looks like a configuration of Keyway");
         return once(path, 1, what, format!("`keyway check {path}` tells what it means"));
     }
@@ -223,6 +232,18 @@ fn is_twemproxy(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::model::Config;
+
+    #[test]
+    fn an_import_tells_a_page_from_a_configuration() {
+        let example = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
+        let page = format!("{}{example}", "some words of a page\n".repeat(20));
+        for (text, wanted) in
+            [(example, "a configuration of Keyway"), (&page, "a page of documentation")]
+        {
+            let told = super::explain_import(text, ("file", "predixy"), Vec::new());
+            assert!(told[0].to_string().contains(wanted), "{told:?}");
+        }
+    }
 
     fn told(text: &str) -> Vec<String> {
         let errors = Config::from_str(text, "file").expect_err("it is no file of ours");

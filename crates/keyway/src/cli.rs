@@ -153,6 +153,10 @@ pub fn typed() -> Cli {
         Ok(cli) => return cli,
         Err(error) => error,
     };
+    if error.kind() == ErrorKind::ValueValidation {
+        eprint!("{}", in_plain_words(&error.render().to_string()));
+        std::process::exit(error.exit_code());
+    }
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag,
         _ => error.exit(),
@@ -167,6 +171,16 @@ pub fn typed() -> Cli {
          with one, `bind` of its [[listener]] does\n\nFor more information, try '--help'."
     );
     std::process::exit(error.exit_code())
+}
+
+/// Replaces what Rust's library says of a number that cannot be parsed.
+fn in_plain_words(error: &str) -> String {
+    let words = [
+        ("invalid digit found in string", "it is not a whole number of 0 or more"),
+        ("cannot parse integer from empty string", "it is empty"),
+        ("number too large to fit in target type", "it is too large"),
+    ];
+    words.iter().fold(error.to_owned(), |error, (library, plain)| error.replace(library, plain))
 }
 
 /// Returns a message in which control characters, which a file name may have, are escaped. Its own
@@ -298,7 +312,7 @@ pub fn print(bytes: &[u8]) -> Result<bool> {
 
 fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
     for error in errors {
-        eprintln!("{error}");
+        eprintln!("{}", escaped(&error.to_string()));
     }
     eprintln!("keyway: {}; {consequence}", counted(errors.len(), "error"));
     ExitCode::from(2)

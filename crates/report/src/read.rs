@@ -116,7 +116,12 @@ struct Head {
 /// When they are no result.
 pub fn read_slice(bytes: &[u8], path: &str) -> Result<Run, ReadError> {
     let foreign = |why: String| ReadError::Foreign { path: path.to_owned(), why };
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| foreign(error.to_string()))?;
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| {
+        foreign(match error.is_data() {
+            true => "its \"format\" or \"version\" has the wrong type".to_owned(),
+            false => format!("it is no JSON: line {}", error.line().max(1)),
+        })
+    })?;
     if head.format != FORMAT {
         return Err(foreign(format!("its \"format\" is not \"{FORMAT}\"")));
     }

@@ -91,6 +91,8 @@ pub struct Client {
     /// asked.
     front_since: Nanos,
     front_asked_at: Nanos,
+    /// The time from which on some request has waited for its reply.
+    busy_since: Nanos,
     /// The time at which the request that was answered last was asked.
     answered_asked_at: Nanos,
     read_from: Nanos,
@@ -138,6 +140,7 @@ impl Client {
             home_wanted: None,
             front_since: 0,
             front_asked_at: 0,
+            busy_since: 0,
             answered_asked_at: 0,
             read_from: 0,
             unread: Unread::default(),
@@ -344,6 +347,7 @@ impl Client {
         if self.expected.is_empty() {
             self.front_since = now;
             self.front_asked_at = now;
+            self.busy_since = now;
         }
         let may_be_stale = self.may_be_stale(&ask);
         let front_asked_at = self.expected.front().map_or(now, |front| front.asked_at);
@@ -657,7 +661,9 @@ impl Client {
 
     fn circumstances(&self, ledger: &Ledger, keys: &[usize]) -> Vec<Circumstances> {
         let name = |&key: &usize| &self.databases[self.database].strings[key].name;
-        keys.iter().map(|key| ledger.circumstances(self.habits.pool, name(key))).collect()
+        let since = (!self.expected.is_empty()).then_some(self.busy_since);
+        let circumstances = |key| ledger.circumstances_since(self.habits.pool, name(key), since);
+        keys.iter().map(circumstances).collect()
     }
 
     fn ask_memcached(&mut self, now: Nanos, ledger: &mut Ledger) {
@@ -724,7 +730,8 @@ impl Client {
         let counter = self.random.index(keys.counters.len());
         keys.counters[counter].on_ask();
         let name = keys.counters[counter].name.clone();
-        let circumstances = vec![ledger.circumstances(self.habits.pool, &name)];
+        let since = (!self.expected.is_empty()).then_some(self.busy_since);
+        let circumstances = vec![ledger.circumstances_since(self.habits.pool, &name, since)];
         write_request(&mut self.output, &[b"INCR", &name]);
         self.expect(now, Ask::Increment { counter }, circumstances);
     }

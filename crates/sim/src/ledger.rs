@@ -372,7 +372,18 @@ impl Ledger {
 
     /// Returns everything that could excuse a difference, as of now.
     pub fn circumstances(&self, pool: usize, key: &[u8]) -> Circumstances {
-        let led = self.routed_circumstances(pool, key);
+        self.circumstances_since(pool, key, None)
+    }
+
+    /// As [`Ledger::circumstances`], for a client that has waited for a reply since that time. Its
+    /// next request may use up its time behind the earlier ones.
+    pub fn circumstances_since(
+        &self,
+        pool: usize,
+        key: &[u8],
+        since: Option<Nanos>,
+    ) -> Circumstances {
+        let led = self.routed_circumstances(pool, key, since);
         if let Some(all) = led.or_else(|| self.cluster_circumstances(key)) {
             return all;
         }

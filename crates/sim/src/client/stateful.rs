@@ -473,7 +473,14 @@ impl Client {
                 self.has_write_done |= watches;
                 for (part, item) in parts.iter().zip(items) {
                     match (&part.ask, item) {
-                        (_, Value::Error(_)) => return Err("an error inside EXEC".into()),
+                        // A command without room is refused in its place.
+                        (_, Value::Error(text)) => {
+                            let text = String::from_utf8_lossy(text);
+                            if !ledger.is_for_room(self.habits.pool, &text) {
+                                return Err("an error inside EXEC".into());
+                            }
+                            self.settle(part, Fate::NotDone, ledger);
+                        }
                         (Ask::Begun(begun), item) => {
                             self.check_begun(part, begun, item, 0, ledger)?
                         }

@@ -42,6 +42,7 @@ impl Reach {
         }
     }
 
+    /// Returns whether a child may answer a request that another child has not executed.
     fn goes_on(&self) -> bool {
         let of_pool = |&child: &u16| match &self.pools[usize::from(child)].kind {
             PoolKind::Routed(routed) => {
@@ -49,7 +50,9 @@ impl Reach {
             }
             _ => false,
         };
-        matches!(self.pool, RoutedPool::Failover(_)) || self.pool.children().iter().any(of_pool)
+        matches!(self.pool, RoutedPool::Failover(_))
+            || self.asks_all()
+            || self.pool.children().iter().any(of_pool)
     }
 
     /// Returns whether some children may execute a request while others report that they did not.
@@ -77,7 +80,8 @@ impl Ledger {
         self.reaches.iter().flatten().filter_map(shadow).fold(0, |all, one: u8| all | one)
     }
 
-    /// Returns whether a pool that this one leads to asks its next child when the first one fails.
+    /// Returns whether a child of a pool that this one leads to may answer a request that another
+    /// child has not executed.
     fn goes_on(&self, pool: usize) -> bool {
         self.reach(pool).is_some_and(Reach::goes_on)
     }
@@ -101,22 +105,29 @@ impl Ledger {
     }
 
     /// Returns everything that could excuse a difference. While any server that may have the key
-    /// fails, that is everything.
-    pub(super) fn routed_circumstances(&self, pool: usize, key: &[u8]) -> Option<Circumstances> {
+    /// fails, that is everything. In a pool that goes on, it is also so while a client waits for a
+    /// reply `since` such a time.
+    pub(super) fn routed_circumstances(
+        &self,
+        pool: usize,
+        key: &[u8],
+        since: Option<Nanos>,
+    ) -> Option<Circumstances> {
         let leaves = self.reach(pool)?.leaves(key);
+        let since = since.filter(|_| self.goes_on(pool)).unwrap_or(self.now);
         let mut all = Circumstances { epoch: 0, losses: 0, stragglers: 0 };
         all.stragglers = self.stragglers.get(key).copied().unwrap_or(0);
         for leaf in leaves {
             all.losses += self.pools[leaf].as_ref().map_or(0, |known| known.losses);
             // A request may use up its time behind the client's request to another server of the
-            // pool. It then goes to the next child.
+            // pool. Another child answers it then.
             let homes = match self.goes_on(pool) {
                 true => self.servers_of(leaf),
                 false => self.own_homes(leaf, key),
             };
             let troubles = homes.iter().flat_map(|&server| &self.troubles[server]);
             for &(from, until) in troubles {
-                if from <= self.now && self.now <= until {
+                if from <= self.now && since <= until {
                     self.uncertain.set(self.uncertain.get() + 1);
                     all.epoch = self.uncertain.get() << 32;
                     return Some(all);
