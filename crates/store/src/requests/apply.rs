@@ -16,6 +16,8 @@ impl Store {
     /// time that has passed is set as it is. Nothing is evicted for it and no quota refuses
     /// it: the other store has decided that before. Effects are told in turn.
     ///
+    /// A replica has them held by [`crate::Footprint::of_effects`].
+    ///
     /// # Errors
     /// When there is no such command: the stream is of another kind of server.
     pub fn apply(
@@ -34,6 +36,12 @@ impl Store {
         }
         commands::execute(self, &Request::resolve(args)?, turn, None, out);
         Ok(())
+    }
+
+    /// Returns whether [`Store::apply`] knows the command.
+    pub fn applies(&self, args: Args<'_>) -> bool {
+        args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(FLAGS_COMMAND))
+            || Request::resolve(args).is_ok_and(|request| self.serves(request.command.verb))
     }
 
     /// Gives a string the flags and marks of a memcached client.

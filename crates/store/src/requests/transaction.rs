@@ -91,6 +91,12 @@ impl Footprint {
         self.room = Some(self.room.unwrap_or_default().saturating_add(bytes));
     }
 
+    /// Makes it that of effects, for which no room is made.
+    #[must_use]
+    pub fn of_effects(self) -> Self {
+        Self { room: None, ..self }
+    }
+
     /// Adds everything.
     pub fn add_all(&mut self) {
         self.is_all = true;

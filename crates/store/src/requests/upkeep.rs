@@ -24,7 +24,12 @@ impl Store {
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
         let (now_millis, protocol) = (clock.unix_millis(), Protocol::default());
-        let turn = Turn::of(Context { database: 0, clock, protocol, worker: NO_WORKER });
+        let context = Context { database: 0, clock, protocol, worker: NO_WORKER };
+        // No time passes for a replica: nothing is due but what was flushed.
+        let turn = match self.is_replica() {
+            true => Turn::of_effect(context),
+            false => Turn::of(context),
+        };
         self.check_mortal(turn);
         if !self.has_script() {
             self.events.resume();

@@ -13,7 +13,7 @@
 mod load;
 mod save;
 
-pub use load::{LoadError, Loading};
+pub use load::{Filling, LoadError, Loading};
 pub use save::{Batch, Progress, SaveError, Saving};
 
 /// The field that has the greatest count of values' numbers, and when the cut was.

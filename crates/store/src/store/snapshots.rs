@@ -45,7 +45,6 @@ pub(crate) struct Snapshots {
     /// Who waits for the end of the snapshot that is being written, and who is to be told of it.
     waiting: Lock<Vec<Arc<Waiter>>>,
     saved: Lock<Vec<Arc<Waiter>>>,
-    is_loading: AtomicBool,
     load_began: AtomicU64,
     load_read: AtomicU64,
     load_len: AtomicU64,
@@ -142,7 +141,6 @@ impl Snapshots {
             failure: Lock::new(String::new()),
             waiting: Lock::new(Vec::new()),
             saved: Lock::new(Vec::new()),
-            is_loading: AtomicBool::new(false),
             load_began: AtomicU64::new(0),
             load_read: AtomicU64::new(0),
             load_len: AtomicU64::new(0),
@@ -319,13 +317,7 @@ impl Store {
     pub fn begin_loading(&self, len: u64, clock: Clock) {
         self.snapshots.load_len.store(len, Ordering::Relaxed);
         self.snapshots.load_began.store(clock.unix_millis() / 1000, Ordering::Relaxed);
-        self.snapshots.is_loading.store(true, Ordering::Release);
-    }
-
-    /// Returns whether the store is being loaded: nobody is to be served.
-    #[inline]
-    pub fn is_loading(&self) -> bool {
-        self.snapshots.is_loading.load(Ordering::Relaxed)
+        self.gate.set_loading(true);
     }
 
     /// Notes what was read so far, and keys that were loaded and left out.
@@ -337,8 +329,7 @@ impl Store {
 
     /// Lets requests be served: all is loaded.
     pub fn end_loading(&self) {
-        // ORDER: Release; workers see what was loaded through the shards' locks.
-        self.snapshots.is_loading.store(false, Ordering::Release);
+        self.gate.set_loading(false);
     }
 
     /// Figures about snapshots.
@@ -362,7 +353,7 @@ impl Store {
             failures: read(&snapshots.failures),
             last_failed: snapshots.last_failed.load(Ordering::Relaxed),
             failure: snapshots.failure.lock().clone(),
-            is_loading: snapshots.is_loading.load(Ordering::Relaxed),
+            is_loading: self.is_loading(),
             load_began: read(&snapshots.load_began),
             load_read: read(&snapshots.load_read),
             load_len: read(&snapshots.load_len),
