@@ -510,6 +510,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         noted: Arc::default(),
         slow_log: Arc::new(slow_log),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
+        role: keyway_worker::RoleDoor::default(),
         notices: Default::default(),
         kind,
     }

@@ -259,8 +259,8 @@ fn args_of<'a>(command: &UnitCommand<'a>) -> Args<'a> {
 
 /// Text that can be shown in a line.
 fn shown(bytes: &[u8]) -> String {
-    let text = &bytes[..bytes.len().min(SHOWN_MAX)];
-    keyway_base::printable(text).trim().to_owned()
+    let text = bytes[..bytes.len().min(SHOWN_MAX)].trim_ascii();
+    keyway_base::printable(text)
 }
 
 #[allow(clippy::disallowed_methods, reason = "the follower's thread may wait")]

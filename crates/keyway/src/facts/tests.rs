@@ -73,6 +73,7 @@ fn facts() -> ProcessFacts {
         read: Box::new(stats),
         snapshot: Box::new(|| SnapshotStatus { saved_changes: 1, ..SnapshotStatus::default() }),
         scripts: Arc::default(),
+        role: Default::default(),
     };
     ProcessFacts {
         start_unix_micros: START,

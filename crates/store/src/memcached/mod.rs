@@ -87,6 +87,12 @@ impl Store {
         match refused {
             Refused::OutOfMemory => call.fail(ErrorKind::OutOfMemory, b"", out),
             Refused::Loading => call.fail(ErrorKind::Server, b"loading the dataset", out),
+            Refused::ReadOnly => {
+                call.fail(ErrorKind::Server, b"a replica takes no writes from clients", out);
+            }
+            Refused::Stale => {
+                call.fail(ErrorKind::Server, b"the replica has no link to its primary", out);
+            }
             Refused::Busy(_) => {
                 call.fail(ErrorKind::Server, b"busy running a Redis script, try again later", out);
             }

@@ -3,8 +3,9 @@
 use crate::commands::{self, FLAGS_COMMAND};
 use crate::items::{Kind, Meta};
 use crate::store::{Context, ShardIndices, Store, Turn};
-use keyway_command::{Args, Refusal, Request};
+use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_resp::reply;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Executes a command of the stream of effects of another store, or of a log of this one,
@@ -34,7 +35,12 @@ impl Store {
             self.apply_flags(args, turn, out);
             return Ok(());
         }
-        commands::execute(self, &Request::resolve(args)?, turn, None, out);
+        let request = Request::resolve(args)?;
+        commands::execute(self, &request, turn, None, out);
+        if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb) {
+            // Who tells clients of changes is to tell all of them.
+            self.flushes.is_done.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 

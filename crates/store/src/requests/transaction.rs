@@ -42,6 +42,10 @@ pub enum Refused {
     Busy(Busy),
     /// The store is being loaded.
     Loading,
+    /// The store is a replica, and the request may write.
+    ReadOnly,
+    /// The store is a replica whose link is down, and which is not to show old data.
+    Stale,
 }
 
 impl Refused {
@@ -51,6 +55,10 @@ impl Refused {
             Self::OutOfMemory => OutOfMemory::TEXT,
             Self::Busy(busy) => busy.text(),
             Self::Loading => "LOADING Redis is loading the dataset in memory",
+            Self::ReadOnly => "READONLY You can't write against a read only replica.",
+            Self::Stale => {
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+            }
         }
     }
 }

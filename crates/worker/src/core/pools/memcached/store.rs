@@ -35,10 +35,14 @@ impl Plane {
         self.count_for_stats(call);
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
-        let is_ok = if store.is_loading() {
+        let refused = match store.is_restricted() {
+            true => store.refusal_of_memcached(call.request),
+            false => None,
+        };
+        let is_ok = if let Some(refused) = refused {
             let place = call.busy.order.reserve();
             call.busy.order.complete(place, &mut call.busy.output, |out| {
-                store.refuse_memcached(call.request, call.bytes, context, Refused::Loading, out);
+                store.refuse_memcached(call.request, call.bytes, context, refused, out);
             });
             false
         } else if store.has_script() {

@@ -5,6 +5,7 @@
 //! | `ahead` | the memory of a pipeline's keys is fetched ahead |
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
+//! | `roles` | REPLICAOF and ROLE |
 //! | `scripts` | scripts and functions |
 //! | `script_host` | what a script reaches while it runs |
 //! | `script_commands` | SCRIPT and FUNCTION: what is loaded, listed, killed |
@@ -16,6 +17,7 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
+mod roles;
 mod script_commands;
 mod script_host;
 pub(in crate::core) mod scripts;

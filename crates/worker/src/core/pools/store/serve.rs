@@ -8,10 +8,11 @@ use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
-use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
+use keyway_command::{
+    Condition, Handling, Verb, store_replicates, store_saves, store_scripts, store_serves,
+};
 use keyway_proxy::{Identity, Output};
-use keyway_resp::reply;
-use keyway_store::{Context, Held, Insertions, Refused, Store, Transfer};
+use keyway_store::{Context, Held, Insertions, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -25,7 +26,7 @@ impl Plane {
         store: &Arc<Store>,
         incoming: &mut RequestContext,
     ) -> Step {
-        if store.is_loading() && self.refuses_while_loading(incoming) {
+        if store.is_restricted() && self.refuses_restricted(store, incoming) {
             return Step::Started;
         }
         if incoming.session.is_special()
@@ -115,14 +116,19 @@ impl Plane {
         }
     }
 
-    /// Refuses a request to a store that is being loaded, but for those that redis-server answers
-    /// then; whether it was refused.
+    /// Refuses a request that a store does not serve while it is loaded, or a replica, as
+    /// redis-server does; whether it was refused.
+    ///
+    /// What ends a replica is served while a snapshot of the primary replaces its data: that may
+    /// take for ever.
     #[cold]
-    fn refuses_while_loading(&mut self, asked: &mut RequestContext) -> bool {
-        if asked.request.command.flags.contains(Flags::LOADING) {
+    fn refuses_restricted(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
+        let command = asked.request.command;
+        if store_replicates(command.verb) && store.is_replica() {
             return false;
         }
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, Refused::Loading.text()));
+        let Some(refused) = store.refusal(command.flags) else { return false };
+        self.refuse_queued(asked, refused.text());
         true
     }
 
@@ -145,6 +151,7 @@ impl Plane {
             }
             _ if verb == Verb::Monitor => self.start_monitor(incoming),
             _ if store_saves(verb) => self.save_store(store, incoming),
+            _ if store_replicates(verb) => self.serve_role(StorePool { pool, store }, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
                 // It looks at every shard, one after the other.
