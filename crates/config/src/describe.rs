@@ -11,7 +11,7 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -264,10 +264,27 @@ fn store(store: &StoreConfig, out: &mut Out) {
     if let Some(snapshot) = &store.snapshot {
         out.entry(table, "snapshot", &snapshot_text(snapshot));
     }
+    replica(&store.replica, out);
     if !store.quotas.is_empty() {
         let quotas = store.quotas.iter().map(|quota| format!("  {},\n", quota_text(quota)));
         out.entry(table, "quotas", &format!("[\n{}]", quotas.collect::<String>()));
     }
+}
+
+fn replica(replica: &ReplicaConfig, out: &mut Out) {
+    let table = &schema::STORE;
+    let scheme = if replica.tls.is_some() { "rediss" } else { "redis" };
+    if let Some(primary) = &replica.primary {
+        out.entry(table, "replica_of", &string(&format!("{scheme}://{primary}")));
+    }
+    if let Some(username) = &replica.username {
+        out.entry(table, "replica_user", &string(username));
+    }
+    secret(table, crate::replica::PASSWORD, &replica.password, &replica.password_from, out);
+    if let Some(tls) = &replica.tls {
+        out.entry(table, "replica_tls", &crate::tls::text(&tls.settings));
+    }
+    out.entry(table, "replica_serve_stale_data", &replica.serves_stale.to_string());
 }
 
 fn snapshot_text(snapshot: &SnapshotConfig) -> String {

@@ -142,7 +142,7 @@ pub fn read_file(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Eviction, LogFormat, LogLevel, PoolKindConfig, StoreConfig, Workers};
+    use crate::model::{Eviction, LogFormat, LogLevel, PoolKindConfig, ReplicaConfig, StoreConfig, Workers};
     use keyway_base::Limits;
 
     #[test]
@@ -170,6 +170,7 @@ mod tests {
                 expire_after_read_percent: 50,
                 quotas: Vec::new(),
                 snapshot: None,
+                replica: ReplicaConfig::NONE,
             })
         );
         assert_eq!(config.warnings, []);

@@ -3,7 +3,7 @@ use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
-    ClusterPool, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom, ReplicatedPool,
+    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom, ReplicatedPool,
     RoutedPool, ServerSet, Topology,
 };
 use keyway_users::{User, Users};
@@ -409,6 +409,37 @@ pub struct StoreConfig {
     pub quotas: Vec<QuotaConfig>,
     /// Where it is saved.
     pub snapshot: Option<SnapshotConfig>,
+    /// Whose replica it is, or how it becomes one.
+    pub replica: ReplicaConfig,
+}
+
+/// A store as a replica of another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaConfig {
+    /// The primary. `None`: the store is a primary itself.
+    pub primary: Option<Endpoint>,
+    /// The user's name at a primary.
+    pub username: Option<String>,
+    /// The password there.
+    pub password: Option<Password>,
+    /// The source of the password, if not the file itself.
+    pub password_from: Option<SecretSource>,
+    /// TLS settings of the connection to a primary. `None`: it is not secured.
+    pub tls: Option<TlsConfig>,
+    /// True if a replica answers with what it has while the link is down.
+    pub serves_stale: bool,
+}
+
+impl ReplicaConfig {
+    /// Of a store that is a primary.
+    pub const NONE: Self = Self {
+        primary: None,
+        username: None,
+        password: None,
+        password_from: None,
+        tls: None,
+        serves_stale: true,
+    };
 }
 
 /// Where a store is saved, and when.

@@ -1,7 +1,9 @@
 //! The pool of the embedded store.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{Eviction, QuotaConfig, SnapshotConfig, StoreConfig};
+use crate::model::{Eviction, QuotaConfig, ReplicaConfig, SnapshotConfig, StoreConfig};
+use crate::replica;
+use crate::secret::ReadFile;
 use crate::section::{Section, Value};
 use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
@@ -25,10 +27,15 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     expire_after_read_percent: 50,
     quotas: Vec::new(),
     snapshot: None,
+    replica: ReplicaConfig::NONE,
 };
 
 /// Reads a pool of the embedded store.
-pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
+pub(crate) fn store(
+    section: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
     StoreConfig {
@@ -48,6 +55,7 @@ pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
         snapshot: section.section("snapshot").and_then(snapshot),
+        replica: replica::resolve(section, read_file, report),
     }
 }
 

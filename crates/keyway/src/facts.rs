@@ -9,6 +9,7 @@
 mod latencies;
 mod persistence;
 mod rate;
+mod replica;
 mod reset;
 mod settings;
 
@@ -76,6 +77,7 @@ struct PoolFacts {
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
     noted: Arc<NotedKeys>,
+    plan: Arc<PoolPlan>,
 }
 
 /// Earlier figures of a pool, which survive a change of settings.
@@ -138,6 +140,7 @@ impl ProcessFacts {
             slow_log: pool.kind.executes().then(|| Arc::clone(&pool.slow_log)),
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),
+            plan: Arc::clone(pool),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -490,6 +493,9 @@ impl Report<'_> {
     }
 
     fn replication(&self, fields: &mut Fields) {
+        if let Some(replica) = self.pool.plan.role.get().and_then(|role| role.figures()) {
+            return replica::of(&replica, fields);
+        }
         fields
             .put("role", "master")
             .put("connected_slaves", 0)

@@ -25,6 +25,7 @@ mod peers;
 mod plan;
 mod reload;
 mod serve;
+mod replicas;
 mod snapshots;
 mod top;
 mod upgrade;

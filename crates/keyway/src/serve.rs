@@ -8,6 +8,7 @@ use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
+use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
@@ -86,6 +87,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
     let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
+    let mut replicas = Replicas::prepare(&plan, &config);
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
@@ -103,6 +105,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
     snapshots.start().context("cannot start a thread")?;
+    replicas.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -116,6 +119,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         passwords,
         access,
         snapshots,
+        replicas,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
@@ -188,6 +192,7 @@ impl Serving {
         };
         let order = give_notice(&mut self.workers, (&self.process, &self.woken), notice, order);
         let then = drain(self.workers, &self.live, &self.woken, order);
+        self.live.replicas.end();
         // If another process serves, the snapshot's file belongs to that one.
         self.live.snapshots.end(kept.is_empty());
         if then == AfterDrain::Wait {

@@ -7,6 +7,7 @@ use keyway_replica::{Follower, FollowerSettings, Position, State, Status};
 use keyway_script::Registry;
 use keyway_store::Store;
 use parking_lot::Mutex;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,6 +30,12 @@ pub struct Primary {
     pub host: String,
     /// The port.
     pub port: u16,
+}
+
+impl fmt::Display for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 /// A replica at one moment.
@@ -98,7 +105,10 @@ impl Standby {
     pub fn follow(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
         let _order = self.order.lock();
         let resume = self.stop();
-        self.place.store.set_replica(true);
+        if !self.place.store.is_replica() {
+            self.place.store.set_replica(true);
+            self.place.audience.became_replica(&self.place.store);
+        }
         self.place.counts.is_ending.store(false, Ordering::Relaxed);
         let settings = FollowerSettings { resume: settings.resume.or(resume), ..settings };
         let target = StoreTarget::new(self.place.clone());
@@ -120,6 +130,12 @@ impl Standby {
         }
         self.place.store.set_replica(false);
         was_replica
+    }
+
+    /// Ends the link of a replica, which stays one.
+    pub fn end(&self) {
+        let _order = self.order.lock();
+        self.stop();
     }
 
     /// Ends the follower. The position is that of the store's data.

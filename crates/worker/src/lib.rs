@@ -48,6 +48,6 @@ pub use pool_kind::{
     share_scripts,
 };
 pub use redirects::Redirects;
-pub use replication::{Replication, RoleDoor, RoleReply, Wish};
+pub use replication::{ReplicaFigures, Replication, RoleDoor, RoleReply, Wish};
 pub use server_status::{ServerStatus, backend_state};
 pub use turn::Worker;

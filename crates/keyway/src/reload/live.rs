@@ -4,6 +4,7 @@ use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
 use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::plan::{self, Sources, Version};
+use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::workers::Workers;
 use crate::{certificates, log, peers};
@@ -47,6 +48,8 @@ pub struct Live {
     pub access: Access,
     /// Snapshots of embedded stores.
     pub snapshots: Snapshots,
+    /// Their roles.
+    pub replicas: Replicas,
 }
 
 impl Live {
@@ -168,6 +171,7 @@ impl Live {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
         });
         self.snapshots.follow(&version.plan, &merged.config);
+        self.replicas.follow(&version.plan, &merged.config);
         if self.file.server.log.level != new.server.log.level {
             log::set_level(new.server.log.level);
         }

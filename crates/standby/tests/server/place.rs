@@ -27,6 +27,10 @@ pub struct Told {
 impl Audience for Told {
     fn changed(&self) {}
 
+    fn became_replica(&self, store: &Store) {
+        assert!(store.is_replica());
+    }
+
     fn publish(&self, is_sharded: bool, channel: &[u8], message: &[u8]) {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let line = format!("{is_sharded} {} {}", text(channel), text(message));

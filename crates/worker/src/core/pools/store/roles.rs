@@ -7,7 +7,7 @@ use crate::core::Plane;
 use crate::core::pools::store::state::StorePool;
 use crate::core::request::{RequestContext, Step};
 use crate::handouts::Handout;
-use crate::replication::{RoleReply, Wish};
+use crate::replication::{ReplicaFigures, RoleReply, Wish};
 use keyway_command::Verb;
 use keyway_proxy::Share;
 use keyway_resp::reply;
@@ -30,7 +30,8 @@ impl Plane {
             return Step::Started;
         };
         if incoming.request.command.verb == Verb::Role {
-            self.answer_locally(incoming, |out| role.write_role(out));
+            let figures = role.figures();
+            self.answer_locally(incoming, |out| write_role(figures.as_ref(), out));
             return Step::Started;
         }
         if !incoming.busy.order.is_empty() {
@@ -71,6 +72,23 @@ impl Plane {
         role.change(wish, Box::new(done));
         Step::Started
     }
+}
+
+/// Appends the reply to ROLE.
+fn write_role(replica: Option<&ReplicaFigures>, out: &mut Vec<u8>) {
+    let Some(replica) = replica else {
+        reply::array(out, 3);
+        reply::bulk(out, b"master");
+        reply::integer(out, 0);
+        return reply::array(out, 0);
+    };
+    reply::array(out, 5);
+    reply::bulk(out, b"slave");
+    reply::bulk(out, replica.host.as_bytes());
+    reply::integer(out, replica.port.into());
+    reply::bulk(out, replica.state.as_bytes());
+    let offset = replica.id.as_ref().and_then(|_| i64::try_from(replica.offset).ok());
+    reply::integer(out, offset.unwrap_or(-1));
 }
 
 fn wish_of(host: &[u8], port: &[u8]) -> Result<Wish, &'static str> {
