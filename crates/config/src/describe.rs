@@ -321,8 +321,14 @@ mod tests {
         for table in schema::TABLES {
             for key in table.keys {
                 // These keys are described elsewhere: `client_password` as the password of each
-                // listener of the pool, and a token comes from one source.
-                let elsewhere = matches!(key.name, "client_password" | "admin_token_env");
+                // listener of the pool, and a secret comes from one source.
+                let elsewhere = matches!(
+                    key.name,
+                    "client_password"
+                        | "admin_token_env"
+                        | "replica_password"
+                        | "replica_password_env"
+                );
                 assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
             }
         }

@@ -22,7 +22,7 @@ use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::{SnapshotStatus, StoreStats};
-use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan};
+use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan, RoleDoor};
 use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
@@ -77,7 +77,7 @@ struct PoolFacts {
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
     noted: Arc<NotedKeys>,
-    plan: Arc<PoolPlan>,
+    role: RoleDoor,
 }
 
 /// Earlier figures of a pool, which survive a change of settings.
@@ -140,7 +140,7 @@ impl ProcessFacts {
             slow_log: pool.kind.executes().then(|| Arc::clone(&pool.slow_log)),
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),
-            plan: Arc::clone(pool),
+            role: pool.role.clone(),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -493,7 +493,7 @@ impl Report<'_> {
     }
 
     fn replication(&self, fields: &mut Fields) {
-        if let Some(replica) = self.pool.plan.role.get().and_then(|role| role.figures()) {
+        if let Some(replica) = self.pool.role.get().and_then(|role| role.figures()) {
             return replica::of(&replica, fields);
         }
         fields

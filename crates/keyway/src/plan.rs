@@ -11,7 +11,7 @@ use keyway_config::{
     Config, EntranceConfig, ListenerConfig, PoolKindConfig, Protocol, StoreConfig,
 };
 use keyway_metrics::{
-    FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
+    FrontFigures, Layout, LoginFigures, PoolLayout, Registry, StoreFigures, TransactionFigures,
 };
 use keyway_net::AcceptFilter;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
@@ -22,7 +22,9 @@ use keyway_store::{
 };
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
-use keyway_worker::{ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
+use keyway_worker::{
+    ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, ReplicaFigures, Retired,
+};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 pub use sockets::{NewSocketFiles, bind, options, unusable_path};
@@ -339,7 +341,7 @@ fn watch(
 fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
     if let PoolKind::Store(store) = &pool.kind {
         let store = Arc::clone(store);
-        let scripts = Arc::clone(&pool.scripts);
+        let (scripts, role) = (Arc::clone(&pool.scripts), pool.role.clone());
         // These figures are shown while a script runs for which reading all of them would wait.
         let last = Mutex::new(store.stats());
         registry.watch_store(index, move || {
@@ -347,7 +349,9 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
             if let Some(stats) = store.stats_beside_script() {
                 *last = stats;
             }
-            figures(&last, &store, &scripts)
+            let replica = role.get().and_then(|role| role.figures());
+            let replica = replica.as_ref().map(replica_figures);
+            StoreFigures { replica, ..figures(&last, &store, &scripts) }
         });
     }
     if let PoolKind::Routed(routes) = &pool.kind {
@@ -551,9 +555,9 @@ fn figures(
     stats: &StoreStats,
     store: &Store,
     scripts: &keyway_script::Registry,
-) -> keyway_metrics::StoreFigures {
+) -> StoreFigures {
     let databases = stats.databases.iter().enumerate();
-    keyway_metrics::StoreFigures {
+    StoreFigures {
         databases: databases
             .map(|(database, stats)| keyway_metrics::DatabaseFigures {
                 database: database as u32,
@@ -570,6 +574,20 @@ fn figures(
         quotas: stats.quotas.iter().map(quota_figures).collect(),
         scripts: script_figures(scripts),
         snapshots: snapshot_figures(&store.snapshot_status()),
+        replica: None,
+    }
+}
+
+fn replica_figures(replica: &ReplicaFigures) -> keyway_metrics::ReplicaFigures {
+    keyway_metrics::ReplicaFigures {
+        is_up: u64::from(replica.is_up()),
+        last_io_seconds: replica.last_io_seconds.unwrap_or(0),
+        offset_bytes: replica.offset,
+        full_resyncs: replica.full_resyncs,
+        partial_resyncs: replica.partial_resyncs,
+        failures: replica.failures,
+        commands: replica.applied,
+        failed_commands: replica.failed,
     }
 }
 

@@ -220,6 +220,7 @@ impl Serving {
 
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.
         self.live.snapshots.end(false);
         self.workers.leave(upgrade::grace(&self.live));

@@ -3,7 +3,7 @@ mod totals;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LoginFigures,
-    QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures,
+    QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures,
     TransactionFigures, WarmUpFigures,
 };
 pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};

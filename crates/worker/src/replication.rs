@@ -79,9 +79,9 @@ impl ReplicaFigures {
     }
 }
 
-/// Where a pool's role is, once the process has prepared it.
-#[derive(Default)]
-pub struct RoleDoor(RwLock<Option<Arc<dyn Replication>>>);
+/// Where a pool's role is, once the process has prepared it. Clones are of the same place.
+#[derive(Clone, Default)]
+pub struct RoleDoor(Arc<RwLock<Option<Arc<dyn Replication>>>>);
 
 impl RoleDoor {
     /// Puts a role here.
