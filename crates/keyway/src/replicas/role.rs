@@ -133,6 +133,8 @@ impl Role {
     }
 
     fn figures(&self) -> Option<ReplicaFigures> {
+        // Who is told that the link is up is served from then on.
+        self.standby.look();
         let store = self.standby.store();
         let Some(StandbyStatus { primary, link, applied, failed }) = self.standby.status() else {
             let endpoint = self.settings.lock().primary.clone();
