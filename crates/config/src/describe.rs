@@ -11,7 +11,8 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig,
+    Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;

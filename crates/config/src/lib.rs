@@ -59,7 +59,7 @@ pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
     ListenerTlsConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
-    QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig,
-    StoreConfig, TlsConfig, UserConfig, Workers,
+    QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
+    SnapshotConfig, StoreConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

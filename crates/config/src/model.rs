@@ -3,8 +3,8 @@ use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
-    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom, ReplicatedPool,
-    RoutedPool, ServerSet, Topology,
+    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom,
+    ReplicatedPool, RoutedPool, ServerSet, Topology,
 };
 use keyway_users::{User, Users};
 use std::path::PathBuf;

@@ -12,7 +12,8 @@ pub(crate) const PASSWORD: [&str; 3] =
     ["replica_password", "replica_password_file", "replica_password_env"];
 
 /// How a primary is written.
-pub(crate) const HINT: &str = "write \"redis://[USER:PASSWORD@]HOST:PORT\", or \"rediss://…\" for TLS";
+pub(crate) const HINT: &str =
+    "write \"redis://[USER:PASSWORD@]HOST:PORT\", or \"rediss://…\" for TLS";
 
 /// The port of a primary that is written without one.
 const PORT: u16 = 6379;
@@ -149,10 +150,7 @@ mod tests {
             read("redis://:p%40:x@127.0.0.1:1"),
             ("127.0.0.1:1".to_owned(), false, None, text("p@:x"))
         );
-        assert_eq!(
-            read("redis://u:p@h:1"),
-            ("h:1".to_owned(), false, text("u"), text("p"))
-        );
+        assert_eq!(read("redis://u:p@h:1"), ("h:1".to_owned(), false, text("u"), text("p")));
     }
 
     #[test]

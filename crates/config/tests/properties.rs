@@ -30,6 +30,9 @@ fn masked(mut config: Config) -> Config {
         if let Some((set, _)) = pool.kind.servers_mut() {
             mask(&mut set.options.password);
         }
+        if let PoolKindConfig::Store(store) = &mut pool.kind {
+            mask(&mut store.replica.password);
+        }
     }
     config
 }

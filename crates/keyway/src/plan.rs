@@ -551,11 +551,7 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(
-    stats: &StoreStats,
-    store: &Store,
-    scripts: &keyway_script::Registry,
-) -> StoreFigures {
+fn figures(stats: &StoreStats, store: &Store, scripts: &keyway_script::Registry) -> StoreFigures {
     let databases = stats.databases.iter().enumerate();
     StoreFigures {
         databases: databases

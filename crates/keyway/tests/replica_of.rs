@@ -104,9 +104,7 @@ fn a_pool_follows_a_server_takes_no_writes_and_becomes_a_primary() {
     assert_eq!(client.words("SET k w"), Value::simple("OK"));
     assert_eq!(info(&mut client, "role"), "master");
     assert_eq!(client.words("ROLE").array()[0], Value::bulk("master"));
-    wait_until("the server has no replica", BOUND, || {
-        info(&mut server, "connected_slaves") == "0"
-    });
+    wait_until("the server has no replica", BOUND, || info(&mut server, "connected_slaves") == "0");
 }
 
 fn writes_are_refused(client: &mut Client) {
@@ -154,7 +152,10 @@ fn clients_hear_of_changes_that_come_from_the_primary() {
     server.words("PUBLISH news hello");
     server.words("XADD stream 2-1 f w");
     let push = caching.reply();
-    assert!(matches!(&push, Value::Push(parts) if parts[0] == Value::bulk("invalidate")), "{push:?}");
+    assert!(
+        matches!(&push, Value::Push(parts) if parts[0] == Value::bulk("invalidate")),
+        "{push:?}"
+    );
     let heard: Vec<Value> = (0..2).map(|_| subscriber.reply().array()[2].clone()).collect();
     assert!(heard.contains(&Value::bulk("cached")) && heard.contains(&Value::bulk("hello")));
     let entries = format!("{:?}", reader.reply());
@@ -176,7 +177,8 @@ fn a_primary_becomes_a_replica_and_ends_what_may_write() {
     let from = RedisServer::start_with(&DISKLESS);
     from.client().words("RPUSH list from-the-primary");
     let keyway = start(Pool::store("main"));
-    let (mut client, mut blocked, mut queued) = (keyway.client(0), keyway.client(0), keyway.client(0));
+    let (mut client, mut blocked, mut queued) =
+        (keyway.client(0), keyway.client(0), keyway.client(0));
     ok(&mut client, "SET own v");
     blocked.send(&encode_words("BLPOP list 0"));
     queued.pipeline(&["MULTI", "SET own w"]);

@@ -38,6 +38,6 @@ pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, LoginFigures, MemcachedTotals, PoolTotals, QuotaFigures, Registry,
-    ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells,
+    ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells,
 };

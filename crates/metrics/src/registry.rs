@@ -3,8 +3,8 @@ mod totals;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LoginFigures,
-    QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures,
-    TransactionFigures, WarmUpFigures,
+    QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures,
+    StoreFigures, TransactionFigures, WarmUpFigures,
 };
 pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};
 

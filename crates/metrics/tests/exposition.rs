@@ -13,8 +13,8 @@ use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
     DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
-    ReplicaFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
+    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
     catalogue_markdown,
 };
 use text::{Family, Sample, parse};

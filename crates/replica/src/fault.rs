@@ -1,8 +1,8 @@
 //! Why a link ended.
 
 use crate::target::{Recovery, TargetError};
-use keyway_rdb::{Fault, What};
 use keyway_rdb::replication::{CommandFault, HandshakeFault};
+use keyway_rdb::{Fault, What};
 use std::fmt;
 use std::time::Duration;
 

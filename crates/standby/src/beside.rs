@@ -81,11 +81,7 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// Why the library is refused.
-pub(crate) fn load_library(
-    scripts: &Arc<Registry>,
-    code: &[u8],
-    now: Time,
-) -> Result<(), String> {
+pub(crate) fn load_library(scripts: &Arc<Registry>, code: &[u8], now: Time) -> Result<(), String> {
     let mut engine = Engine::new(Arc::clone(scripts));
     let library = engine.load_library(code, Policy::Append, &run(now))?;
     scripts.keep_libraries(vec![library], Policy::Append)

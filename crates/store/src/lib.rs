@@ -45,6 +45,6 @@ pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use snapshot::{Batch, Filling, LoadError, Loading, Progress, SaveError, Saving};
 pub use store::{
     AfterRead, Busy, Context, DatabaseStats, EffectReader, Insertions, KeyEvent, KeyHint, Mark,
-    NO_WORKER, Overrun, Patience, Restrictions, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats,
-    StreamedSet, Transfer, Waiter, Who,
+    NO_WORKER, Overrun, Patience, Restrictions, SnapshotRefusal, SnapshotStatus, Store,
+    StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
 };

@@ -50,8 +50,7 @@ impl Replicas {
     /// Gives each store its role. One with a primary takes no writes of clients from here on.
     pub fn prepare(plan: &Arc<Plan>, config: &Config) -> Self {
         let (tell, asked) = channel();
-        let mut replicas =
-            Self { tell, asked: Some(asked), roles: Vec::new(), thread: None };
+        let mut replicas = Self { tell, asked: Some(asked), roles: Vec::new(), thread: None };
         replicas.roles = replicas.new_roles(plan, config);
         replicas
     }

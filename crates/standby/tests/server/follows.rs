@@ -151,7 +151,8 @@ fn times_that_count_from_now_on_are_counted_from_when_they_come() {
     let from = RedisServer::start();
     let place = Place::of(&from);
     let mut client = from.client();
-    for line in ["SETEX a 100 v", "SET b v PX 100000", "SET c v", "EXPIRE c 100", "GETEX c EX 100"] {
+    for line in ["SETEX a 100 v", "SET b v PX 100000", "SET c v", "EXPIRE c 100", "GETEX c EX 100"]
+    {
         assert!(!client.words(line).is_error());
     }
     place.assert_same(&from);

@@ -211,4 +211,3 @@ impl Holder for Server<'_> {
         Reply::read(&mut &reply[..])
     }
 }
-

@@ -165,9 +165,7 @@ impl<'a> Entry<'a> {
     /// moved by that.
     #[inline]
     pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
-        if self.count_read()
-            && self.store.config().after_read.is_some()
-            && !self.store.is_replica()
+        if self.count_read() && self.store.config().after_read.is_some() && !self.store.is_replica()
         {
             self.put_off_expiry();
         }

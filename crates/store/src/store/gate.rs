@@ -95,7 +95,9 @@ impl Store {
         self.gate.set(REPLICA, is_replica);
         match is_replica {
             // What memcached clients wanted flushed later is for the primary to flush.
-            true => (0..self.database_count()).for_each(|database| self.flushes.set(database, None)),
+            true => {
+                (0..self.database_count()).for_each(|database| self.flushes.set(database, None))
+            }
             false => self.gate.set(STALE, false),
         }
     }

@@ -118,7 +118,10 @@ impl Plane {
 
     /// Why a command may not wait, though it would have to.
     pub(in crate::core::pools::store) fn refusal_to_wait(
-        &self, incoming: &RequestContext, share: &mut Share) -> Option<String> {
+        &self,
+        incoming: &RequestContext,
+        share: &mut Share,
+    ) -> Option<String> {
         if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             return Some(text.to_owned());
