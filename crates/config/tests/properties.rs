@@ -1,7 +1,7 @@
 //! Tests over many generated files: a described configuration reads back, no text crashes the
 //! reader, and an import moves no key.
 
-use keyway_config::{Config, describe, import};
+use keyway_config::{Config, PoolKindConfig, describe, import};
 use keyway_topology::{Distribution, Hash, HashTag, Password, Server, ServerSet};
 use proptest::prelude::*;
 use std::fmt::Write;

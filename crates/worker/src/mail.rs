@@ -4,6 +4,7 @@ use keyway_net::{Listener, Mailer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -57,7 +58,12 @@ pub enum Mail {
     /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
     /// Something other than a worker has changed the store of this pool: tell clients of it.
-    Changed(u16),
+    Changed {
+        /// Index of the pool.
+        pool: u16,
+        /// To be cleared first: what changes later is another mail.
+        is_asked: Arc<AtomicBool>,
+    },
     /// Drop this: whoever waits for it knows that every request of an earlier turn is over.
     Pass(Sender<()>),
     /// Close these clients, if they are here. The ids are in ascending order.

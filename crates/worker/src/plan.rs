@@ -14,7 +14,7 @@ use keyway_topology::{HealthBoard, ReadFrom, Topology};
 use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What all workers of the process share: one version of the settings, and the shared structures
@@ -172,11 +172,17 @@ impl Plan {
         let _ = told.recv_timeout(patience);
     }
 
-    /// Has a worker tell clients of what was changed in a pool's store by no worker.
-    pub fn post_changed(&self, pool: u16) {
-        if let Some(mailer) = self.mailers.lock().first() {
+    /// Has a worker tell clients of what was changed in a pool's store by no worker. `is_asked`
+    /// says whether the worker has yet to read an earlier mail.
+    pub fn post_changed(&self, pool: u16, is_asked: &Arc<AtomicBool>) {
+        // ORDER: AcqRel pairs with the worker that clears it before it looks.
+        if is_asked.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mail = Mail::Changed { pool, is_asked: Arc::clone(is_asked) };
+        if self.mailers.lock().first().is_none_or(|mailer| mailer.post(mail).is_err()) {
             // A worker that reads none looks ten times a second.
-            let _ = mailer.post(Mail::Changed(pool));
+            is_asked.store(false, Ordering::Release);
         }
     }
 

@@ -11,6 +11,7 @@ fn an_hour_later() -> Clock {
 
 fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
     PoolFacts {
+        role: Default::default(),
         kind: "store",
         name: name.to_owned(),
         store,
@@ -73,7 +74,6 @@ fn facts() -> ProcessFacts {
         read: Box::new(stats),
         snapshot: Box::new(|| SnapshotStatus { saved_changes: 1, ..SnapshotStatus::default() }),
         scripts: Arc::default(),
-        role: Default::default(),
     };
     ProcessFacts {
         start_unix_micros: START,

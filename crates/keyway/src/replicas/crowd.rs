@@ -4,7 +4,7 @@ use keyway_standby::Audience;
 use keyway_store::Store;
 use keyway_worker::Plan;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a store that becomes a replica waits for requests that were begun before. A script may
@@ -17,17 +17,20 @@ const LOGGED_EVERY: u64 = 1000;
 struct Crowd {
     plan: Arc<Plan>,
     pool: u16,
+    /// A worker was asked to tell clients of changes, and has not begun.
+    is_asked: Arc<AtomicBool>,
     failed: AtomicU64,
 }
 
 /// The clients of a pool. Its index and what is used of the plan are the same in later versions.
 pub(super) fn of(plan: &Arc<Plan>, pool: u16) -> Arc<dyn Audience> {
-    Arc::new(Crowd { plan: Arc::clone(plan), pool, failed: AtomicU64::new(0) })
+    let (is_asked, failed) = (Arc::default(), AtomicU64::new(0));
+    Arc::new(Crowd { plan: Arc::clone(plan), pool, is_asked, failed })
 }
 
 impl Audience for Crowd {
     fn changed(&self) {
-        self.plan.post_changed(self.pool);
+        self.plan.post_changed(self.pool, &self.is_asked);
     }
 
     fn publish(&self, is_sharded: bool, channel: &[u8], message: &[u8]) {

@@ -75,6 +75,10 @@ impl Role {
 
     fn promote(&self) {
         *self.is_waiting.lock() = false;
+        if self.standby.store().is_loading() {
+            let pool = &*self.name;
+            tracing::warn!(pool, "the snapshot of the primary was not whole: the store is empty");
+        }
         if self.standby.promote() {
             tracing::info!(pool = self.name, "the store is a primary now");
         }
