@@ -430,7 +430,7 @@ fn run(
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.note_streamed_reply(elapsed);
+                process.note_elapsed(elapsed);
                 // The sockets of a worker added now would not be handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);
