@@ -25,7 +25,7 @@ mod rooms;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
-use crate::core::request::ClientRef;
+use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
 
@@ -189,7 +189,8 @@ impl Core {
             self.plane.forget_unwritten(key);
         }
         self.plane.end_streamed_reply(&mut self.links, ClientRef { key, session: &session });
-        self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
+        let client = ClientMut { key, session: &mut session };
+        self.plane.cut_off_streaming(&mut self.links, client, None);
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);
