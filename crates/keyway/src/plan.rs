@@ -487,7 +487,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         Arc::new(open(store, memory_max, seed))
     };
     let pools = topology.pools();
-    let kind = PoolKind::new(&pools[index].kind, (pools, monotonic()), tls, open_store);
+    let kind = PoolKind::new(&pools[index].kind, pools, monotonic(), tls, open_store);
     let limits = of_store.map_or_else(ScriptLimits::default, |store| ScriptLimits {
         time_max: store.script_time_max,
         busy_after: store.script_busy_after,

@@ -363,17 +363,18 @@ impl Cluster {
 
     /// Handles a server's report.
     pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> ViewUpdate {
-        self.learn_by((None, view.epoch), by, |map| map.apply(view, now))
+        self.learn_by(None, view.epoch, by, |map| map.apply(view, now))
     }
 
     /// Does the same for one primary and its replicas.
     pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> ViewUpdate {
-        self.learn_by((Some(told.group), told.epoch), by, |map| map.apply_group(told, now))
+        self.learn_by(Some(told.group), told.epoch, by, |map| map.apply_group(told, now))
     }
 
     fn learn_by(
         &self,
-        (group, epoch): (Option<u16>, Option<u64>),
+        group: Option<u16>,
+        epoch: Option<u64>,
         by: Speaker,
         apply: impl FnOnce(&ClusterMap) -> Applied,
     ) -> ViewUpdate {

@@ -138,7 +138,7 @@ pub struct ItemCopy {
 impl ItemCopy {
     /// Creates the copy of `key`, which belongs to the server `from` in the old pool and `to` in
     /// the new one.
-    pub fn new(aim: Aim, terms: Terms, key: &[u8], (from, to): (u16, u16)) -> ItemCopy {
+    pub fn new(aim: Aim, terms: Terms, key: &[u8], from: u16, to: u16) -> ItemCopy {
         let step = match aim {
             Aim::Read | Aim::Modify => Step::LookUp,
             Aim::Clear | Aim::Flush(_) => Step::Clear,

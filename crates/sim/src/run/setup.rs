@@ -94,7 +94,7 @@ pub(super) fn pool_plan(
         slow_log: Arc::new(slow_log.unwrap_or_default()),
         scripts: Arc::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, open),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, open),
     }
 }
 

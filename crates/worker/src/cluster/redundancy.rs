@@ -109,7 +109,7 @@ impl Redundancy {
             let due = lost.since + GRACE;
             if due <= heard || due + GRACE <= now {
                 lost.is_told = true;
-                followed.changes.extend(change(map, *place, (lost.had, false)));
+                followed.changes.extend(change(map, *place, lost.had, false));
             } else if due <= now && !lost.is_doubted {
                 lost.is_doubted = true;
                 followed.asks_again = true;
@@ -144,7 +144,7 @@ impl Redundancy {
             let is_same = node.is_some_and(|node| node.tenure == lost.tenure);
             let is_kept = is_same && is_lost[usize::from(place)];
             if is_same && !is_kept && lost.is_told && is_redundant[usize::from(place)] {
-                changes.extend(change(map, place, (lost.had, true)));
+                changes.extend(change(map, place, lost.had, true));
             }
             is_kept
         });
@@ -177,7 +177,7 @@ impl Redundancy {
     }
 }
 
-fn change(map: &ClusterMap, place: u16, (had, is_redundant): (bool, bool)) -> Option<ShardChange> {
+fn change(map: &ClusterMap, place: u16, had: bool, is_redundant: bool) -> Option<ShardChange> {
     let primary = map.node(usize::from(place))?.endpoint.to_string();
     Some(ShardChange { primary, had, is_redundant })
 }

@@ -126,7 +126,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         slow_log: Arc::default(),
         scripts: Arc::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, || panic!("a plan without stores")),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, || panic!("a plan without stores")),
     }
 }
 

@@ -221,7 +221,7 @@ impl Plane {
         let len = out.len() - start;
         let owner = Owner::Operation { operation, part };
         let counted = incoming.request.command.counted();
-        connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
+        connection.link.enqueue_batch(owner, counted, len, REPLIES_BEFORE_WAIT, self.clock.now);
         self.note_unsent(index, connection);
     }
 
@@ -264,7 +264,8 @@ impl Core {
     #[cold]
     pub(in crate::core) fn wait_again(
         &mut self,
-        (from, server): (ConnectionKey, ServerId),
+        from: ConnectionKey,
+        server: ServerId,
         mut one: Redirected,
         waits: Option<Waits>,
     ) {

@@ -41,7 +41,7 @@ impl PoolState {
         let redis = &[Protocol::Resp2, Protocol::Resp3][..];
         let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Connections| {
             let ring = build_ring(plan, index, &upstream.servers);
-            ServersState::new((plan, index), (upstream, protocols, false), ring, links)
+            ServersState::new(plan, index, upstream, protocols, false, ring, links)
         };
         let found = |found: &DiscoveredPlan, links: &mut Connections| {
             let cluster = ClusterState::new(&found.cluster);
@@ -51,12 +51,7 @@ impl PoolState {
                 hedging: cluster.hedging(),
                 retries: cluster.retries(),
                 cluster,
-                servers: ServersState::new(
-                    (plan, index),
-                    (&found.upstream, redis, true),
-                    ring,
-                    links,
-                ),
+                servers: ServersState::new(plan, index, &found.upstream, redis, true, ring, links),
             }
         };
         match &plan.pools[index].kind {
@@ -180,8 +175,11 @@ impl ServersState {
     /// The links to the servers of a pool, for clients that speak `protocols`. What is sent there may
     /// be sent elsewhere if it `follows` redirections.
     pub(in crate::core::pools) fn new(
-        (plan, index): (&Plan, usize),
-        (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
+        plan: &Plan,
+        index: usize,
+        upstream: &Upstream,
+        protocols: &[Protocol],
+        follows: bool,
         ring: Ring,
         links: &mut Connections,
     ) -> Self {

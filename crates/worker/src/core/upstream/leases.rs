@@ -317,7 +317,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         index: ConnectionKey,
-        (connection, was_blocking): (&mut Connection, bool),
+        connection: &mut Connection,
+        was_blocking: bool,
     ) {
         if connection.role.is_some() {
             let session = connection.lease.and_then(|key| sessions.get_mut(key));
@@ -376,7 +377,7 @@ impl Core {
         }
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, server, (&exchange, is_blocking), why);
+            plane.fail(sessions, server, &exchange, is_blocking, why);
         }
         if is_failure && !is_blameless {
             let began = plane.began(connection, worked);
@@ -427,7 +428,7 @@ impl Core {
                 let server = connection.server_id;
                 connection
                     .link
-                    .abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
+                    .abandon(|exchange| plane.fail(sessions, server, exchange, true, fault));
                 plane.end_lease(sessions, index, connection);
                 plane.upstream.discards.push(index);
             } else if is_astray && connection.unblock.replace(UnblockReason::Displaced).is_none() {

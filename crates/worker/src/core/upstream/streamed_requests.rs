@@ -15,13 +15,13 @@
 //! they are complete, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
+use crate::core::observe::hot_keys::Sight;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::WaitFor;
-use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
@@ -44,6 +44,16 @@ const PER_SERVER_MAX: usize = 64;
 /// completely: a part of it is still in flight.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
+/// A request of which a part has arrived.
+pub(in crate::core) struct PartialRequest<'a> {
+    /// The bytes that have arrived.
+    pub(in crate::core) bytes: &'a [u8],
+    /// Where the argument ends that is incomplete, counted from the request's first byte.
+    pub(in crate::core) end: usize,
+    /// The arguments before that one.
+    pub(in crate::core) args: &'a mut Vec<ByteRange>,
+}
+
 /// The result for a large request.
 pub(in crate::core) enum Begun {
     /// It is streamed. Everything that has arrived of it was taken.
@@ -65,26 +75,19 @@ fn has_value_behind(verb: Verb) -> bool {
 }
 
 impl Plane {
-    /// Begins to send a request of which a part has arrived. `args` are its arguments before the
-    /// one that ends at `end`, beyond the received bytes.
+    /// Begins to send a request of which a part has arrived.
     #[cold]
     pub(in crate::core) fn begin_streaming(
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (bytes, end): (&[u8], usize),
-        args: &mut Vec<ByteRange>,
+        part: PartialRequest<'_>,
     ) -> Begun {
         if let Some(store) = pool.kind.store() {
-            return self.begin_landing(
-                pool,
-                store,
-                BusyClient { key, session, busy },
-                (bytes, end),
-                args,
-            );
+            return self.begin_landing(pool, store, BusyClient { key, session, busy }, part);
         }
+        let PartialRequest { bytes, end, args } = part;
         let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
         else {
@@ -133,7 +136,7 @@ impl Plane {
         // Without a link the request was answered, and the rest of it is dropped.
         let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
-            let sight = (&request.args[1], request.command.name, Direction::Request);
+            let sight = Sight::of_request(&request.args[1], request.command.name);
             self.note_large(&pool.noted, sight, value_len);
             self.send_begun(links, &mut incoming, index);
         }

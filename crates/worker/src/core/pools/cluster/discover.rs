@@ -249,13 +249,13 @@ impl Core {
 
     /// Asks a server about its cluster. Returns whether there was a server to ask.
     pub(super) fn ask_someone(&mut self, pool: u16, query: SlotQuery) -> bool {
-        let Some(whom) = self.someone_to_ask(pool) else { return false };
+        let Some((server, index)) = self.someone_to_ask(pool) else { return false };
         let word: &[u8] = match query {
             SlotQuery::Slots => b"SLOTS",
             SlotQuery::Shards => b"SHARDS",
             SlotQuery::Nodes => b"NODES",
         };
-        self.ask_about(pool, whom, &[b"CLUSTER", word], About::Slots(query));
+        self.ask_about(pool, server, index, &[b"CLUSTER", word], About::Slots(query));
         true
     }
 
@@ -263,7 +263,8 @@ impl Core {
     pub(super) fn ask_about(
         &mut self,
         pool: u16,
-        (place, index): (u16, ConnectionKey),
+        place: u16,
+        index: ConnectionKey,
         words: &[&[u8]],
         about: About,
     ) {

@@ -80,7 +80,7 @@ impl Core {
         let connection = &mut links[index];
         let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
         let server = connection.server_id;
-        connection.link.abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
+        connection.link.abandon(|exchange| plane.fail(sessions, server, exchange, true, fault));
         plane.end_lease(sessions, index, connection);
         plane.upstream.discards.push(index);
     }

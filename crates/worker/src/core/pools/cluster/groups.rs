@@ -53,7 +53,7 @@ impl Core {
                     (b"SLAVES", About::Replicas(group)),
                 ];
                 for (word, about) in questions {
-                    self.ask_about(pool, (place, index), &[b"SENTINEL", word, name], about);
+                    self.ask_about(pool, place, index, &[b"SENTINEL", word, name], about);
                 }
             }
         }
@@ -76,8 +76,8 @@ impl Core {
             })
             .collect();
         self.plane.begin_round(pool);
-        for &of in links.iter() {
-            self.ask_about(pool, of, &[b"INFO", b"replication"], About::Role);
+        for &(server, index) in links.iter() {
+            self.ask_about(pool, server, index, &[b"INFO", b"replication"], About::Role);
         }
         !links.is_empty()
     }

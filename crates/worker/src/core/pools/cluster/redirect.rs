@@ -92,7 +92,7 @@ impl Core {
         }
         let mut onward = Onward { to: endpoint, slot, is_moved };
         if is_its_slot && !self.links[from].is_private {
-            onward = self.in_order(from, (&one.exchange, redirect.slot), onward);
+            onward = self.in_order(from, &one.exchange, redirect.slot, onward);
         }
         match shared.place_of(&onward.to) {
             // Requests that came before have to go there first. On a link of its own there were
@@ -259,7 +259,7 @@ impl Core {
         let is_held = plane.is_gone(connection);
         if let Some(fault) = if is_held { None } else { plane.refused(connection) } {
             let server = connection.server_id;
-            return plane.fail(sessions, server, (&one.exchange, false), fault);
+            return plane.fail(sessions, server, &one.exchange, false, fault);
         }
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
@@ -372,7 +372,7 @@ impl Core {
                 redirected.exchange.begin_anew(now);
             }
             if self.plane.is_wait(redirected.exchange.owner) {
-                self.wait_again((from, server), redirected, waits);
+                self.wait_again(from, server, redirected, waits);
                 continue;
             }
             // Another server may have the slot now.
@@ -447,7 +447,7 @@ impl Core {
                     let Core { sessions, links, plane } = self;
                     let server = links[from].server_id;
                     let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-                    plane.fail(sessions, server, (&one.exchange, false), fault);
+                    plane.fail(sessions, server, &one.exchange, false, fault);
                 }
             }
         }
@@ -528,7 +528,7 @@ impl Core {
         if one.reply.is_empty() {
             // The request was taken back before it was sent, so there is no server's reply.
             let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-            return plane.fail(sessions, server, (&one.exchange, false), fault);
+            return plane.fail(sessions, server, &one.exchange, false, fault);
         }
         let is_there =
             plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());

@@ -12,7 +12,7 @@
 
 use super::state::SentOnOrder;
 use crate::core::pools::cluster::state::Onward;
-use crate::core::pools::cluster::state::SentOn;
+use crate::core::pools::cluster::state::{SentOn, SentOnKey};
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::request::ReplyIndex;
 use crate::core::{ConnectionKey, Core, Plane};
@@ -30,7 +30,8 @@ impl Core {
     pub(super) fn in_order(
         &mut self,
         from: ConnectionKey,
-        (exchange, slot): (&Exchange, u16),
+        exchange: &Exchange,
+        slot: u16,
         mut onward: Onward,
     ) -> Onward {
         let Core { sessions, links, plane } = self;
@@ -40,7 +41,7 @@ impl Core {
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
         let reply = plane.reply_index(owner).map(|index| index.reply);
-        let key = (client.to_bits(), server.pool, slot);
+        let key = SentOnKey { client: client.to_bits(), pool: server.pool, slot };
         let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
         if let Some(earlier) = earlier {
             if earlier.is_behind(session, reply) && earlier.reply != reply {
@@ -88,8 +89,7 @@ impl Plane {
         let Some(state) = self.cluster_state(server.pool) else { return };
         let Some(node) = state.map.node(usize::from(server.server)) else { return };
         let to = node.endpoint.clone();
-        let of_client =
-            (client.to_bits(), server.pool, 0)..=(client.to_bits(), server.pool, u16::MAX);
+        let of_client = SentOnKey::of_pool(client, server.pool);
         for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
             if (latest.session, latest.reply) == (session, Some(reply)) {
                 (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));
@@ -106,7 +106,7 @@ impl Plane {
         }
     }
 
-    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {
+    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: SentOnKey, sent_on: SentOn) {
         let SentOnOrder { latest, check_at } = &mut self.cluster.sent_on;
         latest.insert(key, sent_on);
         if latest.len() > (*check_at).max(UNCHECKED_MAX) {

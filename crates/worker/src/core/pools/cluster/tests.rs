@@ -744,7 +744,7 @@ fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own(
     let mut core = Core::new(plan, cells, 1);
     let client = client(&mut core);
     let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
-    let wait = Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
+    let wait = Wait::new(Time(0), 0, seconds(1), Duration::ZERO, state.as_ref());
     core.plane.cluster.unowned.insert(client.to_bits(), wait);
     assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
     core.plane.bring_wait(client, 1);

@@ -35,7 +35,8 @@ impl Ahead {
         &mut self,
         store: &Store,
         bytes: &[u8],
-        (wire, limits): (Wire, &ParseLimits),
+        wire: Wire,
+        limits: &ParseLimits,
     ) {
         if self.taken < self.count {
             return;

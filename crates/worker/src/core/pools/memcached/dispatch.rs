@@ -46,7 +46,7 @@ impl Plane {
             return step;
         }
         if let PoolKind::Routed(routes) = &pool.kind {
-            return self.route_memcached(links, plan, (pool, routes), call);
+            return self.route_memcached(links, plan, pool, routes, call);
         }
         self.dispatch_to(links, pool, call)
     }
@@ -67,12 +67,8 @@ impl Plane {
             PoolKind::Memcached(plan) => {
                 let servers = &plan.upstream.servers;
                 if let Some(warm_up) = &plan.warm_up {
-                    return self.warm_memcached(
-                        links,
-                        (pool, servers, warm_up),
-                        plan.dialect,
-                        call,
-                    );
+                    let to = PoolServers { pool, servers };
+                    return self.warm_memcached(links, to, warm_up, plan.dialect, call);
                 }
                 self.send_memcached(links, PoolServers { pool, servers }, plan.dialect, call)
             }

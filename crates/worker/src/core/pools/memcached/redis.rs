@@ -60,10 +60,11 @@ impl Plane {
         connection: &mut Connection,
         to: Dialect,
         call: &Call<'_>,
-        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+        keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
+        value: &[u8],
     ) -> Result<Put, Untranslatable> {
         if self.is_redis(connection.server_id.pool) {
-            return self.put_to_redis(connection, call, (keys, value));
+            return self.put_to_redis(connection, call, keys, value);
         }
         let out = connection.link.request_buf();
         let start = out.len();
@@ -79,7 +80,8 @@ impl Plane {
         &self,
         connection: &mut Connection,
         call: &Call<'_>,
-        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+        keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
+        value: &[u8],
     ) -> Result<Put, Untranslatable> {
         // That of the whole request: a part with one key is answered by a list as well.
         let keys_all = call.request.keys.len();
@@ -94,7 +96,7 @@ impl Plane {
         };
         let out = connection.link.request_buf();
         let start = out.len();
-        let (question, expect) = command.write(out, call.head(), keys, (value, terms));
+        let (question, expect) = command.write(out, call.head(), keys, value, terms);
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
     }
 

@@ -60,7 +60,7 @@ impl Core {
             let server = connection.server_id;
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             for exchange in taken {
-                plane.fail(sessions, server, (&exchange, false), fault);
+                plane.fail(sessions, server, &exchange, false, fault);
             }
             release_waiting(sessions, plane, connection);
         }

@@ -35,7 +35,8 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         plan: &Plan,
-        (pool, routes): (&PoolPlan, &RoutePlan),
+        pool: &PoolPlan,
+        routes: &RoutePlan,
         call: &mut Call<'_>,
     ) -> Step {
         match call.head().verb {
@@ -127,9 +128,9 @@ impl Plane {
             return Step::Started;
         };
         let nature = nature_of(call.head());
-        let whose = (&mut *call.session, &*call.busy);
         let count = call.request.keys.len();
-        if let Some(step) = self.may_travel(routes, whose, (nature == Nature::Read, count > 1)) {
+        let (is_read, is_many) = (nature == Nature::Read, count > 1);
+        if let Some(step) = self.may_travel(routes, call.session, call.busy, is_read, is_many) {
             return step;
         }
         let (parts, owners) = match &routes.pool {

@@ -75,7 +75,7 @@ impl Plane {
             }
             if let Some(work) = work {
                 let client = ClientMut { key: call.key, session: call.session };
-                self.end_memcached_work(pool, client, (call.request, call.bytes), work);
+                self.end_memcached_work(pool, client, call.request, call.bytes, work);
             }
             is_ok
         };

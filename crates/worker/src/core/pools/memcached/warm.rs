@@ -7,6 +7,7 @@
 //! Requests for keys whose server is the same in both pools go the ordinary way.
 
 use super::pool::dialect_for;
+use crate::WarmUpPlan;
 use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
@@ -15,7 +16,6 @@ use crate::core::pools::memcached::state::Warm;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
-use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_memcache::{
@@ -62,7 +62,8 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, servers, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
+        PoolServers { pool, servers }: PoolServers<'_>,
+        warm_up: &WarmUpPlan,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -74,7 +75,7 @@ impl Plane {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         if warmth == Warmth::Read {
-            if self.stays((servers, warm_up), call) {
+            if self.stays(servers, warm_up, call) {
                 return self.send_memcached(links, PoolServers { pool, servers }, to, call);
             }
             // Too many requests wait already. This one waits until its client has no other request
@@ -89,7 +90,7 @@ impl Plane {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         let Some((item_copies, is_strict)) =
-            self.item_copies_of_write((servers, warm_up), warmth, call)
+            self.item_copies_of_write(servers, warm_up, warmth, call)
         else {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         };
@@ -127,7 +128,7 @@ impl Plane {
     }
 
     /// Returns whether the only key of a request has the same server in both pools.
-    fn stays(&mut self, (sharded, warm_up): (&ServerSet, &WarmUpPlan), call: &Call<'_>) -> bool {
+    fn stays(&mut self, sharded: &ServerSet, warm_up: &WarmUpPlan, call: &Call<'_>) -> bool {
         if call.request.keys.len() != 1 {
             return false;
         }
@@ -140,7 +141,8 @@ impl Plane {
     /// where they fail. Returns `None` when it needs none.
     fn item_copies_of_write(
         &mut self,
-        (sharded, warm_up): (&ServerSet, &WarmUpPlan),
+        sharded: &ServerSet,
+        warm_up: &WarmUpPlan,
         warmth: Warmth,
         call: &Call<'_>,
     ) -> Option<(Vec<ItemCopy>, bool)> {
@@ -158,7 +160,7 @@ impl Plane {
         let to = self.server_of(call.session.pool, sharded, key)?;
         match self.old_place(warm_up, key, to) {
             Old::Server(from) => {
-                Some((vec![ItemCopy::new(aim, warm_up.terms, key, (from, to))], is_strict))
+                Some((vec![ItemCopy::new(aim, warm_up.terms, key, from, to)], is_strict))
             }
             Old::Unusable => {
                 warm_up.totals.note_unasked();
@@ -175,7 +177,7 @@ impl Plane {
         let servers = warm_up.same.iter().enumerate().filter(|(server, same)| {
             same.is_none() && health.is_usable(topology.backend_id(from, *server))
         });
-        let item_copy = |(server, _)| ItemCopy::new(aim, warm_up.terms, b"", (server as u16, 0));
+        let item_copy = |(server, _)| ItemCopy::new(aim, warm_up.terms, b"", server as u16, 0);
         servers.map(item_copy).collect()
     }
 
@@ -221,7 +223,7 @@ impl Plane {
             match self.old_place(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
-                    item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, (from, to)));
+                    item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, from, to));
                 }
                 Old::Unusable if is_missed => warm_up.totals.note_unasked(),
                 Old::Unusable | Old::Same => {}
@@ -332,7 +334,7 @@ impl Plane {
                         .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
                 };
                 let owner = Owner::Operation { operation: key, part: index as u32 };
-                self.send_item_copy((links, link), item_copy, (owner, counted));
+                self.send_item_copy(links, link, item_copy, owner, counted);
             }
         }
         for item_copy in item_copies.iter_mut().filter(|item_copy| item_copy.end().is_some()) {
@@ -346,7 +348,7 @@ impl Plane {
             && let Some((_, warm_up_read)) = self.pending.end::<WarmUpRead>(key)
         {
             warm_up_read.item_copies.iter().for_each(|item_copy| warm_up.totals.note(item_copy));
-            self.finish_warm_up_read(sessions, links, (to_client, warm_up_read));
+            self.finish_warm_up_read(sessions, links, to_client, warm_up_read);
         }
     }
 
@@ -384,9 +386,11 @@ impl Plane {
 
     fn send_item_copy(
         &mut self,
-        (links, index): (&mut Connections, ConnectionKey),
+        links: &mut Connections,
+        index: ConnectionKey,
         item_copy: &mut ItemCopy,
-        (owner, counted): (Owner, Counted),
+        owner: Owner,
+        counted: Counted,
     ) {
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
@@ -411,7 +415,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        (to_client, mut warm_up_read): (ReplyTo, Box<WarmUpRead>),
+        to_client: ReplyTo,
+        mut warm_up_read: Box<WarmUpRead>,
     ) {
         let Some(session) = sessions.get_mut(to_client.session) else {
             return self.finish_unheard(links, to_client, &warm_up_read);

@@ -8,6 +8,7 @@
 
 use super::State;
 use super::client_behind;
+use super::state::Path;
 use crate::PoolKind;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Slab};
@@ -53,7 +54,7 @@ impl Core {
         let is_behind = |session: &Session| {
             session.sub_request.is_some_and(|sub_request| {
                 sub_request.stalled > Some(0)
-                    && queues.has_sent((sub_request.client.to_bits(), session.pool))
+                    && queues.has_sent(Path::new(sub_request.client, session.pool))
             })
         };
         let unsent: Vec<Key<Session>> =
@@ -143,7 +144,7 @@ impl State {
         let Some(sub_request) = &mut session.sub_request else { return };
         if sub_request.stalled.is_none() {
             sub_request.stalled = Some(0);
-            self.queues.on_stalled((sub_request.client.to_bits(), pool), sub_request.level, 0);
+            self.queues.on_stalled(Path::new(sub_request.client, pool), sub_request.level, 0);
         }
     }
 }

@@ -30,7 +30,8 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         plan: &Plan,
-        (pool, routes): (&PoolPlan, &RoutePlan),
+        pool: &PoolPlan,
+        routes: &RoutePlan,
         incoming: &mut RequestContext,
     ) -> Step {
         if incoming.session.is_multi_refused && self.refuse_behind_multi(incoming) {
@@ -140,8 +141,8 @@ impl Plane {
         let request = incoming.request;
         let nature = nature_of(request);
         let is_read = nature == Nature::Read;
-        let whose = (&mut *incoming.session, &*incoming.busy);
-        if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
+        let RequestContext { session, busy, .. } = &mut *incoming;
+        if let Some(step) = self.may_travel(routes, session, busy, is_read, keys.len() > 1) {
             return step;
         }
         let cut = match request.handling() {
@@ -149,7 +150,7 @@ impl Plane {
             _ => None,
         };
         let many = cut.is_some() && keys.len() > 1;
-        let Some((parts, owners)) = self.parts_of(routes, incoming, keys, (nature, many)) else {
+        let Some((parts, owners)) = self.parts_of(routes, incoming, keys, nature, many) else {
             let name = &plan.pools[usize::from(over)].name;
             let text = format!(
                 "CROSSSLOT keys of this {} begin with prefixes of different pools of [pool.{name}]",
@@ -207,7 +208,8 @@ impl Plane {
         routes: &RoutePlan,
         incoming: &RequestContext,
         keys: &[u32],
-        (nature, many): (Nature, bool),
+        nature: Nature,
+        many: bool,
     ) -> Option<Lots> {
         let is_read = nature == Nature::Read;
         let per_key = |route_policy: RoutePolicy| {

@@ -57,7 +57,7 @@ impl Core {
         self.send(level, Question::OfRoutedRequest { routed_request: key, part, station });
     }
 
-    pub(super) fn ask_now(&mut self, (key, part, station): (Key<Operation>, u16, u8), since: Time) {
+    pub(super) fn ask_now(&mut self, key: Key<Operation>, part: u16, station: u8, since: Time) {
         let plan = Arc::clone(&self.plane.plan);
         let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
         let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
@@ -70,7 +70,7 @@ impl Core {
             say(routed_request, &routed_request.parts[usize::from(part)].keys, cap, now_unix);
         let sub_request = |core: &mut Core, expect, bytes: &[u8]| {
             let purpose = SubRequestFor::Ask { routed_request: key, part, station, expect };
-            core.sub_request(purpose, (child, whose), since, bytes);
+            core.sub_request(purpose, child, whose, since, bytes);
         };
         match said {
             Said::AsItCame => {
@@ -83,7 +83,7 @@ impl Core {
             Said::Anew(bytes, expect) => sub_request(self, expect, &bytes),
             Said::Nothing => {
                 self.end_unasked(whose.level);
-                self.on_asked(key, (part, station), None, b"", Some(Fault::Denied));
+                self.on_asked(key, part, station, None, b"", Some(Fault::Denied));
             }
         }
         if let Some(cap) = cap {
@@ -128,7 +128,8 @@ impl Core {
     pub(super) fn on_asked(
         &mut self,
         key: Key<Operation>,
-        (part, station): (u16, u8),
+        part: u16,
+        station: u8,
         expect: Option<Expect>,
         reply: &[u8],
         fault: Option<Fault>,
@@ -143,7 +144,7 @@ impl Core {
         let child = routed_request.parts[usize::from(part)].route_policy.child(station);
         if verdict.is_failed() {
             RouteTotals::note(&routes.totals.child_failures);
-            tell_of_child(self.plane.clock.now, &plan, routes, (to.pool, child));
+            tell_of_child(self.plane.clock.now, &plan, routes, to.pool, child);
         }
         let is_gone = self.sessions.get(to.session).is_none();
         if is_gone {
@@ -273,7 +274,7 @@ impl Plane {
 
 /// Writes to the log, at most once a minute, that a child fails.
 #[cold]
-fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, (pool, child): (u16, u16)) {
+fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, pool: u16, child: u16) {
     if routes.trouble.is_due(now) {
         let pool = &plan.pools[usize::from(pool)].name;
         let child = &plan.pools[usize::from(child)].name;

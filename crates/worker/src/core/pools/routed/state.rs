@@ -283,8 +283,12 @@ pub(in crate::core::pools::routed) enum Question {
     Own(UnsentSubRequest),
 }
 
-/// A question that waits, and the time since which it does.
-pub(in crate::core::pools::routed) type Queued = (Time, Question);
+/// A question that waits.
+pub(in crate::core::pools::routed) struct Queued {
+    /// The time since which it waits.
+    pub(in crate::core::pools::routed) since: Time,
+    pub(in crate::core::pools::routed) question: Question,
+}
 
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Level {
@@ -309,7 +313,18 @@ impl Level {
 }
 
 /// A client, and a pool that is asked on its behalf.
-pub(in crate::core::pools::routed) type Path = (u64, u16);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core::pools::routed) struct Path {
+    /// The session's key, as bits, because keys have no order.
+    client: u64,
+    pool: u16,
+}
+
+impl Path {
+    pub(in crate::core::pools::routed) fn new(client: Key<Session>, pool: u16) -> Path {
+        Path { client: client.to_bits(), pool }
+    }
+}
 
 /// The requests that wait behind stalled sub-requests.
 #[derive(Default)]
@@ -391,7 +406,7 @@ impl Queues {
     pub(in crate::core::pools::routed) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
         let later = self.levels.iter().flat_map(|level| &level.later);
         let behind = self.stalls.values().flat_map(|stall| &stall.behind);
-        later.chain(behind).filter_map(|(_, question)| match question {
+        later.chain(behind).filter_map(|queued| match &queued.question {
             Question::Own(purpose) => Some(purpose),
             Question::OfRoutedRequest { .. } => None,
         })

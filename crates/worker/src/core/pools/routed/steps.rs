@@ -153,8 +153,10 @@ impl Plane {
     pub(in crate::core) fn may_travel(
         &mut self,
         routes: &RoutePlan,
-        (session, busy): (&mut Session, &Busy),
-        (is_read, is_many): (bool, bool),
+        session: &mut Session,
+        busy: &Busy,
+        is_read: bool,
+        is_many: bool,
     ) -> Option<Step> {
         // A request that is looked up or filled in, or for which an old pool is asked first, must
         // not overtake what its client sent before, nor be overtaken.

@@ -14,11 +14,11 @@
 //! request of the same client to the same pool. The later request waits *behind* it.
 
 use super::client_behind;
-use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Question;
 use crate::core::pools::routed::state::Queued;
 use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::{Language, Path};
 use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
@@ -36,7 +36,7 @@ impl Plane {
         let pool = session.pool;
         let Some(sub_request) = &mut session.sub_request else { return };
         if let Some(len) = sub_request.stalled.take() {
-            let path = (sub_request.client.to_bits(), pool);
+            let path = Path::new(sub_request.client, pool);
             self.routes.queues.on_freed(path, sub_request.level, len);
         }
     }
@@ -72,7 +72,8 @@ impl Core {
             }
             (0..DEPTH_MAX as u8).for_each(|level| self.continue_level(level));
             while let Some(copy) = self.plane.routes.copies.pop_front() {
-                self.put_in_order((self.plane.clock.now, Question::Own(copy)));
+                let since = self.plane.clock.now;
+                self.put_in_order(Queued { since, question: Question::Own(copy) });
             }
             if let Some(key) = self.plane.routes.dirty.pop_front() {
                 self.finish_sub_request(key);
@@ -97,7 +98,7 @@ impl Core {
             if let Some(queued) = level.later.pop_front() {
                 level.sub_requests += 1;
                 self.plane.routes.queues.queued -= 1;
-                if let (_, Question::Own(purpose)) = &queued {
+                if let Question::Own(purpose) = &queued.question {
                     self.plane.routes.held -= purpose.bytes.len();
                 }
                 self.put_in_order(queued);
@@ -134,43 +135,43 @@ impl Core {
         let at = state.queues.level(level);
         if at.later.is_empty() && at.has_room() {
             at.sub_requests += 1;
-            return self.put_in_order((now, question));
+            return self.put_in_order(Queued { since: now, question });
         }
         if let Question::Own(purpose) = &question {
             state.held += purpose.bytes.len();
         }
-        at.later.push_back((now, question));
+        at.later.push_back(Queued { since: now, question });
         state.queues.queued += 1;
     }
 
     /// Asks behind what its client has asked the same pool before.
-    fn put_in_order(&mut self, (since, question): Queued) {
+    fn put_in_order(&mut self, queued: Queued) {
         let Plane { routes: state, pending, .. } = &mut self.plane;
         if state.queues.stalls.is_empty() {
-            return self.put((since, question));
+            return self.put(queued);
         }
-        let path = match &question {
-            Question::Own(purpose) => Some((purpose.whose.client.to_bits(), purpose.pool)),
+        let path = match &queued.question {
+            Question::Own(purpose) => Some(Path::new(purpose.whose.client, purpose.pool)),
             Question::OfRoutedRequest { routed_request, part, station } => {
                 pending.get::<RoutedRequest>(*routed_request).map(|routed_request| {
                     let route_policy = &routed_request.parts[usize::from(*part)].route_policy;
-                    (routed_request.client.to_bits(), route_policy.child(*station))
+                    Path::new(routed_request.client, route_policy.child(*station))
                 })
             }
         };
         match path.and_then(|path| state.queues.stalls.get_mut(&path)) {
-            Some(stall) => stall.behind.push_back((since, question)),
-            None => self.put((since, question)),
+            Some(stall) => stall.behind.push_back(queued),
+            None => self.put(queued),
         }
     }
 
-    fn put(&mut self, (since, question): Queued) {
+    fn put(&mut self, Queued { since, question }: Queued) {
         match question {
             Question::OfRoutedRequest { routed_request, part, station } => {
-                self.ask_now((routed_request, part, station), since);
+                self.ask_now(routed_request, part, station, since);
             }
             Question::Own(UnsentSubRequest { sub_request, whose, pool, bytes }) => {
-                self.sub_request(sub_request, (pool, whose), since, &bytes);
+                self.sub_request(sub_request, pool, whose, since, &bytes);
             }
         }
     }
@@ -180,7 +181,8 @@ impl Core {
     pub(super) fn sub_request(
         &mut self,
         purpose: SubRequestFor,
-        (pool, whose): (u16, Whose),
+        pool: u16,
+        whose: Whose,
         since: Time,
         bytes: &[u8],
     ) {
@@ -225,7 +227,7 @@ impl Core {
             if let Some(sub_request) = &mut session.sub_request {
                 sub_request.stalled = Some(left as u32);
             }
-            let path = (client.to_bits(), pool);
+            let path = Path::new(client, pool);
             plane.routes.queues.on_stalled(path, level, left as u32);
             // The client's next request may need no sub-request; it must not arrive before this
             // one.
@@ -306,15 +308,11 @@ impl Core {
         };
         let bytes = session.busy.take().unwrap_or_default().unparsed().to_vec();
         let whose = Whose { client, level, lane: session.lane, language };
-        let again = Question::Own(UnsentSubRequest {
-            sub_request: purpose,
-            whose,
-            pool: session.pool,
-            bytes,
-        });
         let since = session.full_since.unwrap_or(self.plane.clock.now);
-        let path = (client.to_bits(), session.pool);
-        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front((since, again));
+        let unsent = UnsentSubRequest { sub_request: purpose, whose, pool: session.pool, bytes };
+        let again = Queued { since, question: Question::Own(unsent) };
+        let path = Path::new(client, session.pool);
+        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front(again);
         self.keep_sub_request(session);
     }
 
@@ -334,7 +332,7 @@ impl Core {
     fn on_sub_request_over(&mut self, sub_request: &SubRequest, reply: &[u8]) {
         match sub_request.purpose {
             SubRequestFor::Ask { routed_request, part, station, expect } => {
-                self.on_asked(routed_request, (part, station), expect, reply, sub_request.fault);
+                self.on_asked(routed_request, part, station, expect, reply, sub_request.fault);
             }
             SubRequestFor::TimeLeft { routed_request, part, key } => {
                 self.on_time_left(routed_request, part, key, reply, sub_request.fault);

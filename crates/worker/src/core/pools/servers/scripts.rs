@@ -63,7 +63,7 @@ impl Plane {
         if what != Loaded::Scripts {
             self.give_libraries_everywhere(links, incoming);
         }
-        self.send_loads(links, incoming, (loads, Rule::Same))
+        self.send_loads(links, incoming, loads, Rule::Same)
     }
 
     /// Starts a request that makes every server forget something.
@@ -83,14 +83,15 @@ impl Plane {
             self.give_libraries_everywhere(links, incoming);
         }
         forget(self.scripts(incoming.session.pool), incoming.request, what);
-        self.send_loads(links, incoming, (Loads::Forgotten(what), Rule::AllOk))
+        self.send_loads(links, incoming, Loads::Forgotten(what), Rule::AllOk)
     }
 
     fn send_loads(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
-        (loads, rule): (Loads, Rule),
+        loads: Loads,
+        rule: Rule,
     ) -> Step {
         self.pending.expect(Conclusion::Loads(loads));
         let RequestContext { key, session, busy, request } = incoming;
@@ -184,7 +185,8 @@ impl Plane {
         let mut multi_step = self.pending.take_multi_step(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
-        self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
+        let mut incoming = RequestContext { key, session, busy, request };
+        self.start_multi_step(links, &mut incoming, multi_step, preload)
     }
 
     /// Shows a script to the cache, unless that was done lately.

@@ -375,12 +375,13 @@ impl Plane {
             && let Some(late) = late_apart(
                 links,
                 ClientMut { key: incoming.key, session: incoming.session },
-                (index, incoming.request),
+                index,
+                incoming.request,
             )
         {
             return Step::Full(late);
         }
-        self.exec_on(links, incoming, (index, watch.is_some()))
+        self.exec_on(links, incoming, index, watch.is_some())
     }
 
     /// Answers an EXEC of which no server needs to know, or has it wait for the replies before
@@ -426,7 +427,8 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
-        (index, is_watched): (ConnectionKey, bool),
+        index: ConnectionKey,
+        is_watched: bool,
     ) -> Step {
         let connection = &mut links[index];
         if self.is_full(connection) {
@@ -546,12 +548,11 @@ impl Plane {
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
         let mut owner = Self::owner(incoming);
         if !transaction.scripts().is_empty() {
-            owner =
-                self.own_as_multi_step((connection, index), (incoming, owner), Work::Transaction);
+            owner = self.own_as_multi_step(connection, index, incoming, owner, Work::Transaction);
         }
         let counted = incoming.request.command.counted();
-        let replies = (len, transaction.queued() + 1);
-        connection.link.enqueue_batch(owner, counted, replies, self.clock.now);
+        let before = transaction.queued() + 1;
+        connection.link.enqueue_batch(owner, counted, len, before, self.clock.now);
         connection.link.set_transaction();
         self.note_unsent(index, connection);
     }

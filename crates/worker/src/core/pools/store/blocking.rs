@@ -63,7 +63,8 @@ impl Plane {
                 self.settle_changes(
                     incoming.session,
                     incoming.busy,
-                    (store, incoming.request),
+                    store,
+                    incoming.request,
                     false,
                 );
             }
@@ -104,7 +105,7 @@ impl Plane {
         let is_error = out.first() == Some(&b'-');
         if store.notifies() {
             let RequestContext { session, busy, request, .. } = incoming;
-            self.settle_changes(session, busy, (store, request), is_error);
+            self.settle_changes(session, busy, store, request, is_error);
         }
         if is_error {
             let is_full = out.starts_with(b"-OOM ");

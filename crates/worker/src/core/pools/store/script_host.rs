@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::core::pools::store::tracking::is_of_everything;
 use crate::core::pools::store::transactions::{is_executed, unserved};
+use crate::monitors::Line;
 use crate::plan::PoolWorker;
 use keyway_base::Clock;
 use keyway_command::{Flags, Handling, Request, Verb};
@@ -176,7 +177,7 @@ impl ScriptHost {
         }
         let mut line = Vec::new();
         write_line(request, self.clock, self.identity.borrow().database, "lua", &mut line);
-        for worker in self.plan.monitors.show(vec![(self.pool, line.into())]) {
+        for worker in self.plan.monitors.show(vec![Line { pool: self.pool, text: line.into() }]) {
             match worker == self.worker {
                 true => effects.has_own_lines = true,
                 false => self.plan.post_published(worker),

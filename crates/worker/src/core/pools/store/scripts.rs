@@ -226,7 +226,7 @@ impl Plane {
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
         let client = session.identity.protocol;
-        self.run(pool, (session, run), out, |host, run, out| {
+        self.run(pool, session, run, out, |host, run, out| {
             let words = Words { keys, args };
             engine.run(&script, &words, (host, run), is_read_only, client, out);
         })
@@ -268,7 +268,7 @@ impl Plane {
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
         let client = session.identity.protocol;
-        self.run(pool, (session, run), out, |host, run, out| {
+        self.run(pool, session, run, out, |host, run, out| {
             let words = Words { keys, args };
             engine.call(name, &words, (host, run), is_read_only, client, out);
         })
@@ -305,7 +305,8 @@ impl Plane {
     fn run(
         &mut self,
         pool: &PoolPlan,
-        (session, run): (&Session, Arc<Run>),
+        session: &Session,
+        run: Arc<Run>,
         out: &mut Vec<u8>,
         work: impl FnOnce(Rc<dyn Host>, Arc<Run>, &mut Vec<u8>),
     ) -> Option<Settlement> {

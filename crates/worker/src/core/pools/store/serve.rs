@@ -108,7 +108,7 @@ impl Plane {
             self.end_work(pool, ClientMut { key: *key, session }, request, work);
         }
         if store.notifies() {
-            self.settle_changes(session, busy, (store, request), error.is_some());
+            self.settle_changes(session, busy, store, request, error.is_some());
         }
         if let Some(is_full) = error {
             self.note_refused_write(session.pool, request, is_full);

@@ -27,6 +27,13 @@ pub(in crate::core) struct Work {
     reply: Option<u32>,
 }
 
+/// The times at which a request began and ended.
+#[derive(Clone, Copy)]
+struct WorkTimes {
+    began: Time,
+    ended: Time,
+}
+
 /// Returns whether a request is timed.
 #[inline]
 pub(in crate::core) fn is_timed(log: &SlowLog, request: &Request) -> bool {
@@ -90,7 +97,7 @@ impl Plane {
         work: Work,
     ) {
         if let Some(times) = self.ended_slow(&pool.slow_log) {
-            self.keep_worked(pool, client, (work, times), shown_args(request.args.buf()));
+            self.keep_worked(pool, client, work, times, shown_args(request.args.buf()));
         }
     }
 
@@ -101,7 +108,8 @@ impl Plane {
         &mut self,
         pool: &PoolPlan,
         client: ClientMut<'_>,
-        (request, bytes): (&memcache::Request, &[u8]),
+        request: &memcache::Request,
+        bytes: &[u8],
         work: Work,
     ) {
         let Some(times) = self.ended_slow(&pool.slow_log) else { return };
@@ -112,21 +120,22 @@ impl Plane {
         let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
         let words: Vec<&[u8]> =
             std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
-        self.keep_worked(pool, client, (work, times), shown_words(words.into_iter()));
+        self.keep_worked(pool, client, work, times, shown_words(words.into_iter()));
     }
 
-    /// When a request began, and when it was over, if it was slow.
-    fn ended_slow(&mut self, log: &SlowLog) -> Option<(Time, Time)> {
+    /// Returns the times of the request that has just ended, if it was slow.
+    fn ended_slow(&mut self, log: &SlowLog) -> Option<WorkTimes> {
         let began = self.store.looked.at;
-        let now = self.look(log)?;
-        (now.since(began) >= log.slower_than()).then_some((began, now))
+        let ended = self.look(log)?;
+        (ended.since(began) >= log.slower_than()).then_some(WorkTimes { began, ended })
     }
 
     fn keep_worked(
         &mut self,
         pool: &PoolPlan,
         ClientMut { key, session }: ClientMut<'_>,
-        (work, (began, now)): (Work, (Time, Time)),
+        work: Work,
+        WorkTimes { began, ended: now }: WorkTimes,
         args: Vec<Vec<u8>>,
     ) {
         let (addr, name) = self.client_names(Some(session.identity.id));
@@ -148,7 +157,7 @@ impl Plane {
             write_micros: None,
         };
         let reply = work.reply.map(|reply| ReplyIndex { session: key, reply });
-        self.keep_slow(pool, entry, reply, (now, took.subsec_nanos() % 1000));
+        self.keep_slow(pool, entry, reply, now, took.subsec_nanos() % 1000);
         session.has_unwritten |= reply.is_some();
     }
 }

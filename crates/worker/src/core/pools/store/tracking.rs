@@ -85,7 +85,7 @@ impl Plane {
         self.store.tracking.trackers.insert(id, incoming.key);
         let old = prefixes_of(incoming.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
-        table.change_prefixes(id, (&old, &new));
+        table.change_prefixes(id, &old, &new);
         self.plan.clients.set_tracking(id, tracking.as_deref());
         incoming.session.tracking = tracking;
     }
@@ -101,7 +101,7 @@ impl Plane {
         let Some(store) = plan.pools[session.pool as usize].kind.store() else { return };
         let table = Arc::clone(self.table(session.pool));
         let prefixes = prefixes_of(session.tracking.as_deref());
-        table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
+        table.change_prefixes(id, &prefixes, &BTreeSet::new());
         table.leave(id, || store.watch_changes(false));
         self.store.tracking.late.swap_remove(&(id, false));
         self.store.tracking.late.swap_remove(&(id, true));
@@ -146,8 +146,8 @@ impl Plane {
     /// Enters a key that a client reads; whether it had not read it before.
     fn enter_read(&mut self, session: &Session, key: &[u8]) -> bool {
         let table = Arc::clone(self.table(session.pool));
-        let bound = (self.plan.limits.tracking_keys_max as usize, self.next_random());
-        let entered = table.enter(session.identity.id, key, bound);
+        let (keys_max, random) = (self.plan.limits.tracking_keys_max as usize, self.next_random());
+        let entered = table.enter(session.identity.id, key, keys_max, random);
         for (key, readers) in entered.given_up {
             self.tell_readers(&table, &readers, &key);
         }
@@ -160,10 +160,11 @@ impl Plane {
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
-        (store, request): (&Store, &Request),
+        store: &Store,
+        request: &Request,
         is_refused: bool,
     ) {
-        let settlement = self.gather(session.pool, (store, request), is_refused);
+        let settlement = self.gather(session.pool, store, request, is_refused);
         self.tell_changes(session, busy, settlement);
         self.serve_waiters(session.pool, store);
     }
@@ -173,7 +174,8 @@ impl Plane {
     pub(in crate::core::pools::store) fn gather(
         &mut self,
         pool: u16,
-        (store, request): (&Store, &Request),
+        store: &Store,
+        request: &Request,
         is_refused: bool,
     ) -> Settlement {
         let mut settlement = Settlement {
@@ -315,8 +317,8 @@ impl Plane {
             return;
         }
         let push = push_of(key);
-        for place in table.present(readers) {
-            self.send(place, What::Changed(Arc::clone(&push)));
+        for (client, worker) in table.present(readers) {
+            self.send(client, worker, What::Changed(Arc::clone(&push)));
         }
     }
 }

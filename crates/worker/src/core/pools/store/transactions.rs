@@ -203,7 +203,7 @@ impl Plane {
         if watched.is_some_and(WatchedKeys::has_changed) {
             incoming.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let gathered = self.gather(incoming.session.pool, (store, incoming.request), true);
+                let gathered = self.gather(incoming.session.pool, store, incoming.request, true);
                 executed.settlements.push(gathered);
             }
             return Ok(executed);
@@ -243,7 +243,7 @@ impl Plane {
             held.execute(request, self.context_of(incoming), out);
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
-                let settlement = self.gather(incoming.session.pool, (store, request), is_error);
+                let settlement = self.gather(incoming.session.pool, store, request, is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {

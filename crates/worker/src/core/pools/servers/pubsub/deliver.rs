@@ -194,14 +194,15 @@ impl Plane {
         kind: SubscriptionKind,
         name: &[u8],
     ) {
-        self.drop_subscribers(sessions, pool, (kind, name), REFUSED);
+        self.drop_subscribers(sessions, pool, kind, name, REFUSED);
     }
 
     fn drop_subscribers(
         &mut self,
         sessions: &mut Slab<Session>,
         pool: u16,
-        (kind, name): (SubscriptionKind, &[u8]),
+        kind: SubscriptionKind,
+        name: &[u8],
         reason: &'static str,
     ) {
         let PubSub { pools, dropped, .. } = &mut self.servers.pubsub;
@@ -218,13 +219,13 @@ impl Plane {
     #[cold]
     fn drop_missing(&mut self, sessions: &mut Slab<Session>, missed: Missed) {
         for (pool, kind, channel) in missed.channels {
-            self.drop_subscribers(sessions, pool, (kind, &channel), OVERRUN);
+            self.drop_subscribers(sessions, pool, kind, &channel, OVERRUN);
             if kind == SubscriptionKind::Channel {
                 let registry = &self.servers.pubsub.pools[pool as usize].registry;
                 let patterns: Vec<_> = registry.matching(&channel).cloned().collect();
                 for pattern in patterns {
-                    let pattern = (SubscriptionKind::Pattern, &pattern[..]);
-                    self.drop_subscribers(sessions, pool, pattern, OVERRUN);
+                    let kind = SubscriptionKind::Pattern;
+                    self.drop_subscribers(sessions, pool, kind, &pattern, OVERRUN);
                 }
             }
         }

@@ -81,7 +81,7 @@ impl Plane {
     ) -> Step {
         let verb = request.command.verb;
         if let Some((kind, subscribes)) = SubscriptionKind::of(verb) {
-            return self.change(key, session, busy, request, (kind, subscribes));
+            return self.change(key, session, busy, request, kind, subscribes);
         }
         let plan = Arc::clone(&self.plan);
         let is_store = matches!(plan.pools[session.pool as usize].kind, PoolKind::Store(_));
@@ -227,7 +227,8 @@ impl Plane {
         session: &mut Session,
         busy: &mut Busy,
         request: &Request,
-        (kind, subscribes): (SubscriptionKind, bool),
+        kind: SubscriptionKind,
+        subscribes: bool,
     ) -> Step {
         if !busy.order.is_empty() {
             session.fence();

@@ -126,7 +126,7 @@ impl Plane {
         tracking.links = None;
         if hears(&tracking, protocol) {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
-            let tracked = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
+            let tracked = self.lay(links, key, pool, servers as u16, &tracking, protocol);
             tracking.links = Some(Box::new(tracked));
             self.servers.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
@@ -139,8 +139,10 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         key: Key<Session>,
-        (pool, servers): (u16, u16),
-        (tracking, protocol): (&Tracking, Protocol),
+        pool: u16,
+        servers: u16,
+        tracking: &Tracking,
+        protocol: Protocol,
     ) -> TrackedLinks {
         let mut tracked = TrackedLinks::default();
         let has_receivers = protocol == Protocol::Resp2;
@@ -356,7 +358,7 @@ impl Core {
         connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, server, (&exchange, is_blocking), why);
+            plane.fail(sessions, server, &exchange, is_blocking, why);
         }
         if !worked {
             let jitter = plane.next_random();
@@ -368,7 +370,7 @@ impl Core {
         }
         release_all(sessions, plane, connection);
         let socket = connection.socket.take();
-        self.after_tracking_lost(index, role, fault, (state == LinkState::Ready, refusal));
+        self.after_tracking_lost(index, role, fault, state == LinkState::Ready, refusal);
         socket
     }
 
@@ -378,7 +380,8 @@ impl Core {
         index: ConnectionKey,
         role: Option<Role>,
         fault: BackendFault,
-        (was_ready, refusal): (bool, String),
+        was_ready: bool,
+        refusal: String,
     ) {
         let Core { sessions, links, plane } = self;
         let Some(key) = links[index].lease else { return };

@@ -38,9 +38,9 @@ impl Plane {
         for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
             let table = Arc::clone(self.table(pool));
             let push = everything();
-            for place in table.everybody() {
-                if Some(place.0) != by {
-                    self.send(place, What::Changed(Arc::clone(&push)));
+            for (client, worker) in table.everybody() {
+                if Some(client) != by {
+                    self.send(client, worker, What::Changed(Arc::clone(&push)));
                 }
             }
         }
@@ -66,7 +66,7 @@ impl Plane {
     }
 
     /// Sends a message on its way to a client of any worker.
-    pub(super) fn send(&mut self, (client, worker): (Client, u16), what: What) {
+    pub(super) fn send(&mut self, client: Client, worker: u16, what: What) {
         let told = Told { client, what };
         if worker == self.worker() {
             self.store.tracking.outbox.push(told);
@@ -87,8 +87,8 @@ impl Plane {
             for told in table.broadcasts(&changed) {
                 let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
                 for (client, worker) in told.clients {
-                    let place = self.store.tracking.trackers.get(&client);
-                    let session = place.and_then(|place| sessions.get(*place));
+                    let key = self.store.tracking.trackers.get(&client);
+                    let session = key.and_then(|key| sessions.get(*key));
                     // Who is elsewhere has changed nothing here.
                     let tracking = session.and_then(|session| session.tracking.as_deref());
                     let push = if tracking.is_some_and(|tracking| tracking.noloop) {
@@ -101,7 +101,7 @@ impl Plane {
                     } else {
                         Arc::clone(&all)
                     };
-                    self.send((client, worker), What::Changed(push));
+                    self.send(client, worker, What::Changed(push));
                 }
             }
         }
@@ -157,13 +157,12 @@ impl Plane {
             }
             Some(worker) => self.leave_for(worker, target, tracker, push),
             None => {
-                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
-                if let Some((client, worker)) = place {
-                    let told = Told { client, what: What::Broken { target } };
+                if let Some(worker) = self.plan.clients.get(tracker).map(|entry| entry.worker) {
+                    let told = Told { client: tracker, what: What::Broken { target } };
                     if worker == self.worker() {
                         self.deliver_told(sessions, &told);
                     } else {
-                        self.send((client, worker), told.what);
+                        self.send(tracker, worker, told.what);
                     }
                 }
             }
