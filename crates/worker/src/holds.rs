@@ -119,7 +119,7 @@ impl Plan {
     pub fn held_away(&self, pool: usize) -> Vec<String> {
         let Some(cluster) = self.cluster(pool) else { return Vec::new() };
         let (mut held, map) = (cluster.holds.endpoints(), cluster.map());
-        held.retain(|endpoint| map.place_of(endpoint).is_none());
+        held.retain(|endpoint| map.index_of(endpoint).is_none());
         held.iter().map(Endpoint::to_string).collect()
     }
 
@@ -181,8 +181,8 @@ impl Plan {
         endpoint: &Endpoint,
         is_held: bool,
     ) -> bool {
-        let at = |place: u16| self.topology.backend_id(pool, usize::from(place));
-        cluster.holds.set(endpoint, is_held, || match cluster.map().place_of(endpoint).map(at) {
+        let at = |server: u16| self.topology.backend_id(pool, usize::from(server));
+        cluster.holds.set(endpoint, is_held, || match cluster.map().index_of(endpoint).map(at) {
             Some(id) if is_held => self.health.eject(id),
             Some(id) if self.health.is_held(id) => self.health.restore(id).is_some(),
             _ => false,
@@ -250,11 +250,11 @@ mod tests {
         assert!(!holds.set(&endpoint(1), true, || false), "it was held already");
         for _ in 0..3 {
             assert!(is_held(Some(1)), "however often it leaves and comes back");
-            assert!(!is_held(None) && !is_held(Some(2)), "a place is free, or another's");
+            assert!(!is_held(None) && !is_held(Some(2)), "an index is free, or of another server");
         }
         assert_eq!(holds.endpoints(), [endpoint(1)]);
         assert!(holds.set(&endpoint(1), false, || false) && !is_held(Some(1)));
         assert!(!holds.set(&endpoint(1), false, || false));
-        assert!(holds.set(&endpoint(1), false, || true), "a place was out of use");
+        assert!(holds.set(&endpoint(1), false, || true), "an index was out of use");
     }
 }

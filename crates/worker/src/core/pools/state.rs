@@ -161,7 +161,7 @@ pub(in crate::core) struct ServersState {
     /// those of all servers come as many again, for clients that speak RESP3.
     pub(in crate::core::pools) first_link: ConnectionKey,
     pub(in crate::core::pools) connections: usize,
-    /// From a link to the one for RESP3 in the same place.
+    /// Distance from a link to the one for RESP3 with the same server and lane.
     pub(in crate::core::pools) to_resp3: usize,
     /// First link for large values; each server has one, and one for RESP3 behind those of all.
     pub(in crate::core::pools) first_bulk: ConnectionKey,

@@ -5,7 +5,7 @@
 //!   idle ───────────► leased to a session ───────────► idle, a few per server
 //!    ▲                      │ connection lost, or the client left
 //!    └── new connection     ▼
-//!                      place free for another
+//!                      its key is free for another
 //! ```
 
 use crate::core::upstream::reply::release_all;
@@ -100,7 +100,7 @@ impl Plane {
         protocol: Protocol,
     ) -> ConnectionKey {
         self.upstream.leases.count += 1;
-        let gone = self.upstream.leases.places.pop();
+        let gone = self.upstream.leases.free.pop();
         let id = self.plan.topology.id_of(server);
         let follows = self.cluster_state(server.pool).is_some();
         let mut connection = Connection::new(server, id, protocol)
@@ -398,7 +398,7 @@ impl Core {
             state.idle_mut(server.server).retain(|&idle| idle != index);
         }
         connection.is_free = true;
-        plane.upstream.leases.places.push(index);
+        plane.upstream.leases.free.push(index);
         plane.upstream.leases.count -= 1;
         socket
     }

@@ -101,8 +101,8 @@ impl Core {
         let text = UnblockReason::Displaced.text().unwrap_or_default();
         reply::error(&mut refusal, text);
         one.reply = refusal.into();
-        match self.plane.place_of_request(sent_to, &one) {
-            Some(place) => self.redirect_private(place, from, &one, false),
+        match self.plane.server_of_request(sent_to, &one) {
+            Some(to) => self.redirect_private(to, from, &one, false),
             None => self.give_up(from, &one),
         }
         let Core { sessions, links, plane } = self;
@@ -137,12 +137,12 @@ impl Plane {
         let mut out = Vec::new();
         self.each_command(sent, |request| {
             let left = request.wait_max().map(|wait| wait.saturating_sub(waited));
-            let Some((place, words)) = left.and_then(|left| request.wait_words(left)) else {
+            let Some((position, words)) = left.and_then(|left| request.wait_words(left)) else {
                 return;
             };
             reply::array(&mut out, request.args.len());
             for (index, arg) in request.args.from(0).enumerate() {
-                reply::bulk(&mut out, if index == place { words.as_bytes() } else { arg });
+                reply::bulk(&mut out, if index == position { words.as_bytes() } else { arg });
             }
         });
         (!out.is_empty()).then(|| out.into())

@@ -78,9 +78,9 @@ impl Plane {
     }
 
     fn is_primary(&self, connection: &Connection) -> bool {
-        let place = usize::from(connection.server_id.server);
+        let server = usize::from(connection.server_id.server);
         self.cluster_state(connection.server_id.pool)
-            .is_some_and(|state| state.map.is_serving(place))
+            .is_some_and(|state| state.map.is_serving(server))
     }
 
     /// Tells a link that is not connected how long requests wait on it for that.

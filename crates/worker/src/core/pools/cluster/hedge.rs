@@ -156,8 +156,8 @@ impl Plane {
         }
         hedging.measured = now;
         let of_pool = cells.pool(usize::from(pool));
-        let places = 0..cluster.map.place_count();
-        hedging.recent.follow(places.map(|place| &of_pool.backend(place).latency));
+        let indices = 0..cluster.map.index_count();
+        hedging.recent.follow(indices.map(|server| &of_pool.backend(server).latency));
         let p99 = hedging.recent.quantile(0.99).unwrap_or(max);
         hedging.wait = p99.clamp(min, max);
     }
@@ -214,20 +214,22 @@ impl Plane {
         let lag_max = readers.policy().lag_max;
         let unready = readers.of_mut(listener).unready();
         let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
-        let link = |place| &links[state.servers.link(place, lane, protocol)];
-        let is_fit = |place| {
-            let to = &link(place).link;
+        let link = |server| &links[state.servers.link(server, lane, protocol)];
+        let is_fit = |server| {
+            let to = &link(server).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
-            let is_free = place != connection.server_id.server && is_there && to.has_room(&options);
+            let is_free =
+                server != connection.server_id.server && is_there && to.has_room(&options);
             // A server that is left out is good enough for a read that has lost its own server.
             is_free
-                && match look.standing(place) {
+                && match look.standing(server) {
                     ReplicaStatus::In => true,
                     ReplicaStatus::Out => !is_ready,
                     ReplicaStatus::Unfit => false,
                 }
         };
-        let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));
+        let found =
+            readers.of_mut(listener).pick_other(primary, is_fit, |server| look.cost(server));
         let found = found.map(|server| OtherReader {
             link: state.servers.link(server, lane, protocol),
             is_replica: server != primary,

@@ -54,9 +54,9 @@ impl Core {
         if round.open.len() >= OPEN_MAX {
             return;
         }
-        let silent: Vec<u16> = round.open.iter().map(|question| question.place).collect();
-        for place in silent {
-            self.plane.distrust(ServerId { pool, server: place });
+        let silent: Vec<u16> = round.open.iter().map(|question| question.server).collect();
+        for server in silent {
+            self.plane.distrust(ServerId { pool, server });
         }
         let Some(state) = self.plane.cluster_state(pool) else { return };
         if let MapSource::Slots(query) = *state.shared.source() {
@@ -80,30 +80,30 @@ impl Plane {
     }
 
     /// Notes a question about a pool; returns its number.
-    pub(super) fn note_question(&mut self, pool: u16, place: u16, about: About) -> u32 {
+    pub(super) fn note_question(&mut self, pool: u16, server: u16, about: About) -> u32 {
         self.cluster.next_question = self.cluster.next_question.wrapping_add(1);
         let number = self.cluster.next_question;
         if let Some(round) = self.cluster.rounds.get_mut(&pool) {
-            round.open.push(Question { number, place, about });
-            round.asked.push(place);
+            round.open.push(Question { number, server, about });
+            round.asked.push(server);
         }
         number
     }
 
-    /// What the server at `place` was asked, if that is still waited for.
-    pub(super) fn take_question(&mut self, pool: u16, place: u16, number: u32) -> Option<About> {
-        self.cluster.silent.remove(&(pool, place));
+    /// Takes the question that a server was asked, if its answer is still awaited.
+    pub(super) fn take_question(&mut self, pool: u16, server: u16, number: u32) -> Option<About> {
+        self.cluster.silent.remove(&(pool, server));
         let open = &mut self.cluster.rounds.get_mut(&pool)?.open;
-        let is_it = |question: &Question| (question.number, question.place) == (number, place);
+        let is_it = |question: &Question| (question.number, question.server) == (number, server);
         let at = open.iter().position(is_it)?;
         Some(open.remove(at).about)
     }
 
-    /// What the server at `place` says to the other questions about the same is not heard.
-    pub(super) fn forget_questions(&mut self, pool: u16, place: u16, about: About) {
+    /// Forgets the other questions to a server about the same group: their answers are ignored.
+    pub(super) fn forget_questions(&mut self, pool: u16, server: u16, about: About) {
         if let Some(round) = self.cluster.rounds.get_mut(&pool) {
             let is_same =
-                |other: &Question| other.place == place && other.about.group() == about.group();
+                |other: &Question| other.server == server && other.about.group() == about.group();
             round.open.retain(|other| !is_same(other));
         }
     }
@@ -119,15 +119,15 @@ impl Plane {
     }
 
     /// Returns whether a server was asked about a pool in this round and has not answered yet.
-    pub(super) fn is_question_open(&self, pool: u16, place: u16) -> bool {
+    pub(super) fn is_question_open(&self, pool: u16, server: u16) -> bool {
         let round = self.cluster.rounds.get(&pool);
-        round.is_some_and(|round| round.open.iter().any(|question| question.place == place))
+        round.is_some_and(|round| round.open.iter().any(|question| question.server == server))
     }
 
     /// Whether a server has not answered what it was asked in an earlier round, and may yet:
     /// it is not asked again meanwhile, so that questions do not pile up.
-    pub(super) fn owes_answers(&self, pool: u16, place: u16) -> bool {
-        let until = self.cluster.silent.get(&(pool, place));
+    pub(super) fn owes_answers(&self, pool: u16, server: u16) -> bool {
+        let until = self.cluster.silent.get(&(pool, server));
         until.is_some_and(|&until| self.clock.now < until)
     }
 
@@ -136,7 +136,7 @@ impl Plane {
         let round = self.cluster.rounds.remove(&pool)?;
         let now = self.clock.now;
         self.cluster.silent.retain(|_, until| now < *until);
-        let silent = round.open.iter().map(|question| ((pool, question.place), round.end));
+        let silent = round.open.iter().map(|question| ((pool, question.server), round.end));
         self.cluster.silent.extend(silent);
         Some(round.told)
     }

@@ -67,11 +67,11 @@ impl Core {
 impl Plane {
     fn is_at(&self, server: ServerId, endpoint: &Endpoint) -> bool {
         self.cluster_state(server.pool)
-            .is_some_and(|state| state.shared.place_of(endpoint) == Some(server.server))
+            .is_some_and(|state| state.shared.index_of(endpoint) == Some(server.server))
     }
 
-    /// Notes that a request is sent again to the server at a place, which no server has named for it.
-    /// The server that was named may have left before the request could be sent.
+    /// Notes that a request is sent again to a server that no other server has named for it. The
+    /// server that was named may have left before the request could be sent.
     pub(super) fn note_sent_again(
         &mut self,
         sessions: &Slab<Session>,
@@ -97,8 +97,8 @@ impl Plane {
         }
     }
 
-    /// A client has had all its replies. The places of its next ones are other numbers, by which an
-    /// earlier request would seem to be behind a later one.
+    /// Forgets the order of a client that has had all its replies. The indices of its next replies
+    /// begin anew, so an earlier request would seem to be behind a later one.
     #[inline]
     pub(in crate::core) fn forget_order(&mut self, client: Key<Session>) {
         if !self.cluster.sent_on.latest.is_empty() {

@@ -188,8 +188,8 @@ impl ClusterState {
 }
 
 pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
-    let name = |place: u16| {
-        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    let name = |server: u16| {
+        map.node(usize::from(server)).map_or_else(String::new, |node| node.endpoint.to_string())
     };
     match map.primaries().is_empty() {
         true => ScanParts::of_slots(map.owners(), name),
@@ -476,7 +476,7 @@ impl SentOn {
 pub(super) struct Question {
     pub(in crate::core::pools::cluster) number: u32,
     /// The index of the server that was asked: a sentinel, or a server of the pool.
-    pub(in crate::core::pools::cluster) place: u16,
+    pub(in crate::core::pools::cluster) server: u16,
     pub(in crate::core::pools::cluster) about: About,
 }
 

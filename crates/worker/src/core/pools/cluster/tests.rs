@@ -84,7 +84,7 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
 fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
+    servers.link(map.index_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 fn send(core: &mut Core, port: u16) -> String {
@@ -108,23 +108,23 @@ fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
 #[test]
 fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_restored() {
     let mut core = core();
-    let place =
-        |core: &Core| core.plane.cluster_state(0).expect("a cluster").map.place_of(&endpoint(2));
+    let index_of =
+        |core: &Core| core.plane.cluster_state(0).expect("a cluster").map.index_of(&endpoint(2));
     let is_out = |core: &Core| {
         let plan = &core.plane.plan;
-        let at = usize::from(place(core).expect("it is there"));
+        let at = usize::from(index_of(core).expect("it is there"));
         plan.health.is_held(plan.topology.backend_id(0, at))
     };
     let (both, one) = ([(0, 8191, 1), (8192, 16383, 2)], [(0, 16383, 1)]);
     let plan = Arc::clone(&core.plane.plan);
-    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     let mut now = Time(1);
-    // Longer than a place is kept for a server that is absent.
+    // Longer than the index of an absent server is kept.
     let mut leave = |core: &mut Core| {
         learn_at(core, &one, now);
         now = now + Duration::from_secs(60);
         learn_at(core, &one, now);
-        assert_eq!(place(core), None, "it has left");
+        assert_eq!(index_of(core), None, "it has left");
         let held = core.plane.plan.held_servers();
         (now, held.iter().any(|(_, address)| address == "h:2"))
     };
@@ -134,12 +134,12 @@ fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_r
         learn_at(&mut core, &both, now);
         assert!(is_out(&core));
     }
-    assert!(plan.restore(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.restore(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     assert!(!is_out(&core));
     let (now, is_listed) = leave(&mut core);
     learn_at(&mut core, &both, now);
     assert!(!is_listed && !is_out(&core), "it was restored");
-    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     let (now, _) = leave(&mut core);
     assert!(!plan.restore_absent(0, "h:3"), "nobody has ejected it");
     assert!(plan.restore_absent(0, "h:2"));
@@ -491,8 +491,8 @@ fn totals(core: &Core) -> (u64, u64, u64) {
     (read(&totals.moved), read(&totals.asked), read(&totals.given_up))
 }
 
-fn place(core: &Core, port: u16) -> Option<u16> {
-    core.plane.cluster_state(0).unwrap().map.place_of(&endpoint(port))
+fn index_of(core: &Core, port: u16) -> Option<u16> {
+    core.plane.cluster_state(0).unwrap().map.index_of(&endpoint(port))
 }
 
 #[test]
@@ -503,7 +503,7 @@ fn who_is_sent_to_a_stranger_waits_until_the_cluster_names_it_and_all_keep_their
     ask(&mut core, client, "SET b 1\r\nSET b 2\r\n");
     send(&mut core, 1);
     hear(&mut core, 1, "-ASK 3300 h:3\r\n-ASK 3300 h:3\r\n");
-    assert_eq!(place(&core, 3), None);
+    assert_eq!(index_of(&core, 3), None);
     // One question for both.
     assert_eq!(send(&mut core, 1).matches("NODES").count(), 1);
     ask(&mut core, client, "SET b 3\r\n");
@@ -533,7 +533,7 @@ fn who_is_sent_to_a_stranger_that_the_cluster_does_not_name_gets_the_servers_err
     hear(&mut core, 1, &nodes(&[4]));
     core.follow_clusters();
     assert_eq!(output(&core, one), r"-MOVED 3300 h:3\r\n");
-    assert_eq!((place(&core, 3), place(&core, 4)), (None, None));
+    assert_eq!((index_of(&core, 3), index_of(&core, 4)), (None, None));
     // Who has left was told nothing.
     assert_eq!(totals(&core), (0, 0, 1));
     // Soon after it is not asked again.
@@ -662,7 +662,7 @@ fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     hear(&mut core, ports[0], &slots(16383));
     core.follow_clusters();
     let owned = |core: &Core| {
-        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(place(core, 1).unwrap()))
+        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(index_of(core, 1).unwrap()))
     };
     assert_eq!(owned(&core), 16384);
     hear(&mut core, ports[1], &slots(5460));

@@ -126,7 +126,7 @@ impl Plane {
         }
     }
 
-    /// Puts a reply that is known now into its place.
+    /// Answers a request whose reply is known at once.
     pub(super) fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
         let reply_index = call.reserve();
         let asker = Asker {

@@ -36,8 +36,8 @@ impl Plane {
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
         let is_ok = if store.is_loading() {
-            let place = call.busy.order.reserve();
-            call.busy.order.complete(place, &mut call.busy.output, |out| {
+            let reply = call.busy.order.reserve();
+            call.busy.order.complete(reply, &mut call.busy.output, |out| {
                 store.refuse_memcached(call.request, call.bytes, context, Refused::Loading, out);
             });
             false

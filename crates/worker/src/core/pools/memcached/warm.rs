@@ -134,7 +134,7 @@ impl Plane {
         }
         let key = call.asker().key;
         let to = self.server_of(call.session.pool, sharded, key);
-        to.is_some_and(|to| matches!(self.old_place(warm_up, key, to), Old::Same))
+        to.is_some_and(|to| matches!(self.old_server(warm_up, key, to), Old::Same))
     }
 
     /// Returns the item copies that a write needs from the old pool, with whether the write fails
@@ -158,7 +158,7 @@ impl Plane {
         };
         let key = call.asker().key;
         let to = self.server_of(call.session.pool, sharded, key)?;
-        match self.old_place(warm_up, key, to) {
+        match self.old_server(warm_up, key, to) {
             Old::Server(from) => {
                 Some((vec![ItemCopy::new(aim, warm_up.terms, key, from, to)], is_strict))
             }
@@ -181,7 +181,7 @@ impl Plane {
         servers.map(item_copy).collect()
     }
 
-    fn old_place(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
+    fn old_server(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
         let plan = Arc::clone(&self.plan);
         let Some(old) = plan.pools[usize::from(warm_up.from)].kind.upstream() else {
             return Old::Unusable;
@@ -220,7 +220,7 @@ impl Plane {
                 continue;
             }
             let Some(to) = self.server_of(to_client.pool, sharded, key) else { continue };
-            match self.old_place(warm_up, key, to) {
+            match self.old_server(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
                     item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, from, to));

@@ -93,8 +93,8 @@ impl State {
     }
 }
 
-/// The parts of a request, and of each key its part and its place there; no places
-/// where it goes whole.
+/// The parts of a request. For each key there is its part and its index in that part. A request
+/// that is not divided has none of these.
 pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
 
 /// The protocol of a sub-request.
@@ -155,7 +155,7 @@ pub(in crate::core) enum Destination {
     Leaf(u16),
     /// Over the children of this pool.
     Over(u16),
-    /// Nowhere: this pool has no place for its key.
+    /// Nowhere: this pool has no prefix for its key.
     NoPrefix(u16),
     /// Nowhere: too many come to this pool.
     Limited(u16),
@@ -194,7 +194,7 @@ pub(in crate::core) struct Wants<'s> {
     /// Its command, of Redis.
     pub(in crate::core::pools::routed) name: &'static str,
     pub(in crate::core::pools::routed) identity: &'s mut Identity,
-    /// The place that its reply is to have.
+    /// Index that its reply is to have.
     pub(in crate::core::pools::routed) reply_index: u32,
 }
 

@@ -261,16 +261,16 @@ impl Core {
 }
 
 impl Plane {
-    /// The parts of a request whose keys go to these pools, one way each: with the place
-    /// of each key.
+    /// Divides a request whose keys go to `children` into parts, one for each child. Returns them
+    /// with the part and the index of each key.
     pub(in crate::core) fn parts_by(
         children: impl Iterator<Item = u16>,
         make: impl Fn(u16) -> keyway_proxy::route_policy::RoutePolicy,
     ) -> Lots {
         let (mut parts, mut owners) = (Vec::<Part>::new(), Vec::new());
-        let mut places = std::collections::BTreeMap::new();
+        let mut part_of = std::collections::BTreeMap::new();
         for (index, child) in children.enumerate() {
-            let part = *places.entry(child).or_insert_with(|| {
+            let part = *part_of.entry(child).or_insert_with(|| {
                 parts.push(Part::new(make(child), Vec::new()));
                 parts.len() as u16 - 1
             });

@@ -109,13 +109,13 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
     let cluster = kind.cluster();
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
     // Holds, for each server index, its position among the servers in use.
-    let mut of_place = vec![None; sharded.servers.len()];
-    for (index, place) in of_place.iter_mut().enumerate() {
+    let mut positions = vec![None; sharded.servers.len()];
+    for (index, position) in positions.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
         let (health, reason) =
             backend_state(plan, plan.topology.backend_id(usize::from(pool), index));
         let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        *place = Some(servers.len());
+        *position = Some(servers.len());
         servers.push(BackendInfo {
             name: kind.label(index),
             address: address.to_string(),
@@ -126,7 +126,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
         });
     }
     for (backend, answer) in join.answers() {
-        let Some(at) = of_place[usize::from(backend)] else { continue };
+        let Some(at) = positions[usize::from(backend)] else { continue };
         servers[at].info = match answer {
             Ok(text) => std::str::from_utf8(text).map_err(|_| "its INFO is no text".to_owned()),
             Err(NoAnswer::Refused(words)) => Err(one_line(&String::from_utf8_lossy(words))),
@@ -147,8 +147,8 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
 }
 
 /// Returns the role and state of a server, as fields of the INFO text.
-fn standing(cluster: &Cluster, place: usize) -> String {
-    let Some(known) = cluster.standing(place) else { return String::new() };
+fn standing(cluster: &Cluster, server: usize) -> String {
+    let Some(known) = cluster.standing(server) else { return String::new() };
     let mut fields = format!(",standing={}", known.role);
     let others = [
         ("of", known.of),

@@ -34,8 +34,7 @@ const GIVEN_MAX: usize = 16 << 10;
 /// A script to be loaded before the request that needs it.
 pub(in crate::core) type Preload = (Digest, Arc<[u8]>);
 
-/// Hashes of scripts that EVAL has shown to the cache already; each at the
-/// place its low bits say.
+/// Hashes of scripts that EVAL has shown to the cache already. The low bits of a hash are its index.
 pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
 
 impl Default for Shown {

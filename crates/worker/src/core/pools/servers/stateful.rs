@@ -145,8 +145,8 @@ impl Plane {
         None
     }
 
-    /// Hashes of the request's keys, where a pool has several servers and keys
-    /// have places.
+    /// Returns the hashes of a request's keys. Returns none if the pool has one server, or if any
+    /// server may have a key.
     pub(in crate::core) fn hashes_of(&mut self, incoming: &RequestContext) -> Vec<u32> {
         let Some(Upstream { servers: pool, .. }) =
             self.plan.pools[usize::from(incoming.session.pool)].kind.upstream()

@@ -1,9 +1,9 @@
 //! Commands that wait on the embedded store.
 //!
 //! ```text
-//!  BLPOP ──► nothing there: a waiter of the store, a place in the session's order
+//!  BLPOP ──► nothing there: a waiter of the store, a reserved reply index
 //!  a request of any worker changes the key ──► that worker serves the waiter
-//!         ──► the reply, by the inbox of the client's worker ──► its place
+//!         ──► the reply, by the inbox of the client's worker ──► its reply index
 //!  its time is up, CLIENT UNBLOCK, the client leaves ──► the waiter is cancelled,
 //!         unless it has been served: then its reply is on its way
 //! ```

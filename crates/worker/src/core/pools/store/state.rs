@@ -40,10 +40,10 @@ pub(crate) struct StoreTracking {
     pub(in crate::core::pools::store) tables:
         IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
     /// Clients of this worker that are in a table.
-    pub(in crate::core::pools::store) trackers: Places,
+    pub(in crate::core::pools::store) trackers: SessionKeys,
     /// Where clients were found that are told in place of others. They may be
     /// gone.
-    pub(in crate::core::pools::store) targets: Places,
+    pub(in crate::core::pools::store) targets: SessionKeys,
     /// The keys that the request being served reads for a client that caches:
     /// their arguments, and whether it had not read them before.
     pub(in crate::core::pools::store) reads: Vec<(u32, bool)>,
@@ -94,7 +94,7 @@ impl StoreTracking {
     }
 }
 
-pub(in crate::core::pools::store) type Places =
+pub(in crate::core::pools::store) type SessionKeys =
     IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
 
 /// What one worker knows of its clients that wait on a store.

@@ -39,7 +39,7 @@ pub(in crate::core) struct Settlement {
 /// Events that room is kept for once they are told.
 const EVENTS_KEPT_MAX: usize = 1024;
 
-/// Targets whose places are kept; more are looked for again.
+/// Number of targets whose session keys are kept. The sessions of others are searched for again.
 const TARGETS_MAX: usize = 1024;
 
 impl Plane {

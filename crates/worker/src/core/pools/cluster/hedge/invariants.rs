@@ -48,7 +48,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
 fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
+    servers.link(map.index_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 /// Lets time pass to `millis` after zero.

@@ -181,7 +181,7 @@ impl World {
         let Some(state) = self.core.plane.pools[usize::from(pool)].servers() else {
             panic!("servers")
         };
-        let place = match node {
+        let server = match node {
             0 => 0,
             _ => self
                 .core
@@ -189,9 +189,9 @@ impl World {
                 .cluster_state(CLUSTER)
                 .unwrap()
                 .map
-                .place_of(&endpoint(node as u16))?,
+                .index_of(&endpoint(node as u16))?,
         };
-        Some(state.link(place, 0, Protocol::Resp2).index())
+        Some(state.link(server, 0, Protocol::Resp2).index())
     }
 
     /// A turn of the worker.

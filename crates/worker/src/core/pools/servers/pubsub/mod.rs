@@ -83,7 +83,7 @@ pub(crate) struct SubscriberSlot {
     attempted: Time,
     /// Its connection was lost: what any server of its cluster tells is asked of another.
     is_avoided: bool,
-    /// Its pool is gone: a place for another's.
+    /// True if its pool has ended. Its index may then be used for another pool.
     is_spare: bool,
     /// It is to a sentinel, which tells the worker and no client.
     is_sentinel: bool,

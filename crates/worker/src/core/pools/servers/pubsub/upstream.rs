@@ -55,7 +55,7 @@ impl Core {
         let cells = plane.cells.pool(usize::from(pool)).backend(usize::from(server.server));
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
-        // Out of its place while it speaks: who listens is in the same place.
+        // The link is taken out while it handles its input, because its listeners are in `plane`.
         let mut link = std::mem::take(&mut connection.link);
         let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
@@ -278,13 +278,13 @@ impl Plane {
     fn one_that_tells(&self, server: ServerId) -> u16 {
         let slots = &self.servers.pubsub.slots
             [self.servers.pubsub.pools[usize::from(server.pool)].slots.clone()];
-        let fits = |&place: &usize| {
-            !slots[place].is_avoided
-                && (place == usize::from(server.server) || self.is_server_used(server.pool, place))
+        let fits = |&index: &usize| {
+            !slots[index].is_avoided
+                && (index == usize::from(server.server) || self.is_server_used(server.pool, index))
         };
         let first = usize::from(server.server);
         let mut turned = (first..slots.len()).chain(0..first);
-        turned.find(fits).map_or(server.server, |place| place as u16)
+        turned.find(fits).map_or(server.server, |index| index as u16)
     }
 
     /// Has names that any server of a cluster tells asked of others than this.

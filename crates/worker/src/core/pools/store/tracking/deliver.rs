@@ -114,14 +114,14 @@ impl Plane {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
                 let Some(tracking) = session.tracking.as_deref() else { return };
                 match tracking.redirect {
-                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
+                    Some(target) => self.tell_redirected(sessions, told.client, target, push),
                     None => self.append_push(key, session, false, push),
                 }
             }
             What::Redirected { tracker, push } => match self.target(sessions, told.client) {
                 Some((key, session)) => self.append_push(key, session, true, push),
                 // It was handed over, or has left, since.
-                None => self.tell_in_place(sessions, *tracker, told.client, push),
+                None => self.tell_redirected(sessions, *tracker, told.client, push),
             },
             What::Broken { target } => {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
@@ -139,7 +139,7 @@ impl Plane {
     }
 
     /// Tells `target` in place of `tracker`.
-    pub(super) fn tell_in_place(
+    pub(super) fn tell_redirected(
         &mut self,
         sessions: &mut Slab<Session>,
         tracker: Client,
@@ -309,7 +309,7 @@ impl Core {
             let push = everything();
             match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
                 Some(target) if !is_redirected => {
-                    plane.tell_in_place(sessions, client, target, &push)
+                    plane.tell_redirected(sessions, client, target, &push)
                 }
                 _ => plane.append_push(key, session, is_redirected, &push),
             }
