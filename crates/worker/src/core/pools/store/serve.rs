@@ -40,11 +40,11 @@ impl Plane {
         }
         let beside = match store.has_script() {
             false => None,
-            // It is asked for whole.
+            // The request is handled again with its whole value.
             true if self.store.streamed_set.is_some() => return Step::Wait,
             true => match self.hold_beside_script(store, incoming) {
                 Some(held) => {
-                    // Waiting for a script is nobody's work.
+                    // The time spent waiting for a script belongs to no request.
                     self.look(&pool.slow_log);
                     Some(held)
                 }
@@ -77,8 +77,8 @@ impl Plane {
         self.count(session, request);
         self.note_served(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
-        // Where a long value goes is known where nothing is in front of the reply.
-        // What sub-requests bring is put into other replies.
+        // A long value is inserted by its position, which is known only if nothing precedes the
+        // reply. Replies to sub-requests become parts of other replies.
         let has_client = session.sub_request.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
         assert!(
@@ -115,8 +115,8 @@ impl Plane {
         }
     }
 
-    /// Refuses a request to a store that is being loaded, but for those that redis-server answers
-    /// then; whether it was refused.
+    /// Refuses a request to a store that is being loaded, unless redis-server answers it at such a
+    /// time. Returns whether it was refused.
     #[cold]
     fn refuses_while_loading(&mut self, asked: &mut RequestContext) -> bool {
         if asked.request.command.flags.contains(Flags::LOADING) {
@@ -147,7 +147,7 @@ impl Plane {
             _ if store_saves(verb) => self.save_store(store, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
-                // It looks at every shard, one after the other.
+                // The command looks at every shard, one after the other.
                 if !tells_of_all(verb) || self.passes_script(store, incoming) {
                     self.answer_without_server(
                         incoming.session,
@@ -162,7 +162,7 @@ impl Plane {
     }
 }
 
-/// Puts into an output what was not copied there; how many bytes that is.
+/// Inserts values into an output that were not copied there. Returns their number of bytes.
 #[cold]
 pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
     let insert = |(at, part): (usize, Part)| {

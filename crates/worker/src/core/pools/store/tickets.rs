@@ -18,7 +18,7 @@ pub(crate) struct Awaited {
     pub(in crate::core::pools::store) sent: Deliveries,
     /// Number of messages left since the start.
     pub(in crate::core::pools::store) sent_count: u64,
-    /// A client has written in this turn, and other clients may have to be told.
+    /// True if a client has written in this turn, and other clients may have to be told.
     pub(in crate::core::pools::store) has_writers: bool,
     /// The number of the last ticket.
     pub(in crate::core::pools::store) last: u64,
@@ -42,7 +42,7 @@ impl Awaited {
         }
     }
 
-    /// Number of messages left for other workers since the start.
+    /// Returns the number of messages left for other workers since the start.
     pub(in crate::core::pools::store) fn sent_count(&self) -> u64 {
         self.sent_count
     }
@@ -53,7 +53,7 @@ impl Awaited {
         session.awaited = self.last + 1;
     }
 
-    /// Time until which the replies of a session wait for other clients to be told.
+    /// Returns the time until which the replies of a session wait for other clients to be told.
     #[cold]
     pub(in crate::core::pools::store) fn until(&self, number: u64) -> Option<Time> {
         // A session waits while any ticket up to its own is open: tickets end in order.
