@@ -1,5 +1,4 @@
-//! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
-//! of them.
+//! INFO on a sharded pool: of Keyway alone, of all its servers added up, or of one server.
 
 use crate::core::pending::Conclusion;
 use crate::core::request::RequestContext;
@@ -13,11 +12,11 @@ use keyway_resp::reply;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The request to every server for its figures, in the form that every version knows.
+/// The request for the figures of every server, in the form that every version knows.
 const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 
 impl Plane {
-    /// Answers INFO, or asks the servers it is about.
+    /// Answers INFO, or asks the servers that it is about.
     #[cold]
     pub(in crate::core) fn info(
         &mut self,
@@ -100,7 +99,7 @@ impl Plane {
     }
 }
 
-/// Appends the text made of what the servers of a join have said.
+/// Appends the report that is made of the servers' answers in a join.
 #[cold]
 pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
@@ -163,7 +162,7 @@ fn standing(cluster: &Cluster, server: usize) -> String {
     fields
 }
 
-/// A text that breaks neither the lines nor the fields of INFO.
+/// Returns a text without the characters that separate lines and fields of INFO.
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|it| if it.is_control() || it == ',' { ' ' } else { it }).collect()
 }
