@@ -1,4 +1,4 @@
-//! Routed requests: whom they ask, and what the replies lead to.
+//! Routed requests: the children that they ask, and the effects of the replies.
 
 use super::redis::{PARTS_MAX, note_step, route_policy_of};
 use crate::core::pools::routed::state::Question;
@@ -21,17 +21,16 @@ use keyway_topology::RoutedPool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request for a child, with how its reply ends if it is not said in the client's own
-/// words.
+/// A request for a child, with the end of its reply if it is not in the client's own words.
 enum Said {
     AsItCame,
     Anew(Vec<u8>, Option<Expect>),
-    /// It cannot be said.
+    /// The request cannot be expressed.
     Nothing,
 }
 
 impl Core {
-    /// Asks whom the parts of a routed request ask first.
+    /// Sends the first questions of all parts of a routed request.
     // Inlined, it takes registers from the loop over all levels: 120 instructions per request.
     #[inline(never)]
     pub(super) fn begin_routed_request(&mut self, key: Key<Operation>) {
@@ -49,7 +48,7 @@ impl Core {
         stations.for_each(|station| self.ask(key, part, station));
     }
 
-    /// Asks a child about a part of a routed request, or will when it may.
+    /// Asks a child about a part of a routed request, or queues the question.
     fn ask(&mut self, key: Key<Operation>, part: u16, station: u8) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.sub_requests += 1;
@@ -91,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Has what a request of Redis wrote to a gutter expire.
+    /// Makes the keys expire that a Redis request wrote to a gutter.
     fn cap_keys(&mut self, key: Key<Operation>, part: u16, gutter: u16, cap: Duration) {
         let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) else { return };
         let Speech::Redis { args, .. } = &routed_request.speech else { return };
@@ -124,7 +123,7 @@ impl Core {
         }
     }
 
-    /// A child has answered, or will not.
+    /// Handles that a child has answered, or will not answer.
     pub(super) fn on_asked(
         &mut self,
         key: Key<Operation>,
@@ -187,8 +186,8 @@ impl Core {
         self.forget_if_over(key);
     }
 
-    /// Holds the client back where a request goes on elsewhere: the client's next request would
-    /// otherwise arrive there first.
+    /// Holds the client back if a request goes on at another child. Otherwise the client's next
+    /// request would arrive there first.
     fn hold_client_of(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         if matches!(routes.pool, RoutedPool::MissThen(_)) {
             return;
@@ -199,7 +198,7 @@ impl Core {
         }
     }
 
-    /// Asks for each key of a request by itself.
+    /// Divides a request into one part for each key.
     fn take_apart(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         let count = key_count(routed_request);
@@ -215,7 +214,7 @@ impl Core {
         self.begin_routed_request(key);
     }
 
-    /// A part has its reply: the last one is told.
+    /// Handles that a part has its reply. The last part completes the client's reply.
     pub(super) fn finish_part(&mut self, key: Key<Operation>) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.parts_left -= 1;
@@ -289,7 +288,7 @@ fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, pool: u16, child: u
     }
 }
 
-/// How long what is written to that child may live.
+/// Returns the longest time that keys written to a child may live.
 fn cap_of(plan: &Plan, pool: u16, child: u16) -> Option<Duration> {
     match &routes_of(plan, pool)?.pool {
         RoutedPool::Failover(failover) => {
@@ -299,7 +298,7 @@ fn cap_of(plan: &Plan, pool: u16, child: u16) -> Option<Duration> {
     }
 }
 
-/// Keys that may be asked for by themselves.
+/// Returns the number of keys that may be asked for by themselves.
 fn key_count(routed_request: &RoutedRequest) -> usize {
     match &routed_request.speech {
         Speech::Redis { args, cut, .. } => cut.map_or(1, |(stride, _)| (args.len() - 1) / stride),
@@ -324,8 +323,8 @@ fn verdict_of(
     }
 }
 
-/// Returns whether a failed read of many keys goes on with each key by itself: only the keys of the
-/// server that failed are to be asked for elsewhere.
+/// Returns whether a failed read of many keys goes on with each key by itself. Only the keys of the
+/// failed server are asked for elsewhere.
 fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
     let is_read = routed_request.parts[0].route_policy.nature() == Nature::Read;
     let many = (2..=PARTS_MAX).contains(&key_count(routed_request));
@@ -333,8 +332,9 @@ fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
     goes_on && routed_request.owners.is_empty() && is_read && many
 }
 
-/// Looks for missing keys among those that were asked for together. If all are, the child
-/// had nothing; some are a part of their own, to be asked for further on.
+/// Finds the missing keys among those that were asked for together. If all are missing, the child
+/// had nothing. If some are missing, they become a part of their own and are asked for at the next
+/// child.
 fn look_further(
     routed_request: &mut RoutedRequest,
     part: u16,
@@ -383,7 +383,7 @@ fn look_further(
     (Verdict::Good, Some(added))
 }
 
-/// The request for a child: with these keys alone, or all if there are none.
+/// Returns the request for a child, with `keys` alone. If there are none, it has all keys.
 fn say(routed_request: &RoutedRequest, keys: &[u32], cap: Option<Duration>, now_unix: i64) -> Said {
     let is_whole = keys.is_empty() || keys.len() == key_count(routed_request);
     match &routed_request.speech {

@@ -1,14 +1,14 @@
-//! Sub-requests: in what order they ask, and how many of them at once.
+//! Sub-requests: their order, and their number at once.
 //!
 //! ```text
 //!  ask ──► later (a level is full) ──► behind (a stalled one) ──► sub-request ──► reply
 //!                                                                   │
 //!                                                stalled: its link is full, or paused
 //! ```
-//! One request may become many sub-requests, and each of these, in a pool that leads on, many
-//! more. So sub-requests are counted by *level*, which is how many routed requests are above, and what
-//! would be one too many waits. Sub-requests wait for those of deeper levels alone, and the
-//! deepest for servers, so there is always one that goes on.
+//! One request may become many sub-requests. Each of these may become many more in a pool that
+//! leads to others. So sub-requests are counted by *level*, which is the number of routed requests
+//! above, and a level has a bound. Sub-requests wait only for those of deeper levels, and the
+//! deepest wait for servers, so one can always go on.
 //!
 //! A request that a sub-request could not put on its link yet must not be overtaken by a later
 //! request of the same client to the same pool. The later request waits *behind* it.
@@ -26,11 +26,11 @@ use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
 use keyway_proxy::{Busy, Identity, Session};
 use keyway_topology::DEPTH_MAX;
 
-/// Sub-requests at rest that are kept: as many as a busy turn needs.
+/// Number of sub-requests at rest that are kept, which a busy turn needs.
 const SUB_REQUESTS_KEPT_MAX: usize = 1024;
 
 impl Plane {
-    /// Notes that what a sub-request was to send is on its way, where that had to wait.
+    /// Notes that a stalled sub-request has sent its request.
     #[cold]
     pub(in crate::core) fn note_unstalled(&mut self, session: &mut Session) {
         let pool = session.pool;
@@ -41,7 +41,7 @@ impl Plane {
         }
     }
 
-    /// Parses the one request of a sub-request. Returns how many bytes have to wait.
+    /// Parses the one request of a sub-request. Returns the number of bytes that wait.
     fn feed_sub_request(
         &mut self,
         links: &mut Connections,
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Asks what had to wait until a level has room, then lets others begin.
+    /// Sends the questions that waited for room on a level, then lets other routed requests begin.
     fn continue_level(&mut self, at: u8) {
         loop {
             let level = self.plane.routes.queues.level(at);
@@ -111,7 +111,8 @@ impl Core {
         }
     }
 
-    /// Sub-requests that have room again go first: what a client sent later is behind them.
+    /// Resumes sub-requests before clients, because the later requests of their clients are behind
+    /// them.
     fn resume_sub_requests(&mut self) {
         if self.plane.routes.sub_requests == 0 || self.plane.clients.resuming.is_empty() {
             return;
@@ -128,7 +129,7 @@ impl Core {
         self.plane.clients.resuming.extend(clients);
     }
 
-    /// Asks, or keeps the question until its level has room.
+    /// Sends a question, or keeps it until its level has room.
     pub(super) fn send(&mut self, level: u8, question: Question) {
         let now = self.plane.clock.now;
         let state = &mut self.plane.routes;
@@ -144,7 +145,7 @@ impl Core {
         state.queues.queued += 1;
     }
 
-    /// Asks behind what its client has asked the same pool before.
+    /// Sends a question behind the earlier requests of its client to the same pool.
     fn put_in_order(&mut self, queued: Queued) {
         let Plane { routes: state, pending, .. } = &mut self.plane;
         if state.queues.stalls.is_empty() {
@@ -229,14 +230,14 @@ impl Core {
             }
             let path = Path::new(client, pool);
             plane.routes.queues.on_stalled(path, level, left as u32);
-            // The client's next request may need no sub-request; it must not arrive before this
+            // The client's next request may need no sub-request. It must not arrive before this
             // one.
             self.hold_client(client);
         }
         self.note_written(client, pinned_until, wrote_at);
     }
 
-    /// Notes on the client's session what one of its sub-requests has written.
+    /// Notes on the client's session that one of its sub-requests has written.
     fn note_written(&mut self, client: Key<Session>, until: Time, wrote_at: Time) {
         if until.max(wrote_at) > Time::default()
             && let Some(session) = self.sessions.get_mut(client)
@@ -246,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Has a client wait with its next request until its others are answered.
+    /// Makes a client's next request wait until its earlier requests are answered.
     #[cold]
     pub(super) fn hold_client(&mut self, client: Key<Session>) {
         if let Some(session) = self.sessions.get_mut(client) {
@@ -254,13 +255,13 @@ impl Core {
         }
     }
 
-    /// A sub-request that was to ask has nothing to say.
+    /// Ends a sub-request that has nothing to send.
     pub(super) fn end_unasked(&mut self, level: u8) {
         let level = self.plane.routes.queues.level(level);
         level.sub_requests = level.sub_requests.saturating_sub(1);
     }
 
-    /// Hands a sub-request's reply over, if it has it.
+    /// Hands over the reply of a sub-request, if it is complete.
     fn finish_sub_request(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.is_dirty = false;
@@ -290,7 +291,8 @@ impl Core {
         self.keep_sub_request(session);
     }
 
-    /// Has what a sub-request could not send asked anew, before all that waits behind it.
+    /// Withdraws the unsent request of a sub-request. It is asked again before all that wait behind
+    /// it.
     pub(super) fn withdraw(&mut self, key: Key<Session>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
