@@ -159,7 +159,7 @@ impl Readers {
     }
 }
 
-/// Whether a server may be read.
+/// The answer to whether a server may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
     In,

@@ -20,13 +20,14 @@ use keyway_base::{Key, Slab};
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::{Endpoint, ServerId};
 
-/// Entries that are kept without a look at whether they still count. More take memory at rest;
-/// with fewer each request that is sent on looks at all of them.
+/// Number of entries that are kept without a check whether they still count. More would take memory
+/// at rest. With fewer, each request that is sent on would check all of them.
 const UNCHECKED_MAX: usize = 32;
 
 impl Core {
-    /// Returns where a request for `slot` that was sent by the connection `from`, and that its
-    /// server sends to `onward`, goes, and remembers that for the next request of its client.
+    /// Returns the destination of a request for `slot` that was sent by the connection `from`, and
+    /// that its server sends to `onward`. Remembers the destination for the next request of its
+    /// client.
     pub(super) fn in_order(
         &mut self,
         from: ConnectionKey,
@@ -48,7 +49,7 @@ impl Core {
                 return onward;
             }
             let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
-            // At this very server the earlier one is behind this one if it was sent there again.
+            // If the earlier request was sent to this very server again, it is behind this one.
             let is_later =
                 earlier.again_at.is_some_and(|at| !from.link.was_enqueued_after(exchange, at));
             let is_ahead = plane.is_at(server, &earlier.to) && !is_later;
