@@ -24,7 +24,7 @@ fn endpoint(port: u16) -> Endpoint {
     Endpoint::tcp("h", port).unwrap()
 }
 
-/// What a server says of a cluster in which these ports have these slots.
+/// Returns a server's answer about a cluster in which these ports have these slots.
 fn view(owners: &[(u16, u16, u16)]) -> ClusterView {
     let mut reply = format!("*{}\r\n", owners.len());
     for (first, last, port) in owners {
@@ -292,7 +292,7 @@ fn refused(core: &mut Core) -> (Key<Session>, usize) {
     (client, index)
 }
 
-/// The same, and the private link was lost before the command was sent again.
+/// Does the same, and loses the private link before the command is sent again.
 fn between_two_tries(core: &mut Core) -> Key<Session> {
     let (client, index) = refused(core);
     core.on_private_lost(core.links.key_at(index), BackendFault::Closed);
@@ -436,7 +436,7 @@ fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
     );
     let next = core.plane.upstream.connects[0];
     assert!(core.links[next].link.is_blocking);
-    // What the silent one says in the end is nobody's.
+    // The late answer of the silent server is ignored.
     core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
     assert_eq!(output(&core, client), "");
 }
@@ -449,7 +449,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     let until = |core: &Core, client| {
         core.session(client).unwrap().identity.reads_primary_until.since(Time(0)).as_millis()
     };
-    // One that waits for long.
+    // A client that waits for long.
     let waiter = client(&mut core);
     ask(&mut core, waiter, "BLPOP a 0\r\n");
     let index = connect_private(&mut core);
@@ -457,7 +457,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     pass_to(&mut core, 400);
     core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
     assert_eq!(until(&core, waiter), 500);
-    // One that its server was slow with, and reads around it.
+    // A client whose server was slow, and that reads around it.
     let other = client(&mut core);
     ask(&mut core, other, "SET a 1\r\nGET a\r\n");
     send(&mut core, 2);
@@ -474,7 +474,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     assert_eq!(until(&core, other), 800);
 }
 
-/// What server 1 says of its cluster, with these ports in it that have no slots.
+/// Returns server 1's answer about its cluster, with these ports in it that have no slots.
 fn nodes(ports: &[u16]) -> String {
     let mut text = "a h:1@9 myself,master - 0 0 1 connected 0-8191\n".to_owned();
     text += "b h:2@9 master - 0 0 2 connected 8192-16383\n";
@@ -504,7 +504,7 @@ fn who_is_sent_to_a_stranger_waits_until_the_cluster_names_it_and_all_keep_their
     send(&mut core, 1);
     hear(&mut core, 1, "-ASK 3300 h:3\r\n-ASK 3300 h:3\r\n");
     assert_eq!(index_of(&core, 3), None);
-    // One question for both.
+    // There is one question for both.
     assert_eq!(send(&mut core, 1).matches("NODES").count(), 1);
     ask(&mut core, client, "SET b 3\r\n");
     assert!(send(&mut core, 1).contains(r"$1\r\n3"));
@@ -534,7 +534,7 @@ fn who_is_sent_to_a_stranger_that_the_cluster_does_not_name_gets_the_servers_err
     core.follow_clusters();
     assert_eq!(output(&core, one), r"-MOVED 3300 h:3\r\n");
     assert_eq!((index_of(&core, 3), index_of(&core, 4)), (None, None));
-    // Who has left was told nothing.
+    // A client that has left was told nothing.
     assert_eq!(totals(&core), (0, 0, 1));
     // Soon after it is not asked again.
     ask(&mut core, one, "GET b\r\n");
@@ -656,7 +656,7 @@ fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     core.tend_clusters();
     let second = asked(&mut core);
     assert_eq!(second, [!first[0], !first[1]]);
-    // What it says counts, and what the first says later does not.
+    // The answer of the second server counts, and a later answer of the first does not.
     let slots = |last: u16| format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
     let ports = if second[0] { [1, 2] } else { [2, 1] };
     hear(&mut core, ports[0], &slots(16383));
@@ -687,7 +687,7 @@ fn who_waits_for_an_owner_is_remembered_no_longer_than_its_client_stays() {
         core.end_waits_for_maps();
         assert_eq!(core.plane.cluster.waiting.len(), 0, "{words}");
     }
-    // One that stays is remembered once, whatever it asks for.
+    // A client that stays is remembered once, whatever it asks for.
     let one = client(&mut core);
     ask(&mut core, one, &"PUBLISH a x\r\n".repeat(50));
     for _ in 0..10 {

@@ -174,14 +174,14 @@ impl Plane {
             return Step::Started;
         }
         let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
-        // It is a part of what the client asks for.
+        // The deletion is a part of the client's request.
         if !call.session.identity.is_free
             && let Some(step) = self.look_at_memcached(links, &mut call, &refused.head)
         {
             return step;
         }
         let step = self.start_memcached(links, PoolInPlan { plan, pool }, &mut call);
-        // It is not answered by itself: the value is refused all the same.
+        // The deletion has no answer of its own: the value is refused all the same.
         let Some(late) = self.late(links, call.client(), &step, next) else { return step };
         self.refuse_late_memcached(links, &mut call, late);
         Step::Started

@@ -108,8 +108,8 @@ impl Plane {
         MemcachedContext { database: 0, clock: self.clock, worker: self.worker(), item_len_max }
     }
 
-    /// The same while a script of another worker may hold what it needs.
-    /// Returns whether it was let.
+    /// Executes a request while a script of another worker may hold what it needs. Returns whether
+    /// it was executed.
     #[cold]
     fn serve_beside_script(
         &mut self,
@@ -135,7 +135,7 @@ impl Plane {
         is_ok && !refused_full
     }
 
-    /// Tells whom it concerns of what the request has changed.
+    /// Tells clients of the changes of a request.
     #[cold]
     fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
         let is_flush = call.head().verb == Verb::FlushAll;

@@ -1,5 +1,5 @@
-//! Pools that are warmed up from an old one: which requests concern it, and
-//! the item copies ([`ItemCopy`]) that bring items over, one exchange after the other.
+//! Pools that are warmed up from an old pool: the requests that concern it, and the item copies
+//! ([`ItemCopy`]) that bring items over, one exchange after the other.
 //!
 //! A read is first sent to the new pool as ever. Items that it misses are brought over, and then it
 //! is sent again. A write waits until all requests that its client sent before are answered. Then
@@ -40,7 +40,7 @@ const ITEM_COPIES_MAX: usize = 64;
 /// requests are left unread.
 const WARM_UP_READS_MAX: usize = 128;
 
-/// Where the old pool has a key.
+/// The server of a key in the old pool.
 enum Old {
     /// On the same server as the new pool.
     Same,
