@@ -206,7 +206,7 @@ impl Plane {
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
         self.prepare_link(index, connection, multi_step.database);
-        if let Some((digest, body)) = preload {
+        if let Some(Preload { digest, body }) = preload {
             give_script(connection, digest, &body, self.clock.now);
         }
         self.ask(links, index, to, multi_step);

@@ -12,7 +12,7 @@
 //! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
-use crate::core::pools::cluster::state::ASIDE_KEPT;
+use crate::core::pools::cluster::state::{ASIDE_KEPT, Aside};
 use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
@@ -224,7 +224,7 @@ impl Plane {
     pub(super) fn end_aside(&mut self, pool: u16, one: &Redirected) {
         let owner = self.session_of(one.exchange.owner);
         let aside = owner.and_then(|owner| self.cluster.aside.remove(&owner.to_bits()));
-        if aside.is_some_and(|(since, _)| self.clock.now.since(since) > AGAIN_MIN) {
+        if aside.is_some_and(|aside| self.clock.now.since(aside.first) > AGAIN_MIN) {
             self.note_in_vain(pool);
         }
     }
@@ -246,17 +246,18 @@ impl Plane {
         let wait = self.primary_wait(pool).filter(|_| is_refusal && !one.runs_scripts())?;
         let owner = self.session_of(one.exchange.owner)?;
         let now = self.clock.now;
-        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert((now, Time(0)));
-        if now.since(aside.1) > ASIDE_KEPT {
-            aside.0 = now;
+        let new = Aside { first: now, last: Time(0) };
+        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert(new);
+        if now.since(aside.last) > ASIDE_KEPT {
+            aside.first = now;
             if let Some(state) = self.cluster_state(pool) {
                 state.shared.totals.primary_waits.fetch_add(1, Relaxed);
             }
         }
         let aside = self.cluster.aside.get_mut(&owner.to_bits())?;
-        aside.1 = now;
-        let until = aside.0 + wait;
-        let pause = (now.since(aside.0) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
+        aside.last = now;
+        let until = aside.first + wait;
+        let pause = (now.since(aside.first) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
         Some((until, (now + pause).min(until)))
     }
 

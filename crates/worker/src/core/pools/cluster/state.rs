@@ -266,8 +266,11 @@ impl Drop for Wait {
     }
 }
 
-/// The times when a client's request was first and last put aside.
-pub(super) type Aside = (Time, Time);
+/// The times at which a client's request was put aside.
+pub(super) struct Aside {
+    pub(in crate::core::pools::cluster) first: Time,
+    pub(in crate::core::pools::cluster) last: Time,
+}
 
 /// The answers of one round so far.
 #[derive(Debug, Default)]

@@ -219,7 +219,7 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.cluster.waiting_due = None;
         self.plane.cluster.unowned.retain(|_, wait| wait.is_remembered(now));
-        self.plane.cluster.aside.retain(|_, (_, last)| now.since(*last) <= ASIDE_KEPT);
+        self.plane.cluster.aside.retain(|_, aside| now.since(aside.last) <= ASIDE_KEPT);
         if self.plane.cluster.waiting.is_empty() {
             return;
         }

@@ -17,7 +17,9 @@ use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
 use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::memcached::nature_of;
-use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequest, Speech};
+use keyway_proxy::route_policy::{
+    AskOrder, KeyOwner, Nature, Part, RoutePolicy, RoutedRequest, Speech,
+};
 use keyway_topology::RoutedPool;
 
 impl Call<'_> {
@@ -142,7 +144,7 @@ impl Plane {
             }
             RoutedPool::MissThen(_) if count > 1 => {
                 let keys = (0..count as u32).collect();
-                let owners = (0..count as u32).map(|index| (0, index)).collect();
+                let owners = (0..count as u32).map(|index| KeyOwner::new(0, index)).collect();
                 (vec![Part::new(route_policy_of(routes, nature), keys)], owners)
             }
             _ => (vec![Part::new(route_policy_of(routes, nature), Vec::new())], Vec::new()),

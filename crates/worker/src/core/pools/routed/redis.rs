@@ -15,7 +15,7 @@ use keyway_command::{Handling, Verb};
 use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::redis::nature_of;
 use keyway_proxy::route_policy::{
-    AskOrder, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
+    AskOrder, KeyOwner, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
 };
 use keyway_resp::reply;
 use keyway_topology::{RoutedPool, Wait};
@@ -216,7 +216,7 @@ impl Plane {
         let per_key = |route_policy: RoutePolicy| {
             let parts = (0..keys.len().min(PARTS_MAX + 1))
                 .map(|index| Part::new(route_policy.clone(), vec![index as u32]));
-            let owners = (0..keys.len()).map(|index| (index as u16, 0));
+            let owners = (0..keys.len()).map(|index| KeyOwner::new(index as u16, 0));
             (parts.collect(), owners.collect())
         };
         let whole =
@@ -244,7 +244,10 @@ impl Plane {
                     Verb::Mget if many => {
                         let mut part = Part::new(route_policy, Vec::new());
                         part.keys = (0..keys.len() as u32).collect();
-                        (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
+                        (
+                            vec![part],
+                            (0..keys.len() as u32).map(|index| KeyOwner::new(0, index)).collect(),
+                        )
                     }
                     // The reply of any child counts, for each key.
                     _ if many && !matches!(incoming.request.command.verb, Verb::Mset) => {

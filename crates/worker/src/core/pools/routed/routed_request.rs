@@ -12,8 +12,8 @@ use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
 use keyway_proxy::route_policy::RouteTotals;
 use keyway_proxy::route_policy::{
-    AskOrder, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor, Verdict,
-    memcached, redis,
+    AskOrder, KeyOwner, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor,
+    Verdict, memcached, redis,
 };
 use keyway_proxy::{Operation, ReplyTo, Session};
 use keyway_resp::reply;
@@ -207,7 +207,7 @@ impl Core {
         routed_request
             .parts
             .extend((0..count).map(|index| Part::new(route_policy.clone(), vec![index as u32])));
-        routed_request.owners = (0..count).map(|index| (index as u16, 0)).collect();
+        routed_request.owners = (0..count).map(|index| KeyOwner::new(index as u16, 0)).collect();
         routed_request.parts_left = count as u16;
         self.recount(key);
         self.hold_client_of(key, routes);
@@ -368,7 +368,7 @@ fn look_further(
         RoutePolicy::new(AskOrder::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
     let added = routed_request.parts.len() as u16;
     for (index, key) in missing.iter().enumerate() {
-        routed_request.owners[*key as usize] = (added, index as u32);
+        routed_request.owners[*key as usize] = KeyOwner::new(added, index as u32);
     }
     let mut rest = Part::new(route_policy, missing);
     match &routed_request.speech {

@@ -5,7 +5,7 @@ use keyway_base::{Key, Time};
 use keyway_command::{Across, Flags, Handling, Request, Verb};
 use keyway_memcache::{Dialect, Head, RequestFlags, Wire};
 use keyway_proxy::route_policy::{
-    Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached,
+    KeyOwner, Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached,
 };
 use keyway_proxy::{Identity, Operation, Session};
 use keyway_resp::Protocol;
@@ -94,9 +94,8 @@ impl State {
     }
 }
 
-/// The parts of a request. For each key there is its part and its index in that part. A request
-/// that is not divided has none of these.
-pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
+/// The parts of a request, and the owner of each key. A request that is not divided has no owners.
+pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<KeyOwner>);
 
 /// The protocol of a sub-request.
 #[derive(Clone, Copy)]

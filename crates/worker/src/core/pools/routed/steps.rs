@@ -10,7 +10,7 @@ use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
-use keyway_proxy::route_policy::{Part, RouteTotals, RoutedRequest, SubRequestFor};
+use keyway_proxy::route_policy::{KeyOwner, Part, RouteTotals, RoutedRequest, SubRequestFor};
 use keyway_proxy::{Busy, ReplyTo, Session, WaitFor};
 use keyway_topology::RoutedPool;
 use std::time::Duration;
@@ -278,7 +278,7 @@ impl Plane {
                 parts.len() as u16 - 1
             });
             let keys = &mut parts[usize::from(part)].keys;
-            owners.push((part, keys.len() as u32));
+            owners.push(KeyOwner::new(part, keys.len() as u32));
             keys.push(index as u32);
         }
         (parts, owners)

@@ -33,7 +33,10 @@ const SHOWN: usize = 256;
 const GIVEN_MAX: usize = 16 << 10;
 
 /// A script to be loaded before the request that needs it.
-pub(in crate::core) type Preload = (Digest, Arc<[u8]>);
+pub(in crate::core) struct Preload {
+    pub(in crate::core) digest: Digest,
+    pub(in crate::core) body: Arc<[u8]>,
+}
 
 /// Hashes of scripts that EVAL has shown to the cache already. The low bits of a hash are its index.
 pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
@@ -179,7 +182,7 @@ impl Plane {
                 // The script is not one of our clients'. The server may have it.
                 return self.forward(links, key, session, busy, request, index);
             };
-            preload = Some((digest, body));
+            preload = Some(Preload { digest, body });
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
         let mut multi_step = self.pending.take_multi_step(work);
