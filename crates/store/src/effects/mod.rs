@@ -298,6 +298,17 @@ impl Effects {
         self.backlog.lock().position(reader)
     }
 
+    /// The ticket below which a reader has all units.
+    pub(crate) fn told(&self, reader: u64) -> Result<u64, Lost> {
+        self.backlog.lock().told(reader)
+    }
+
+    /// The ticket of the next unit. All units that this thread has told have lower ones.
+    #[inline]
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets.load(Ordering::Relaxed)
+    }
+
     /// Takes a reader out; returns whether it was the last one.
     pub(crate) fn leave(&self, reader: u64) -> bool {
         let mut backlog = self.backlog.lock();
