@@ -17,11 +17,9 @@ use crate::gate::Gate;
 use crate::load;
 use crate::manifest::Numbered;
 use crate::settings::{Fsync, Notice, Settings};
-use crate::status::{LogState, LogStatus};
 use crate::writer::Writer;
 use keyway_base::Time;
-use keyway_store::{EffectLimits, EffectReader, Keeping, Overrun, Store};
-use parking_lot::Mutex;
+use keyway_store::{EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +77,6 @@ pub(crate) struct Engine {
     settings: Settings,
     directory: Directory,
     gate: Arc<Gate>,
-    status: Arc<Mutex<LogStatus>>,
     following: Option<Following>,
     /// The offset of the log behind all that was written.
     offset: u64,
@@ -96,14 +93,13 @@ impl Engine {
         store: Arc<Store>,
         settings: Settings,
         directory: Directory,
-        (gate, status): (Arc<Gate>, Arc<Mutex<LogStatus>>),
+        gate: Arc<Gate>,
     ) -> Self {
         Self {
             store,
             settings,
             directory,
             gate,
-            status,
             following: None,
             offset: 0,
             base_len: 0,
@@ -239,8 +235,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the cut of a base, and begins to write it; none while a snapshot is written.
+    /// Makes the cut of a base, and begins to write it; none while a snapshot is written, or a
+    /// script runs.
     fn cut(&mut self) -> Result<Option<(EffectReader, Rebase)>, LogFault> {
+        if self.store.has_script() {
+            // Whoever waits for the log would wait for the script.
+            return Ok(None);
+        }
         let (clock, buffer) = ((self.settings.wall_clock)(), self.settings.snapshot_buffer);
         let cut = self.store.follow_with_snapshot(self.limits(), Keeping::All, clock, buffer);
         let Some((reader, saving)) = cut else { return Ok(None) };
@@ -273,7 +274,7 @@ impl Engine {
                 has_any = true;
                 following.unsynced_since.get_or_insert(now);
                 self.offset = following.writer.offset();
-                let mut status = self.status.lock();
+                let mut status = self.gate.status_mut();
                 status.written += written as u64;
                 status.records += 1;
             }
@@ -307,7 +308,7 @@ impl Engine {
         if following.writer.is_unsynced() {
             following.writer.sync()?;
             let micros = (self.settings.monotonic)().since(began).as_micros() as u64;
-            let mut status = self.status.lock();
+            let mut status = self.gate.status_mut();
             status.fsyncs += 1;
             status.fsync_micros += micros;
             status.fsync_micros_max = status.fsync_micros_max.max(micros);
@@ -440,7 +441,7 @@ impl Engine {
             self.directory.len_of(&following.segments[..following.segments.len() - 1]);
         self.base_len = len;
         {
-            let mut status = self.status.lock();
+            let mut status = self.gate.status_mut();
             status.compactions += 1;
             status.last_compaction_failed = false;
             status.last_compaction_seconds = Some(took.as_secs());
@@ -452,8 +453,8 @@ impl Engine {
         // What was told until now is written and on the disk.
         self.retry_after = RETRY_AFTER;
         self.gate.open(following.told);
-        let has_failed = self.status.lock().state == LogState::Lost;
-        self.status.lock().state = LogState::Open;
+        let has_failed = self.gate.status_mut().state == LogState::Lost;
+        self.gate.status_mut().state = LogState::Open;
         self.store.refuse_writes(false);
         if has_failed {
             (self.settings.notify)(Notice::Healed);
@@ -465,7 +466,7 @@ impl Engine {
         self.is_compaction_asked = false;
         self.compact_at = self.now() + COMPACT_AFTER;
         {
-            let mut status = self.status.lock();
+            let mut status = self.gate.status_mut();
             status.compactions_failed += 1;
             status.last_compaction_failed = true;
             status.last_fault = fault.to_string();
@@ -481,11 +482,10 @@ impl Engine {
             self.store.refuse_writes(true);
         }
         let was_following = self.following.take().is_some();
-        self.gate.lose();
         self.retry_at = self.now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_AFTER_MAX);
         let is_first = {
-            let mut status = self.status.lock();
+            let mut status = self.gate.status_mut();
             status.losses += u64::from(was_following);
             status.last_fault = fault.to_string();
             std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
@@ -493,10 +493,11 @@ impl Engine {
         if is_first {
             (self.settings.notify)(Notice::Failed { fault, refuses });
         }
+        self.gate.lose();
     }
 
     fn note_status(&self) {
-        let mut status = self.status.lock();
+        let mut status = self.gate.status_mut();
         let Some(following) = &self.following else { return };
         if status.state == LogState::Loading && following.is_listed {
             status.state = LogState::Open;

@@ -1,8 +1,8 @@
 //! Where workers wait for the log.
 
 use crate::settings::Fsync;
-use keyway_store::EffectLog;
-use parking_lot::{Condvar, Mutex};
+use keyway_store::{EffectLog, LogStatus};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ pub(crate) struct Gate {
     /// The thread sleeps until it is woken.
     is_idle: AtomicBool,
     state: Mutex<State>,
+    status: Mutex<LogStatus>,
     /// Workers wait here.
     has_done: Condvar,
     /// The thread of the log waits here.
@@ -49,6 +50,7 @@ impl Gate {
             losses: AtomicU64::new(0),
             is_idle: AtomicBool::new(false),
             state: Mutex::new(State::default()),
+            status: Mutex::default(),
             has_done: Condvar::new(),
             has_work: Condvar::new(),
         }
@@ -89,9 +91,9 @@ impl Gate {
         self.has_work.notify_all();
     }
 
-    pub(crate) fn ask_compaction(&self) {
-        self.state.lock().is_compaction_asked = true;
-        self.has_work.notify_all();
+    /// Figures, to be changed.
+    pub(crate) fn status_mut(&self) -> MutexGuard<'_, LogStatus> {
+        self.status.lock()
     }
 
     pub(crate) fn is_ending(&self) -> bool {
@@ -159,6 +161,19 @@ impl EffectLog for Gate {
             self.has_work.notify_all();
             self.has_done.wait_for(&mut state, ROOM_PATIENCE);
         }
+    }
+
+    fn ask_compaction(&self) -> bool {
+        if self.status.lock().is_compacting {
+            return false;
+        }
+        self.state.lock().is_compaction_asked = true;
+        self.has_work.notify_all();
+        true
+    }
+
+    fn status(&self) -> LogStatus {
+        self.status.lock().clone()
     }
 }
 

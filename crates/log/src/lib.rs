@@ -31,11 +31,10 @@ mod manifest;
 mod record;
 mod segment;
 mod settings;
-mod status;
 mod writer;
 
 pub use fault::LogFault;
+pub use keyway_store::{LogState, LogStatus};
 pub use log::Log;
 pub use segment::{Cut, read_segment};
 pub use settings::{Fsync, Functions, Notice, Settings};
-pub use status::{LogState, LogStatus};

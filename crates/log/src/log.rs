@@ -6,9 +6,7 @@ use crate::fault::LogFault;
 use crate::gate::Gate;
 use crate::load;
 use crate::settings::Settings;
-use crate::status::LogStatus;
-use keyway_store::{EffectLog, Store};
-use parking_lot::Mutex;
+use keyway_store::{EffectLog, LogStatus, Store};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,7 +17,6 @@ use std::thread::JoinHandle;
 /// be loaded, [`Log::start`], and [`Log::end`] when nobody writes any more.
 pub struct Log {
     gate: Arc<Gate>,
-    status: Arc<Mutex<LogStatus>>,
     engine: Option<Engine>,
     thread: Option<JoinHandle<()>>,
 }
@@ -33,14 +30,12 @@ impl Log {
     pub fn open(store: &Arc<Store>, settings: Settings) -> Result<Self, LogFault> {
         let directory = Directory::open(&settings.directory)?;
         let gate = Arc::new(Gate::new(settings.fsync));
-        let status = Arc::default();
         store.set_log(Arc::clone(&gate) as Arc<dyn EffectLog>);
         if directory.manifest().is_some() {
             store.begin_loading(load::len_of(&directory)?, (settings.wall_clock)());
         }
-        let shared = (Arc::clone(&gate), Arc::clone(&status));
-        let engine = Engine::new(Arc::clone(store), settings, directory, shared);
-        Ok(Self { gate, status, engine: Some(engine), thread: None })
+        let engine = Engine::new(Arc::clone(store), settings, directory, Arc::clone(&gate));
+        Ok(Self { gate, engine: Some(engine), thread: None })
     }
 
     /// Returns whether the log has something to be loaded.
@@ -80,13 +75,7 @@ impl Log {
 
     /// Figures.
     pub fn status(&self) -> LogStatus {
-        self.status.lock().clone()
-    }
-
-    /// A door to the figures, for who has the log no more.
-    pub fn status_door(&self) -> impl Fn() -> LogStatus + Send + Sync + 'static {
-        let status = Arc::clone(&self.status);
-        move || status.lock().clone()
+        self.gate.status()
     }
 
     /// Ends the thread behind all that was told, which is on the disk then. Nobody writes any

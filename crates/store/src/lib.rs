@@ -45,6 +45,6 @@ pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use snapshot::{Batch, LoadError, Loading, Progress, Replay, ReplayError, SaveError, Saving};
 pub use store::{
     AfterRead, Busy, Context, DatabaseStats, EffectLog, EffectReader, Insertions, KeyEvent,
-    KeyHint, Mark, NO_WORKER, Overrun, Patience, SnapshotRefusal, SnapshotStatus, Store,
-    StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
+    KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun, Patience, SnapshotRefusal,
+    SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
 };

@@ -34,7 +34,7 @@ pub use events::{KeyEvent, NO_WORKER};
 pub use following::{EffectReader, Overrun};
 pub(crate) use holding::{ShardIndices, Telling};
 pub(crate) use locked::Locked;
-pub use logged::EffectLog;
+pub use logged::{EffectLog, LogState, LogStatus};
 pub(crate) use room::{Reserved, Search, args_len, reserved_len};
 pub use scripting::Busy;
 pub use snapshots::{SnapshotRefusal, SnapshotStatus};
