@@ -18,7 +18,8 @@ use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
 use keyway_store::{
-    AfterRead, EvictionPolicy, LogState, LogStatus, QuotaConfig, QuotaStats, SnapshotStatus, Store, StoreStats,
+    AfterRead, EvictionPolicy, LogState, LogStatus, QuotaConfig, QuotaStats, SnapshotStatus, Store,
+    StoreStats,
 };
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};

@@ -49,8 +49,6 @@ const BASE_REST: Duration = Duration::from_millis(1);
 /// What the store tells, and where it goes.
 struct Following {
     reader: EffectReader,
-    /// What is to be added to an offset of the reader for that of the log, wrapping.
-    shift: u64,
     writer: Writer,
     /// The segments since the cut of the base that is being written, or of the last one.
     segments: Vec<Numbered>,
@@ -202,7 +200,6 @@ impl Engine {
         self.offset = offset;
         let (segment, writer) = self.directory.create_segment(offset)?;
         Ok(Following {
-            shift: offset.wrapping_sub(reader.start()),
             reader,
             writer,
             segments: vec![segment],
@@ -391,10 +388,9 @@ impl Engine {
             }
         }
         self.sync()?;
-        let Some(before) = &mut self.following else { return Ok(()) };
+        let Some(before) = &self.following else { return Ok(()) };
         let complete_len = before.complete_len + before.writer.len();
         let told = before.told;
-        debug_assert_eq!(cut.wrapping_add(before.shift), self.offset);
         let mut following = self.write_from(reader, self.offset)?;
         for segment in &following.segments {
             self.directory.add_segment(*segment)?;
@@ -477,16 +473,14 @@ impl Engine {
     /// The log has lost writes, or will: it takes none until it has begun anew.
     fn lose(&mut self, fault: LogFault) {
         let refuses = self.settings.fsync == Fsync::Always;
-        if refuses {
-            // Before workers learn of it: what they execute from then on is refused, or told.
-            self.store.refuse_writes(true);
-        }
-        let was_following = self.following.take().is_some();
+        // What workers execute from here on is refused, or they learn of the loss behind it.
+        self.store.refuse_writes(refuses);
+        let following = self.following.take();
         self.retry_at = self.now() + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_AFTER_MAX);
         let is_first = {
             let mut status = self.gate.status_mut();
-            status.losses += u64::from(was_following);
+            status.losses += u64::from(following.is_some());
             status.last_fault = fault.to_string();
             std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
         };
@@ -494,6 +488,8 @@ impl Engine {
             (self.settings.notify)(Notice::Failed { fault, refuses });
         }
         self.gate.lose();
+        // Only now: without a reader nothing is told, and nobody waits for it.
+        drop(following);
     }
 
     fn note_status(&self) {

@@ -258,6 +258,20 @@ fn a_log_that_cannot_be_written_refuses_writes_and_begins_anew_when_the_disk_is_
 }
 
 #[test]
+fn with_always_a_write_that_cannot_be_logged_is_not_acknowledged() {
+    let folder = TempDir::new();
+    let mut settings = settings(folder.path(), Fsync::Always);
+    settings.effects_room = 1 << 20;
+    let logged = Logged::open(settings).unwrap();
+    logged.run("SET short 1");
+    run_in(&logged.store, 0, &format!("SET long {}", "v".repeat(2 << 20)));
+    assert_eq!(logged.settle(), 1, "a loss is told");
+    wait_until("healed", BOUND, || !logged.store.refuses_writes());
+    logged.run("SET short 2");
+    assert_eq!(logged.settle(), 1);
+}
+
+#[test]
 fn what_is_more_than_there_is_room_for_makes_the_log_begin_anew() {
     let folder = TempDir::new();
     let mut settings = settings(folder.path(), Fsync::EverySecond);

@@ -153,7 +153,7 @@ catalogue! {
         measures "Client connections accepted, including those refused at once because of a bound."
         leaves_out "Leaves out connections of the admin listener."
     CLIENT_CLOSED: Counter "keyway_client_closed_connections_total" in "connections" by [Pool Fault]
-        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed (CLIENT KILL, or a reload has taken its user or a right), drained, idle (`idle_timeout`), backend (a server failed in the middle of a large reply)."
+        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed (CLIENT KILL, or a reload has taken its user or a right), drained, idle (`idle_timeout`), backend (a server failed in the middle of a large reply), log (the log of a store has lost writes, perhaps those of the client)."
         leaves_out "Leaves out clients refused at once, which keyway_pool_refused_requests_total counts, and connections of the admin listener."
     CLIENT_RECEIVED: Counter "keyway_client_received_bytes_total" in "bytes" by [Pool]
         measures "Bytes read from clients, with the framing of their protocol."

@@ -9,8 +9,8 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, QuotaFigures, Registry,
-    LogFigures, RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
+    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, LogFigures, QuotaFigures, Registry,
+    RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);

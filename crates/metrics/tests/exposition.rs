@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
-    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
+    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
+    LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
     SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
     catalogue_markdown,
 };
