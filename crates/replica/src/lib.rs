@@ -15,12 +15,15 @@
 //!
 //! The protocol's machines are in `keyway_rdb::replication`. Knows no store and
 //! never interprets a command. Read first: [`Target`], [`Follower`], [`Status`].
+//!
+//! [`feed`] is the other side: a primary's.
 
 #![forbid(unsafe_code)]
 
 mod clock;
 mod dial;
 mod fault;
+pub mod feed;
 mod follower;
 mod link;
 mod pause;

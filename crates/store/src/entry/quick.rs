@@ -107,11 +107,11 @@ impl Store {
         let mut guard = self.shard(index);
         let shard = &mut *guard;
         let database = self.space_index(turn.database, key);
+        self.before_change((shard, index), (database, hash), turn.now_millis);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
-            self.before_change((shard, index), (database, hash), turn.now_millis);
-            let mut slot = shard.space(database).table.slot_mut(position);
+            let mut slot = table.slot_mut(position);
             if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
                 turn.note_use(self, &mut slot);
                 shard.count_change();

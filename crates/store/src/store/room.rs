@@ -119,6 +119,16 @@ impl Store {
             return false;
         }
         let bound = bound - extra as i64 + reserved as i64;
+        // No less than what is compared below.
+        let idle = self.idle_bytes().max(self.idle_reserved()) + self.resident.surplus();
+        if self.used_bytes() + self.gone() + idle <= bound {
+            return true;
+        }
+        self.make_room_below(bound, extra, turn)
+    }
+
+    #[inline(never)]
+    fn make_room_below(&self, bound: i64, extra: u64, turn: Turn) -> bool {
         let is_made = self.taken() <= bound || {
             self.compact_if_worth(compaction::visits_of(extra));
             self.evict_down_to(bound, extra as i64, turn)

@@ -1,0 +1,301 @@
+//! A primary's side of replication with sockets and threads: it feeds replicas (redis-server,
+//! Valkey, Keyway) from a [`Source`].
+//!
+//! ```text
+//!  a client's PSYNC ──► Feed::attach ──► a thread for each replica
+//!                                          │  Source::resume, or Source::begin
+//!                                          ▼
+//!                      +CONTINUE │ +FULLRESYNC, snapshot ──► stream of commands ──► replica
+//!                                          ▲                                           │
+//!                       Feed::replicas ◄── acknowledged offsets ◄── REPLCONF ACK ──────┘
+//! ```
+//! All replicas read one stream, each at its own place. A replica that is too slow loses its place
+//! and its connection; writers never wait for one. While there are replicas, and for some time
+//! after the last has left, the feed itself reads the stream, so that a replica that comes back
+//! finds what it missed.
+//!
+//! Knows no store and interprets no command but REPLCONF. Read first: [`Source`], [`Feed`].
+
+mod outlet;
+mod registry;
+mod session;
+mod settings;
+mod source;
+
+pub use registry::Stage;
+pub use session::Parting;
+pub use settings::FeedSettings;
+pub use source::{Beginning, Snapshot, SnapshotStep, Source, SourceError, Stream, StreamLost};
+
+use crate::clock;
+use crate::wake::Wake;
+use keyway_rdb::replication::{ReplicaProfile, ReplicationId, Request};
+use outlet::Outlet;
+use parking_lot::Mutex;
+use registry::Shown;
+use rustix::fd::OwnedFd;
+use session::Session;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two rounds of upkeep. Longer keeps more of the stream in memory.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// Feeds replicas until it is dropped.
+pub struct Feed {
+    shared: Arc<Shared>,
+    /// Keeps the stream, and sends signs of life.
+    keeper: Option<JoinHandle<()>>,
+    wake: Arc<Wake>,
+}
+
+struct Shared {
+    source: Arc<dyn Source>,
+    id: ReplicationId,
+    settings: FeedSettings,
+    started_at: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    replicas: Vec<Attached>,
+    /// Threads of replicas that have left.
+    ended: Vec<JoinHandle<()>>,
+    number: u64,
+    /// Keeps the stream for replicas that may come back.
+    anchor: Option<Box<dyn Stream>>,
+    is_ending: bool,
+}
+
+struct Attached {
+    number: u64,
+    peer: String,
+    port: Option<u16>,
+    shown: Arc<Shown>,
+    wake: Arc<Wake>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is known of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// The address that it has announced, or else that of its connection, without port.
+    pub address: String,
+    /// The port on which it serves its own clients, if it has announced one.
+    pub port: Option<u16>,
+    /// How far it has come.
+    pub stage: Stage,
+    /// The offset that it has acknowledged.
+    pub acknowledged: u64,
+    /// The time since it last acknowledged anything.
+    pub lag: Duration,
+}
+
+/// Why a replica is not taken in.
+#[derive(Debug)]
+pub enum AttachError {
+    /// There are as many as there may be.
+    Full {
+        /// The bound.
+        replicas_max: usize,
+    },
+    /// The feed ends.
+    Ending,
+    /// The system gives no thread or no descriptor.
+    System(std::io::Error),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { replicas_max } => write!(f, "there are {replicas_max} replicas already"),
+            Self::Ending => f.write_str("this server is no primary any longer"),
+            Self::System(error) => write!(f, "no thread for a replica: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// A replica that wants to be fed.
+pub struct Candidate {
+    /// Its connection. It must not block.
+    pub socket: OwnedFd,
+    /// Where the connection comes from, without port.
+    pub peer: String,
+    /// What it has announced.
+    pub profile: ReplicaProfile,
+    /// Its PSYNC.
+    pub request: Request,
+}
+
+impl Feed {
+    /// Begins a feed. `id` names the history: another run of the same server needs another.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no descriptor.
+    pub fn start(
+        source: Arc<dyn Source>,
+        id: ReplicationId,
+        settings: FeedSettings,
+    ) -> std::io::Result<Self> {
+        let (started_at, state) = (clock::now(), Mutex::new(State::default()));
+        let shared = Arc::new(Shared { source, id, settings, started_at, state });
+        let wake = Arc::new(Wake::new()?);
+        let (kept, awake) = (Arc::clone(&shared), Arc::clone(&wake));
+        let thread = std::thread::Builder::new().name("keyway-feed".to_owned());
+        let keeper = thread.spawn(move || kept.keep(&awake))?;
+        Ok(Self { shared, keeper: Some(keeper), wake })
+    }
+
+    /// Returns the name of the history.
+    pub fn id(&self) -> ReplicationId {
+        self.shared.id
+    }
+
+    /// Takes a replica in: its thread answers the PSYNC and feeds it.
+    ///
+    /// # Errors
+    /// [`AttachError`]. The socket is closed then.
+    pub fn attach(&self, candidate: Candidate) -> Result<(), AttachError> {
+        let shared = &self.shared;
+        let mut state = shared.state.lock();
+        if state.is_ending {
+            return Err(AttachError::Ending);
+        }
+        let replicas_max = shared.settings.replicas_max;
+        if state.replicas.len() >= replicas_max {
+            return Err(AttachError::Full { replicas_max });
+        }
+        state.number += 1;
+        let number = state.number;
+        let wake = Arc::new(Wake::new().map_err(AttachError::System)?);
+        let shown = Arc::new(Shown::default());
+        let announced = candidate.profile.address();
+        let peer = announced.map_or(candidate.peer, |text| String::from_utf8_lossy(text).into());
+        let port = candidate.profile.listening_port();
+        let session = Session {
+            source: Arc::clone(&shared.source),
+            id: shared.id,
+            settings: shared.settings,
+            outlet: Outlet::new(candidate.socket),
+            profile: candidate.profile,
+            wake: Arc::clone(&wake),
+            shown: Arc::clone(&shown),
+            started_at: shared.started_at,
+            heard_at: clock::now(),
+        };
+        let (feed, request) = (Arc::clone(shared), candidate.request);
+        let thread = std::thread::Builder::new().name(format!("keyway-feed-{number}"));
+        let run = move || {
+            let parting = session.run(&request);
+            feed.part(number, &parting);
+        };
+        // The thread takes itself out, and waits for this lock to do it.
+        let thread = thread.spawn(run).map_err(AttachError::System)?;
+        state.replicas.push(Attached { number, peer, port, shown, wake, thread: Some(thread) });
+        Ok(())
+    }
+
+    /// Returns what is known of each replica, in the order in which they came.
+    pub fn replicas(&self) -> Vec<ReplicaStatus> {
+        let now = millis_since(self.shared.started_at);
+        let state = self.shared.state.lock();
+        let status = |replica: &Attached| ReplicaStatus {
+            address: replica.peer.clone(),
+            port: replica.port,
+            stage: replica.shown.stage(),
+            acknowledged: replica.shown.acknowledged(),
+            lag: Duration::from_millis(now.saturating_sub(replica.shown.acknowledged_at())),
+        };
+        state.replicas.iter().map(status).collect()
+    }
+
+    /// Returns how many replicas have acknowledged an offset.
+    pub fn acknowledged(&self, offset: u64) -> usize {
+        let state = self.shared.state.lock();
+        let has = |replica: &&Attached| {
+            replica.shown.stage() == Stage::Online && replica.shown.acknowledged() >= offset
+        };
+        state.replicas.iter().filter(has).count()
+    }
+
+    /// Asks all replicas for their offsets.
+    pub fn ask_for_offsets(&self) {
+        self.shared.source.tell(&[b"REPLCONF", b"GETACK", b"*"]);
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.wake.stop();
+        let mut threads: Vec<_> = self.keeper.take().into_iter().collect();
+        {
+            let mut state = self.shared.state.lock();
+            state.is_ending = true;
+            state.replicas.iter().for_each(|replica| replica.wake.stop());
+            threads.extend(state.replicas.iter_mut().filter_map(|replica| replica.thread.take()));
+            threads.append(&mut state.ended);
+            state.anchor = None;
+        }
+        for thread in threads {
+            // A panic of such a thread was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Takes a replica out.
+    fn part(&self, number: u64, parting: &Parting) {
+        let mut state = self.state.lock();
+        let Some(index) = state.replicas.iter().position(|replica| replica.number == number) else {
+            return;
+        };
+        let replica = state.replicas.remove(index);
+        state.ended.extend(replica.thread);
+        drop(state);
+        self.source.on_parting(&replica.peer, parting);
+    }
+
+    /// Keeps the stream for replicas that may come back, and sends signs of life.
+    fn keep(&self, wake: &Wake) {
+        let (mut pinged_at, mut fed_at) = (clock::now(), clock::now());
+        loop {
+            let now = clock::now();
+            if !wake.sleep_until(now + ROUND) {
+                return;
+            }
+            let mut state = self.state.lock();
+            let ended = std::mem::take(&mut state.ended);
+            let is_feeding = !state.replicas.is_empty();
+            if is_feeding {
+                fed_at = now;
+            }
+            let is_kept = now.saturating_duration_since(fed_at) <= self.settings.backlog_ttl;
+            if !is_kept || state.anchor.as_mut().is_some_and(|anchor| anchor.skip().is_err()) {
+                state.anchor = None;
+            }
+            if is_feeding && state.anchor.is_none() {
+                state.anchor = self.source.anchor();
+            }
+            drop(state);
+            for thread in ended {
+                let _ = thread.join();
+            }
+            let since = now.saturating_duration_since(pinged_at);
+            if is_feeding && since >= self.settings.ping_period {
+                self.source.tell(&[b"PING"]);
+                pinged_at = now;
+            }
+        }
+    }
+}
+
+/// Milliseconds since a time.
+fn millis_since(start: Instant) -> u64 {
+    clock::now().saturating_duration_since(start).as_millis().try_into().unwrap_or(u64::MAX)
+}

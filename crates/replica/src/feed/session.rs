@@ -1,0 +1,257 @@
+//! One replica: its thread, from PSYNC to the end of its connection.
+
+use super::outlet::{Ended, Outlet};
+use super::registry::{Shown, Stage};
+use super::settings::FeedSettings;
+use super::source::{Snapshot, SnapshotStep, Source, SourceError, Stream};
+use crate::clock;
+use crate::wake::{Waited, Wake};
+use keyway_base::Limits;
+use keyway_rdb::replication::{
+    CommandStep, CommandStream, History, MARK_LEN, ReplicaProfile, ReplicationId, Request,
+    write_continue, write_full_resync, write_mark,
+};
+use keyway_resp::ParseLimits;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks at the stream while commands come. A write has nobody to wake: that
+/// would cost it a call of the system.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The same for a stream in which nothing has come for [`QUIET_AFTER`].
+const PAUSE_QUIET: Duration = Duration::from_millis(10);
+const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Time between two empty lines for a replica whose snapshot has not begun.
+const LINE_PERIOD: Duration = Duration::from_secs(1);
+/// Pause before a snapshot that cannot be had is asked for again.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a replica is fed no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// The replica has closed the connection.
+    Closed,
+    /// The system reports an error of the connection.
+    System(String),
+    /// The replica has sent something that no replica sends.
+    Nonsense,
+    /// It has said nothing for [`FeedSettings::timeout`], nor taken anything of a snapshot.
+    Silent,
+    /// It was slower than the writes, and what it lacks is gone.
+    TooSlow,
+    /// The snapshot has failed. The text says why.
+    Snapshot(String),
+    /// The feed has ended.
+    Stopped,
+}
+
+impl fmt::Display for Parting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the replica closed the connection"),
+            Self::System(text) => f.write_str(text),
+            Self::Nonsense => f.write_str("the replica sent something that is not REPLCONF ACK"),
+            Self::Silent => f.write_str("the replica was silent for longer than the timeout"),
+            Self::TooSlow => {
+                f.write_str("the replica was slower than the writes, and needs a new snapshot")
+            }
+            Self::Snapshot(why) => write!(f, "the snapshot failed: {why}"),
+            Self::Stopped => f.write_str("this server is no primary any longer"),
+        }
+    }
+}
+
+impl From<Ended> for Parting {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Closed => Self::Closed,
+            Ended::System(text) => Self::System(text),
+            Ended::TooMuchSaid => Self::Nonsense,
+        }
+    }
+}
+
+/// A replica that is served.
+pub(super) struct Session {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) id: ReplicationId,
+    pub(super) settings: FeedSettings,
+    pub(super) outlet: Outlet,
+    pub(super) profile: ReplicaProfile,
+    pub(super) wake: Arc<Wake>,
+    pub(super) shown: Arc<Shown>,
+    /// When the feed began: offsets are noted with milliseconds since then.
+    pub(super) started_at: Instant,
+    /// The time at which the replica last said something, or took a part of a snapshot.
+    pub(super) heard_at: Instant,
+}
+
+impl Session {
+    /// Serves the replica until it leaves.
+    pub(super) fn run(mut self, request: &Request) -> Parting {
+        match self.serve(request) {
+            Ok(never) => match never {},
+            Err(parting) => parting,
+        }
+    }
+
+    fn serve(&mut self, request: &Request) -> Result<std::convert::Infallible, Parting> {
+        let mut stream = match self.resumed(request) {
+            Some(stream) => stream,
+            None => self.resync()?,
+        };
+        let mut came_at = clock::now();
+        loop {
+            let mut has_read = false;
+            while self.outlet.has_room() {
+                let len = stream.read(self.outlet.out()).map_err(|_| Parting::TooSlow)?;
+                if len == 0 {
+                    break;
+                }
+                has_read = true;
+                if let Ok(position) = stream.position() {
+                    self.shown.set_sent(position);
+                }
+            }
+            let now = clock::now();
+            if has_read {
+                came_at = now;
+            }
+            let pause = match now.saturating_duration_since(came_at) < QUIET_AFTER {
+                true => PAUSE,
+                false => PAUSE_QUIET,
+            };
+            self.turn(pause)?;
+        }
+    }
+
+    /// Lets the replica go on where it was, if the stream still has all from there on.
+    fn resumed(&mut self, request: &Request) -> Option<Box<dyn Stream>> {
+        let (id, offset) = request.resume()?;
+        let stream = (id == self.id).then(|| self.source.resume(offset)).flatten()?;
+        let history = History::new(self.id, offset, offset);
+        write_continue(&history, &self.profile, self.outlet.out());
+        self.shown.set_stage(Stage::Online);
+        self.shown.set_sent(offset);
+        self.shown.acknowledge(offset, super::millis_since(self.started_at));
+        Some(stream)
+    }
+
+    /// Sends a snapshot. Returns the stream that follows it.
+    fn resync(&mut self) -> Result<Box<dyn Stream>, Parting> {
+        let mut line_at = clock::now() + LINE_PERIOD;
+        let beginning = loop {
+            match self.source.begin(self.profile.snapshot_version()) {
+                Ok(beginning) => break beginning,
+                Err(SourceError::Busy) => {}
+                Err(SourceError::Failed(why)) => {
+                    keyway_resp::reply::error(self.outlet.out(), &format!("ERR {why}"));
+                    let _ = self.outlet.flush();
+                    return Err(Parting::Snapshot(why));
+                }
+            }
+            if clock::now() >= line_at {
+                self.outlet.out().push(b'\n');
+                line_at = clock::now() + LINE_PERIOD;
+            }
+            self.turn(BUSY_PAUSE)?;
+        };
+        let offset = beginning.stream.position().map_err(|_| Parting::TooSlow)?;
+        write_full_resync(&self.id, offset, self.outlet.out());
+        self.shown.set_stage(Stage::Snapshot);
+        self.send(beginning.snapshot)?;
+        self.shown.set_stage(Stage::Loading);
+        Ok(beginning.stream)
+    }
+
+    fn send(&mut self, mut snapshot: Box<dyn Snapshot>) -> Result<(), Parting> {
+        let mark = random_mark().map_err(Parting::Snapshot)?;
+        write_mark(&mark, self.outlet.out());
+        loop {
+            let mut step = SnapshotStep::More;
+            while step == SnapshotStep::More && self.outlet.has_room() {
+                step = snapshot.read(self.outlet.out()).map_err(Parting::Snapshot)?;
+            }
+            if step == SnapshotStep::End {
+                self.outlet.out().extend_from_slice(&mark);
+                return Ok(());
+            }
+            self.turn(PAUSE)?;
+        }
+    }
+
+    /// Sends what there is, and hears the replica; waits up to `pause` if there is nothing to do.
+    fn turn(&mut self, pause: Duration) -> Result<(), Parting> {
+        let taken = self.outlet.flush()?;
+        let has_said = self.outlet.receive()?;
+        let now = clock::now();
+        // The system takes what is sent to a replica that hangs. One that follows has to speak.
+        if has_said || taken > 0 && self.shown.stage() != Stage::Online {
+            self.heard_at = now;
+        }
+        if has_said {
+            self.hear()?;
+        }
+        if now.saturating_duration_since(self.heard_at) > self.settings.timeout {
+            return Err(Parting::Silent);
+        }
+        let is_blocked = !self.outlet.has_room();
+        if taken > 0 && !is_blocked {
+            // There may be more of the stream by now.
+            return self.go_on();
+        }
+        let pause = if is_blocked { LINE_PERIOD } else { pause };
+        match self.outlet.wait(&self.wake, now + pause) {
+            Waited::Stop => Err(Parting::Stopped),
+            Waited::Ready | Waited::Nudged | Waited::Late => Ok(()),
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Parting> {
+        if self.wake.is_stopping() { Err(Parting::Stopped) } else { Ok(()) }
+    }
+
+    /// Takes whole commands out of what the replica has said.
+    fn hear(&mut self) -> Result<(), Parting> {
+        let said = std::mem::take(self.outlet.said());
+        let mut used = 0;
+        while used < said.len() {
+            let mut stream = CommandStream::new(0, None, ParseLimits::of(&Limits::default()));
+            let step = stream.read(&said[used..]).map_err(|_| Parting::Nonsense)?;
+            let CommandStep::Command { consumed, command } = step else { break };
+            let words: Vec<&[u8]> = command.words().collect();
+            if let Some((name, rest)) = words.split_first()
+                && name.eq_ignore_ascii_case(b"REPLCONF")
+            {
+                // What is unknown may be ignored.
+                let _ = self.profile.replconf(rest);
+            }
+            used += consumed;
+        }
+        self.outlet.said().extend_from_slice(&said[used..]);
+        self.outlet.check_said()?;
+        if let Some(offset) = self.profile.acknowledged() {
+            self.shown.set_stage(Stage::Online);
+            if self.shown.acknowledge(offset, super::millis_since(self.started_at)) {
+                self.source.on_acknowledged();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn random_mark() -> Result<[u8; MARK_LEN], String> {
+    let mut bytes = [0; MARK_LEN / 2];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(len) => filled += len,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("the system has no random bytes: {error}")),
+        }
+    }
+    let id = ReplicationId::of_random(bytes);
+    id.as_bytes().try_into().map_err(|_| "an id has another length than a mark".to_owned())
+}
