@@ -170,6 +170,7 @@ mod tests {
                 expire_after_read_percent: 50,
                 quotas: Vec::new(),
                 snapshot: None,
+                log: None,
             })
         );
         assert_eq!(config.warnings, []);

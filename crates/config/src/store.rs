@@ -1,13 +1,13 @@
 //! The pool of the embedded store.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{Eviction, QuotaConfig, SnapshotConfig, StoreConfig};
+use crate::model::{Eviction, LogFsync, QuotaConfig, SnapshotConfig, StoreConfig, StoreLogConfig};
 use crate::section::{Section, Value};
 use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
 use std::time::Duration;
 
-/// Memory that a snapshot may take above the data, in bytes.
+/// Memory that a snapshot, or a log, may take above the data, in bytes.
 const BUFFER: u64 = 256 << 20;
 
 /// Stands for a pool that was refused, so that the indices of other pools stay right.
@@ -25,6 +25,7 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     expire_after_read_percent: 50,
     quotas: Vec::new(),
     snapshot: None,
+    log: None,
 };
 
 /// Reads a pool of the embedded store.
@@ -48,6 +49,7 @@ pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
         snapshot: section.section("snapshot").and_then(snapshot),
+        log: section.section("log").and_then(log),
     }
 }
 
@@ -58,6 +60,17 @@ fn snapshot(section: &Section) -> Option<SnapshotConfig> {
         every: section.duration("every"),
         on_shutdown: section.bool("on_shutdown"),
         rate_max: section.number("rate_max"),
+        buffer: section.number("buffer").unwrap_or(BUFFER),
+    })
+}
+
+fn log(section: &Section) -> Option<StoreLogConfig> {
+    let Some(Value::Path(dir)) = section.value("dir") else { return None };
+    let word = section.text("fsync").unwrap_or_default();
+    let fsync = LogFsync::ALL.into_iter().find(|fsync| fsync.name() == word);
+    Some(StoreLogConfig {
+        dir: dir.clone(),
+        fsync: fsync.unwrap_or(LogFsync::EverySecond),
         buffer: section.number("buffer").unwrap_or(BUFFER),
     })
 }

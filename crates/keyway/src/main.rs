@@ -26,6 +26,7 @@ mod plan;
 mod reload;
 mod serve;
 mod snapshots;
+mod store_logs;
 mod top;
 mod upgrade;
 mod workers;

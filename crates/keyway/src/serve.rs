@@ -9,6 +9,7 @@ use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::snapshots::Snapshots;
+use crate::store_logs::StoreLogs;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
@@ -85,7 +86,9 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
+    let mut logs = StoreLogs::prepare(&plan, &config, wake.clone())?;
+    let mut snapshots = snapshots((&plan, &config), wake.clone(), before, &logs)?;
+    logs.begin()?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
@@ -103,6 +106,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
     snapshots.start().context("cannot start a thread")?;
+    logs.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -116,6 +120,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         passwords,
         access,
         snapshots,
+        logs,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
@@ -138,8 +143,9 @@ fn snapshots(
     (plan, config): (&Arc<Plan>, &Config),
     wake: Sender<Wake>,
     before: &TakeOver,
+    logs: &StoreLogs,
 ) -> Result<Snapshots> {
-    let mut snapshots = Snapshots::prepare(plan, config, wake)?;
+    let mut snapshots = Snapshots::prepare(plan, config, wake, logs)?;
     if before.is_one() {
         snapshots.load_now()?;
     }
@@ -190,6 +196,7 @@ impl Serving {
         let then = drain(self.workers, &self.live, &self.woken, order);
         // If another process serves, the snapshot's file belongs to that one.
         self.live.snapshots.end(kept.is_empty());
+        self.live.logs.end();
         if then == AfterDrain::Wait {
             wait_for_end(&self.woken);
         }

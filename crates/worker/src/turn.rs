@@ -15,6 +15,7 @@ mod following;
 mod handing_over;
 mod leaving;
 mod lingering;
+mod logging;
 mod reading;
 mod servers;
 mod subscribers;

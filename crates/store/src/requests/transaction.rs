@@ -42,6 +42,8 @@ pub enum Refused {
     Busy(Busy),
     /// The store is being loaded.
     Loading,
+    /// The log of the store cannot be written.
+    NotLogged,
 }
 
 impl Refused {
@@ -51,6 +53,10 @@ impl Refused {
             Self::OutOfMemory => OutOfMemory::TEXT,
             Self::Busy(busy) => busy.text(),
             Self::Loading => "LOADING Redis is loading the dataset in memory",
+            Self::NotLogged => {
+                "MISCONF the log of this pool cannot be written, so writes are refused; the log \
+                 of the process says why"
+            }
         }
     }
 }

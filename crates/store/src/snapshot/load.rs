@@ -99,6 +99,8 @@ struct State {
     expired: u64,
     numbers: u64,
     cut_millis: Option<u64>,
+    /// Effects follow: what has expired is kept, for one of them may have kept it.
+    is_base: bool,
 }
 
 /// The key whose value is read.
@@ -212,8 +214,17 @@ impl Loading {
             expired: 0,
             numbers: 0,
             cut_millis: None,
+            is_base: false,
         };
         Self { feed: Feed::new(limits), state }
+    }
+
+    /// The same for the base of a log. Keys and fields that have expired are loaded: an effect
+    /// that follows may have made them persist. They expire when the store is served.
+    pub fn of_base(store: &Arc<Store>) -> Self {
+        let mut loading = Self::new(store);
+        loading.state.is_base = true;
+        loading
     }
 
     /// Takes the next bytes of the file; libraries of functions in it go to `library`.
@@ -253,7 +264,15 @@ impl State {
         let protocol = Protocol::default();
         let context =
             Context { database: self.database, clock: self.clock, protocol, worker: NO_WORKER };
-        Turn::of(context)
+        match self.is_base {
+            true => Turn::of_effect(context),
+            false => Turn::of(context),
+        }
+    }
+
+    /// The time by which keys and fields have expired.
+    fn expiry_millis(&self) -> u64 {
+        if self.is_base { 0 } else { self.clock.unix_millis() }
     }
 
     fn take(&mut self, event: Event<'_>, library: &mut TakeLibrary<'_>) -> Result<(), LoadError> {
@@ -308,7 +327,7 @@ impl State {
     }
 
     fn begin(&mut self, key: &Key<'_>) {
-        let now_millis = self.clock.unix_millis();
+        let now_millis = self.expiry_millis();
         let meta = std::mem::replace(&mut self.meta, Meta::new(Encoding::Text, None));
         let parts = match key.value.kind {
             Kind::Text => Parts::Nothing,
@@ -344,7 +363,12 @@ impl State {
     }
 
     /// Makes room for so many bytes more.
+    ///
+    /// Nothing is evicted from the base of a log: its effects say what was.
     fn make_room(&self, len: usize) -> Result<(), LoadError> {
+        if self.is_base {
+            return Ok(());
+        }
         match self.store.make_room(len as u64, self.turn()) {
             true => Ok(()),
             false => Err(LoadError::Full { memory_max: self.store.config().memory_max }),
@@ -385,7 +409,7 @@ impl State {
             return Ok(());
         }
         self.make_room(building.key.len() + strings.bytes_len())?;
-        let now_millis = self.clock.unix_millis();
+        let now_millis = self.expiry_millis();
         let is_first = building.count == 0;
         let expired = times.iter().filter(|time| **time != 0 && **time <= now_millis).count();
         let value = match building.kind {
@@ -488,6 +512,8 @@ impl State {
         if self.numbers > 0 || self.cut_millis.is_some() {
             self.store.raise_numbers(numbers);
         }
-        self.store.settle_all_quotas(self.turn());
+        if !self.is_base {
+            self.store.settle_all_quotas(self.turn());
+        }
     }
 }

@@ -2,6 +2,7 @@ use super::arenas::{Compaction, arena_count};
 use super::config::{DatabaseStats, StoreConfig, StoreStats};
 use super::events::Events;
 use super::flushes::Flushes;
+use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
 use super::snapshots::Snapshots;
@@ -90,6 +91,8 @@ pub struct Store {
     pub(crate) streamed_sets: StreamedSets,
     /// What is known of snapshots.
     pub(crate) snapshots: Snapshots,
+    /// The log of its effects.
+    pub(super) logged: Logged,
 }
 
 impl Store {
@@ -148,6 +151,7 @@ impl Store {
             flushes: Flushes::new(),
             streamed_sets: StreamedSets::default(),
             snapshots: Snapshots::new(),
+            logged: Logged::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);

@@ -51,6 +51,7 @@ impl Core {
     ) -> Vec<(Key<Session>, Loss)> {
         let old = std::mem::replace(&mut self.plane.plan, Arc::clone(plan));
         self.plane.cells.follow(registry);
+        self.plane.store.logs.follow(plan);
         self.plane.ended.retain(|&pool| plan.retired(pool).is_some());
         self.plane.upstream.failures.follow(&plan.topology);
         for index in 0..plan.pools.len() {

@@ -28,6 +28,7 @@ use crate::core::pools::store::state::Looked;
 use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
+pub use pools::store::repeat_function_command;
 
 use crate::Plan;
 pub(crate) use connection::{Connection, Connections};
@@ -142,6 +143,7 @@ impl Core {
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
+        core.plane.store.logs.follow(&core.plane.plan);
         let all: Vec<ConnectionKey> = core.links.with_keys().map(|(key, _)| key).collect();
         core.preconnect(all);
         core

@@ -208,6 +208,20 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn flush_sessions(&mut self) {
+        let logs = &self.core.plane.store.logs;
+        let has_output = !self.core.plane.clients.dirty.is_empty() || !self.held.is_empty();
+        let waits_for_logs = logs.has_any() && has_output;
+        if waits_for_logs {
+            self.settle_logs();
+            self.core.plane.store.logs.set_settled(true);
+        }
+        self.flush_dirty();
+        if waits_for_logs {
+            self.core.plane.store.logs.set_settled(false);
+        }
+    }
+
+    fn flush_dirty(&mut self) {
         for key in self.core.plane.store.tracking.take_told() {
             self.flush_session(key);
         }
@@ -246,6 +260,9 @@ impl<I: Io> Worker<I> {
 
     #[inline]
     fn flush_up_to(&mut self, key: Key<Session>, len_max: usize) {
+        if self.core.plane.store.logs.are_due() {
+            self.settle_logs();
+        }
         let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;

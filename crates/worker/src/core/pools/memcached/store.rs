@@ -23,6 +23,29 @@ fn says_stored(reply: &[u8]) -> bool {
     }
 }
 
+/// Why a request is refused now, if it is.
+#[cold]
+fn refused_now(store: &Store, call: &Call<'_>) -> Option<Refused> {
+    let head = call.head();
+    let is_read = matches!(
+        head.verb,
+        Verb::Get
+            | Verb::Stats
+            | Verb::Version
+            | Verb::Verbosity
+            | Verb::Quit
+            | Verb::Noop
+            | Verb::Debug
+    );
+    match store.is_loading() {
+        true => Some(Refused::Loading),
+        false if store.refuses_writes() && (!is_read || head.vivify.is_some()) => {
+            Some(Refused::NotLogged)
+        }
+        false => None,
+    }
+}
+
 impl Plane {
     /// Executes a request on the store.
     #[inline]
@@ -35,10 +58,12 @@ impl Plane {
         self.count_for_stats(call);
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
-        let is_ok = if store.is_loading() {
+        let is_ok = if store.is_restricted()
+            && let Some(refused) = refused_now(store, call)
+        {
             let reply = call.busy.order.reserve();
             call.busy.order.complete(reply, &mut call.busy.output, |out| {
-                store.refuse_memcached(call.request, call.bytes, context, Refused::Loading, out);
+                store.refuse_memcached(call.request, call.bytes, context, refused, out);
             });
             false
         } else if store.has_script() {

@@ -1,9 +1,8 @@
 //! `SCRIPT` and `FUNCTION` on the store: what is loaded, listed, dumped and killed.
 
 use crate::core::pools::store::transactions::unserved;
-use keyway_base::Time;
-use keyway_base::glob;
-use keyway_command::{Request, Verb};
+use keyway_base::{ByteRange, Time, glob};
+use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{Session, dumped_libraries};
 use keyway_rdb::payload;
 use keyway_resp::{Protocol, reply};
@@ -78,6 +77,33 @@ pub(super) fn control(engine: &mut Engine, request: &Request, now: Time, out: &m
             let name = request.command.name.replace('|', " ");
             reply::error(out, &unserved(&name, request.command.handling));
         }
+    }
+}
+
+/// Executes a command of a store's log again: FUNCTION LOAD, DELETE, FLUSH or RESTORE. The
+/// libraries may be as they are behind the command, or behind later ones.
+pub fn repeat_function_command(registry: &Arc<Registry>, words: &[&[u8]], now: Time) {
+    let mut words = words.to_vec();
+    let is = |at: usize, text: &str| {
+        words.get(at).is_some_and(|word: &&[u8]| word.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    let (is_load, is_restore) = (is(1, "load"), is(1, "restore"));
+    if is_load && !is(2, "replace") {
+        words.insert(2, b"REPLACE");
+    } else if is_restore && !is(3, "flush") {
+        words.truncate(3);
+        words.push(b"REPLACE");
+    }
+    let mut buf = Vec::new();
+    let mut ranges = Vec::new();
+    for word in &words {
+        ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
+        buf.extend_from_slice(word);
+    }
+    let Ok(request) = Request::resolve(Args::new(&buf, &ranges)) else { return };
+    if changes_libraries(request.command.verb) {
+        // An error says that it was done: the library to be deleted is not there.
+        control(&mut Engine::new(Arc::clone(registry)), &request, now, &mut Vec::new());
     }
 }
 

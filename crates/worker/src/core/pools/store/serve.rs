@@ -25,7 +25,7 @@ impl Plane {
         store: &Arc<Store>,
         incoming: &mut RequestContext,
     ) -> Step {
-        if store.is_loading() && self.refuses_while_loading(incoming) {
+        if store.is_restricted() && self.refuses_now(store, incoming) {
             return Step::Started;
         }
         if incoming.session.is_special()
@@ -116,13 +116,19 @@ impl Plane {
     }
 
     /// Refuses a request to a store that is being loaded, unless redis-server answers it at such a
-    /// time. Returns whether it was refused.
+    /// time. Refuses writes to a store whose log cannot be written. Returns whether it was refused.
     #[cold]
-    fn refuses_while_loading(&mut self, asked: &mut RequestContext) -> bool {
-        if asked.request.command.flags.contains(Flags::LOADING) {
-            return false;
-        }
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, Refused::Loading.text()));
+    fn refuses_now(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
+        let command = asked.request.command;
+        let refused = match store.is_loading() {
+            true if command.flags.contains(Flags::LOADING) => return false,
+            true => Refused::Loading,
+            false if store.refuses_writes() && may_write(command.verb, command.flags) => {
+                Refused::NotLogged
+            }
+            false => return false,
+        };
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, refused.text()));
         true
     }
 
@@ -160,6 +166,12 @@ impl Plane {
             }
         }
     }
+}
+
+/// Returns whether a command may write. Of a script, or a transaction, that is not known before.
+fn may_write(verb: Verb, flags: Flags) -> bool {
+    flags.contains(Flags::WRITE)
+        || matches!(verb, Verb::Eval | Verb::Evalsha | Verb::Fcall | Verb::Exec)
 }
 
 /// Inserts values into an output that were not copied there. Returns their number of bytes.

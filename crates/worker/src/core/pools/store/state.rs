@@ -1,5 +1,6 @@
 //! The state that a worker keeps for the clients of embedded stores.
 
+use super::logs::Logs;
 use super::tickets::Awaited;
 use crate::PoolPlan;
 use crate::handouts::Handout;
@@ -19,6 +20,7 @@ pub(crate) struct State {
     pub(crate) blocking: StoreBlocking,
     pub(in crate::core::pools::store) scripts: StoreScripts,
     pub(crate) awaited: Awaited,
+    pub(crate) logs: Logs,
     /// The last reading of the clock, for a request of a store or by a poll.
     pub(in crate::core) looked: Looked,
     pub(in crate::core) ahead: Scratch,
