@@ -120,7 +120,7 @@ fn what_was_acknowledged_is_there_after_forty_kills() {
             assert!(last == held || last + 1 == held, "round {round}: {last} {held}");
             acknowledged.store(held, Ordering::Relaxed);
         }
-        let writes = 1 + random.next() % 400;
+        let writes = 1 + random.next_u64() % 400;
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for (index, (acknowledged, sent)) in acknowledged.iter().zip(&sent).enumerate() {

@@ -184,6 +184,13 @@ impl Store {
         self.held().saturating_add_unsigned(len) <= self.bound() + over_max
     }
 
+    /// Returns whether the store has taken more than its bound, and a part of it more. A replica
+    /// evicts nothing, so only this tells that its primary has more than it may hold.
+    pub fn is_over_full(&self) -> bool {
+        self.config.memory_max != 0
+            && self.held() > (self.config.memory_max + self.config.memory_max / 16) as i64
+    }
+
     /// Bytes used as far as shards told, with what is still to be freed, what
     /// nobody but the replies that share it wants, and what pages hold beyond it.
     #[inline]
@@ -272,7 +279,8 @@ impl Store {
         let mut freed_max = FREED_LEN_MAX + FREED_PER_BYTE * extra;
         let mut steps = FREED_STEPS_MAX + extra / BYTES_PER_FREED;
         self.resident.look();
-        while self.searches_on(&mut search) {
+        // A replica holds what its primary holds.
+        while !self.is_replica() && self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
             if wanted <= 0 {
                 return true;

@@ -399,6 +399,17 @@ impl Core {
         }
     }
 
+    /// Tells clients of what was changed in a pool's store by no worker.
+    pub(crate) fn tell_changed(&mut self, pool: u16) {
+        let plan = Arc::clone(&self.plane.plan);
+        let store = plan.pools.get(usize::from(pool)).and_then(|pool| pool.kind.store());
+        if let Some(store) = store
+            && store.notifies()
+        {
+            self.plane.settle_upkeep(pool, store);
+        }
+    }
+
     /// Runs the upkeep of the embedded stores, such as expiry. A call does a bounded part of it.
     /// Returns whether there is more to do at once.
     #[must_use = "there may be more to do at once"]

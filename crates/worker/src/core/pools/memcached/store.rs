@@ -23,29 +23,6 @@ fn says_stored(reply: &[u8]) -> bool {
     }
 }
 
-/// Why a request is refused now, if it is.
-#[cold]
-fn refused_now(store: &Store, call: &Call<'_>) -> Option<Refused> {
-    let head = call.head();
-    let is_read = matches!(
-        head.verb,
-        Verb::Get
-            | Verb::Stats
-            | Verb::Version
-            | Verb::Verbosity
-            | Verb::Quit
-            | Verb::Noop
-            | Verb::Debug
-    );
-    match store.is_loading() {
-        true => Some(Refused::Loading),
-        false if store.refuses_writes() && (!is_read || head.vivify.is_some()) => {
-            Some(Refused::NotLogged)
-        }
-        false => None,
-    }
-}
-
 impl Plane {
     /// Executes a request on the store.
     #[inline]
@@ -58,9 +35,11 @@ impl Plane {
         self.count_for_stats(call);
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
-        let is_ok = if store.is_restricted()
-            && let Some(refused) = refused_now(store, call)
-        {
+        let refused = match store.is_restricted() {
+            true => store.refusal_of_memcached(call.request),
+            false => None,
+        };
+        let is_ok = if let Some(refused) = refused {
             let reply = call.busy.order.reserve();
             call.busy.order.complete(reply, &mut call.busy.output, |out| {
                 store.refuse_memcached(call.request, call.bytes, context, refused, out);

@@ -118,7 +118,11 @@ impl Plane {
     }
 
     /// Returns why a command may not wait, although it would have to.
-    fn refusal_to_wait(&self, incoming: &RequestContext, share: &mut Share) -> Option<String> {
+    pub(in crate::core::pools::store) fn refusal_to_wait(
+        &self,
+        incoming: &RequestContext,
+        share: &mut Share,
+    ) -> Option<String> {
         if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             return Some(text.to_owned());
@@ -139,7 +143,7 @@ impl Plane {
         })
     }
 
-    fn begin_to_wait(
+    pub(in crate::core::pools::store) fn begin_to_wait(
         &mut self,
         incoming: &mut RequestContext,
         waiter: Arc<Waiter>,

@@ -122,6 +122,12 @@ impl ScriptHost {
         if self.plan.pools[usize::from(self.pool)].pause.is_monitored() {
             self.show(request);
         }
+        let store = self.hold.store();
+        if store.is_restricted()
+            && let Some(refused) = store.refusal(request.command.flags)
+        {
+            return reply::error(out, refused.text());
+        }
         if !is_executed(request) {
             return self.answer(request, protocol, out);
         }

@@ -8,10 +8,11 @@ use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
-use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
+use keyway_command::{
+    Condition, Handling, Verb, store_replicates, store_saves, store_scripts, store_serves,
+};
 use keyway_proxy::{Identity, Output};
-use keyway_resp::reply;
-use keyway_store::{Context, Held, Insertions, Refused, Store, Transfer};
+use keyway_store::{Context, Held, Insertions, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -25,7 +26,7 @@ impl Plane {
         store: &Arc<Store>,
         incoming: &mut RequestContext,
     ) -> Step {
-        if store.is_restricted() && self.refuses_now(store, incoming) {
+        if store.is_restricted() && self.refuses_restricted(store, incoming) {
             return Step::Started;
         }
         if incoming.session.is_special()
@@ -115,20 +116,19 @@ impl Plane {
         }
     }
 
-    /// Refuses a request to a store that is being loaded, unless redis-server answers it at such a
-    /// time. Refuses writes to a store whose log cannot be written. Returns whether it was refused.
+    /// Refuses a request that a store does not serve while it is loaded, a replica, or without a
+    /// log, as redis-server does. Returns whether it was refused.
+    ///
+    /// A command that ends a replica is served while a snapshot of the primary replaces its data:
+    /// that may take for ever.
     #[cold]
-    fn refuses_now(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
+    fn refuses_restricted(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
         let command = asked.request.command;
-        let refused = match store.is_loading() {
-            true if command.flags.contains(Flags::LOADING) => return false,
-            true => Refused::Loading,
-            false if store.refuses_writes() && may_write(command.verb, command.flags) => {
-                Refused::NotLogged
-            }
-            false => return false,
-        };
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, refused.text()));
+        if store_replicates(command.verb) && store.is_replica() {
+            return false;
+        }
+        let Some(refused) = store.refusal(command.flags) else { return false };
+        self.refuse_queued(asked, refused.text());
         true
     }
 
@@ -151,6 +151,7 @@ impl Plane {
             }
             _ if verb == Verb::Monitor => self.start_monitor(incoming),
             _ if store_saves(verb) => self.save_store(store, incoming),
+            _ if store_replicates(verb) => self.serve_role(StorePool { pool, store }, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
                 // The command looks at every shard, one after the other.
@@ -166,12 +167,6 @@ impl Plane {
             }
         }
     }
-}
-
-/// Returns whether a command may write. Of a script, or a transaction, that is not known before.
-fn may_write(verb: Verb, flags: Flags) -> bool {
-    flags.contains(Flags::WRITE)
-        || matches!(verb, Verb::Eval | Verb::Evalsha | Verb::Fcall | Verb::Exec)
 }
 
 /// Inserts values into an output that were not copied there. Returns their number of bytes.

@@ -183,6 +183,9 @@ impl Plane {
     ) -> Result<Executed, String> {
         let context = self.context_of(incoming);
         let limits = ParseLimits::of(&self.plan.limits);
+        if store.is_restricted() {
+            refusal_of_queued(store, transaction, &limits)?;
+        }
         let mut footprint = Footprint::default();
         each_request(transaction.requests(), &limits, |request| {
             match is_executed(request) {
@@ -312,6 +315,21 @@ fn looks_at_all(verb: Verb) -> bool {
 /// locked for it.
 pub(in crate::core) fn tells_of_all(verb: Verb) -> bool {
     matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
+}
+
+/// Refuses a transaction of which a command is not served any more: the store has become a
+/// replica since it was queued.
+#[cold]
+fn refusal_of_queued(
+    store: &Store,
+    transaction: &Transaction,
+    limits: &ParseLimits,
+) -> Result<(), String> {
+    let mut refused = None;
+    each_request(transaction.requests(), limits, |request| {
+        refused = refused.or_else(|| store.refusal(request.command.flags));
+    });
+    refused.map_or(Ok(()), |refused| Err(format!(": {}", refused.text())))
 }
 
 /// Calls `each` with the requests in `frames`, which holds their wire forms.
