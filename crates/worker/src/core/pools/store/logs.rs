@@ -58,6 +58,17 @@ impl Logs {
         !has_lost
     }
 
+    /// Returns whether a log has lost writes since replies were sent last.
+    pub(crate) fn have_lost(&mut self) -> bool {
+        let mut has_lost = false;
+        for StoreLog { store, losses } in &mut self.all {
+            let Some(log) = store.log() else { continue };
+            let now = log.before_replies(0);
+            has_lost |= std::mem::replace(losses, now) != now;
+        }
+        has_lost
+    }
+
     /// Notes whether replies are sent now for which was waited, and nothing is executed meanwhile.
     #[inline]
     pub(crate) fn set_settled(&mut self, is_settled: bool) {
