@@ -55,7 +55,7 @@ fn a_link_that_is_cut_at_any_byte_loses_nothing_and_repeats_nothing() {
     let mut random = Random::new(17);
     while cutter.cuts() < CUTS {
         let before = cutter.cuts();
-        cutter.set_budget(Some(1 + random.below(20_000) as usize));
+        cutter.set_budget(Some(1 + random.below(20_000)));
         cutter.cut();
         wait_until("a cut", BOUND, || cutter.cuts() > before);
     }

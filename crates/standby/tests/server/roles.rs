@@ -4,6 +4,7 @@ use crate::common::Reply;
 use crate::cutter::Cutter;
 use crate::place::{BOUND, Place, info};
 use keyway_replica::State;
+use keyway_store::StoreConfig;
 use keyway_testkit::{RedisServer, wait_until, watchdog};
 use std::time::Duration;
 
@@ -70,4 +71,23 @@ fn a_replica_that_is_not_to_show_old_data_is_stale_while_its_link_is_down() {
     wait_until("the link is down", BOUND, is_stale);
     place.standby.promote();
     assert!(!place.store.is_restricted());
+}
+
+#[test]
+fn another_snapshot_needs_no_room_beside_the_data_that_it_replaces() {
+    let _watchdog = watchdog(Duration::from_secs(60), "snapshots of much data");
+    let from = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+    let mut client = from.client();
+    client.words("DEBUG POPULATE 30000 key 1000");
+    let memory_max = 56 << 20;
+    let place = Place::with(StoreConfig { memory_max, ..StoreConfig::default() });
+    for round in 1..=3 {
+        place.follow(from.address());
+        place.await_same_offset(&mut client);
+        let stats = place.store.stats();
+        assert_eq!(stats.databases[0].items, 30_000, "round {round}");
+        assert!(stats.memory_used > memory_max / 2 && stats.memory_used < memory_max, "{stats:?}");
+        assert_eq!(stats.evicted, 0);
+        assert!(place.standby.promote());
+    }
 }

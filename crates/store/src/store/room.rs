@@ -280,7 +280,11 @@ impl Store {
         let mut steps = FREED_STEPS_MAX + extra / BYTES_PER_FREED;
         self.resident.look();
         // A replica holds what its primary holds.
-        while !self.is_replica() && self.searches_on(&mut search) {
+        let policy = match self.is_replica() {
+            true => EvictionPolicy::NoEviction,
+            false => self.policy(),
+        };
+        while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
             if wanted <= 0 {
                 return true;
@@ -298,7 +302,7 @@ impl Store {
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shard_count() - 1);
             // Without eviction, only memory of flushed databases can be had.
             let flushed = self.due_of(index).load(Ordering::Relaxed) == 0;
-            if self.policy() == EvictionPolicy::NoEviction && !flushed {
+            if policy == EvictionPolicy::NoEviction && !flushed {
                 search.note(0);
                 continue;
             }
@@ -309,7 +313,7 @@ impl Store {
             let gone = |space_index: usize, key: &[u8]| {
                 self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
             };
-            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
+            let freed = shard.evict(&self.upkeep(index, turn), policy, wanted, gone);
             self.charge(&mut shard, -freed);
             freed_max -= freed;
             search.note(freed as u64);
