@@ -14,6 +14,7 @@ pub mod config_text;
 pub mod hello;
 mod laws;
 pub mod link_ops;
+pub mod log_segment;
 pub mod lua_limits;
 pub mod memcache_reply;
 pub mod memcache_request;
@@ -39,7 +40,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 27] = [
+pub const TARGETS: [Target; 28] = [
     ("bus_frames", bus_frames::run),
     ("bus_hello", bus_hello::run),
     ("bus_url", bus_url::run),
@@ -47,6 +48,7 @@ pub const TARGETS: [Target; 27] = [
     ("config_text", config_text::run),
     ("hello", hello::run),
     ("link_ops", link_ops::run),
+    ("log_segment", log_segment::run),
     ("lua_limits", lua_limits::run),
     ("memcache_binary", memcache_request::run_binary),
     ("memcache_meta", memcache_request::run_meta),

@@ -11,8 +11,8 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig, UserConfig,
-    Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig,
+    StoreLogConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -265,6 +265,9 @@ fn store(store: &StoreConfig, out: &mut Out) {
     if let Some(snapshot) = &store.snapshot {
         out.entry(table, "snapshot", &snapshot_text(snapshot));
     }
+    if let Some(log) = &store.log {
+        out.entry(table, "log", &log_text(log));
+    }
     replica(&store.replica, out);
     if !store.quotas.is_empty() {
         let quotas = store.quotas.iter().map(|quota| format!("  {},\n", quota_text(quota)));
@@ -298,6 +301,15 @@ fn snapshot_text(snapshot: &SnapshotConfig) -> String {
         snapshot.on_shutdown,
         string(&rate_max),
         string(&format_size(snapshot.buffer)),
+    )
+}
+
+fn log_text(log: &StoreLogConfig) -> String {
+    format!(
+        "{{ dir = {}, fsync = {}, buffer = {} }}",
+        string(&log.dir.to_string_lossy()),
+        string(log.fsync.name()),
+        string(&format_size(log.buffer)),
     )
 }
 
@@ -345,6 +357,7 @@ mod tests {
                 store_bytes: 1536 << 20,
                 stores_auto: 0,
                 snapshot_bytes: 64 << 20,
+                log_bytes: 64 << 20,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),

@@ -58,8 +58,8 @@ pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
-    ListenerTlsConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
-    QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
-    SnapshotConfig, StoreConfig, TlsConfig, UserConfig, Workers,
+    ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
+    Protocol, QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
+    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

@@ -172,6 +172,7 @@ mod tests {
                 expire_after_read_percent: 50,
                 quotas: Vec::new(),
                 snapshot: None,
+                log: None,
                 replica: ReplicaConfig::NONE,
             })
         );

@@ -409,8 +409,46 @@ pub struct StoreConfig {
     pub quotas: Vec<QuotaConfig>,
     /// Where it is saved.
     pub snapshot: Option<SnapshotConfig>,
+    /// The log of its writes.
+    pub log: Option<StoreLogConfig>,
     /// Whose replica it is, or how it becomes one.
     pub replica: ReplicaConfig,
+}
+
+/// Where the writes of a store are logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreLogConfig {
+    /// The directory.
+    pub dir: PathBuf,
+    /// When a write is to be on the disk.
+    pub fsync: LogFsync,
+    /// Most bytes of writes in memory that wait for the disk.
+    pub buffer: u64,
+}
+
+/// When a write is to be on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFsync {
+    /// Before its reply.
+    Always,
+    /// A second later.
+    EverySecond,
+    /// When the system puts it there.
+    No,
+}
+
+impl LogFsync {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Always, Self::EverySecond, Self::No];
+
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::EverySecond => "1s",
+            Self::No => "no",
+        }
+    }
 }
 
 /// A store as a replica of another server.

@@ -1,7 +1,9 @@
 //! The pool of the embedded store.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{Eviction, QuotaConfig, ReplicaConfig, SnapshotConfig, StoreConfig};
+use crate::model::{
+    Eviction, LogFsync, QuotaConfig, ReplicaConfig, SnapshotConfig, StoreConfig, StoreLogConfig,
+};
 use crate::replica;
 use crate::secret::ReadFile;
 use crate::section::{Section, Value};
@@ -9,7 +11,7 @@ use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
 use std::time::Duration;
 
-/// Memory that a snapshot may take above the data, in bytes.
+/// Memory that a snapshot, or a log, may take above the data, in bytes.
 const BUFFER: u64 = 256 << 20;
 
 /// Stands for a pool that was refused, so that the indices of other pools stay right.
@@ -27,6 +29,7 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     expire_after_read_percent: 50,
     quotas: Vec::new(),
     snapshot: None,
+    log: None,
     replica: ReplicaConfig::NONE,
 };
 
@@ -55,6 +58,7 @@ pub(crate) fn store(
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
         snapshot: section.section("snapshot").and_then(snapshot),
+        log: section.section("log").and_then(log),
         replica: replica::resolve(section, read_file, report),
     }
 }
@@ -66,6 +70,17 @@ fn snapshot(section: &Section) -> Option<SnapshotConfig> {
         every: section.duration("every"),
         on_shutdown: section.bool("on_shutdown"),
         rate_max: section.number("rate_max"),
+        buffer: section.number("buffer").unwrap_or(BUFFER),
+    })
+}
+
+fn log(section: &Section) -> Option<StoreLogConfig> {
+    let Some(Value::Path(dir)) = section.value("dir") else { return None };
+    let word = section.text("fsync").unwrap_or_default();
+    let fsync = LogFsync::ALL.into_iter().find(|fsync| fsync.name() == word);
+    Some(StoreLogConfig {
+        dir: dir.clone(),
+        fsync: fsync.unwrap_or(LogFsync::EverySecond),
         buffer: section.number("buffer").unwrap_or(BUFFER),
     })
 }

@@ -21,7 +21,7 @@ use keyway_proxy::hot_keys::NotedKeys;
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
-use keyway_store::{SnapshotStatus, StoreStats};
+use keyway_store::{LogStatus, SnapshotStatus, StoreStats};
 use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan, RoleDoor};
 use latencies::Window;
 use rate::Rates;
@@ -56,6 +56,7 @@ struct StoreFacts {
     notify: String,
     read: Box<dyn Fn() -> StoreStats + Send + Sync>,
     snapshot: Box<dyn Fn() -> SnapshotStatus + Send + Sync>,
+    log: Box<dyn Fn() -> Option<LogStatus> + Send + Sync>,
     scripts: Arc<keyway_script::Registry>,
 }
 
@@ -123,8 +124,10 @@ impl ProcessFacts {
                 let scripts = Arc::clone(&pool.scripts);
                 let of_snapshots = Arc::clone(&store);
                 let snapshot = Box::new(move || of_snapshots.snapshot_status());
+                let of_log = Arc::clone(&store);
+                let log = Box::new(move || of_log.log_status());
                 let read = Box::new(move || store.stats());
-                StoreFacts { policy, notify, read, snapshot, scripts }
+                StoreFacts { policy, notify, read, snapshot, log, scripts }
             }),
             databases: pool.databases,
             clients_max: match pool.clients_max {
@@ -486,7 +489,8 @@ impl Report<'_> {
         match (&self.pool.store, self.store()) {
             (Some(facts), Some(stats)) => {
                 let now = self.unix_micros / 1_000_000;
-                persistence::saved(&(facts.snapshot)(), stats.changes, now, fields);
+                let (snapshot, log) = ((facts.snapshot)(), (facts.log)());
+                persistence::saved((&snapshot, log.as_ref()), stats.changes, now, fields);
             }
             _ => persistence::nothing(fields),
         }

@@ -27,6 +27,7 @@ mod reload;
 mod replicas;
 mod serve;
 mod snapshots;
+mod store_logs;
 mod top;
 mod upgrade;
 mod workers;

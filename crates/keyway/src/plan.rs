@@ -18,7 +18,8 @@ use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
 use keyway_store::{
-    AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, SnapshotStatus, Store, StoreStats,
+    AfterRead, EvictionPolicy, LogState, LogStatus, QuotaConfig, QuotaStats, SnapshotStatus, Store,
+    StoreStats,
 };
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
@@ -491,7 +492,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         Arc::new(open(store, memory_max, seed))
     };
     let pools = topology.pools();
-    let kind = PoolKind::new(&pools[index].kind, (pools, monotonic()), tls, open_store);
+    let kind = PoolKind::new(&pools[index].kind, pools, monotonic(), tls, open_store);
     let limits = of_store.map_or_else(ScriptLimits::default, |store| ScriptLimits {
         time_max: store.script_time_max,
         busy_after: store.script_busy_after,
@@ -570,6 +571,8 @@ fn figures(stats: &StoreStats, store: &Store, scripts: &keyway_script::Registry)
         quotas: stats.quotas.iter().map(quota_figures).collect(),
         scripts: script_figures(scripts),
         snapshots: snapshot_figures(&store.snapshot_status()),
+        log: store.log_status().map(|status| log_figures(&status)),
+        loading: loading_figure(store),
         replica: None,
     }
 }
@@ -598,8 +601,27 @@ fn snapshot_figures(status: &SnapshotStatus) -> Option<keyway_metrics::SnapshotF
         bytes: status.saved_len,
         seconds: status.saved_millis.max(0) as f64 / 1e3,
         buffer_bytes: status.buffered_peak,
-        loading: u64::from(status.is_loading),
     })
+}
+
+/// Of a store that may be loaded from a file.
+fn loading_figure(store: &Store) -> Option<u64> {
+    let may_load = store.snapshot_status().is_on || store.log().is_some();
+    may_load.then(|| u64::from(store.is_loading()))
+}
+
+/// Of a store that has a log.
+fn log_figures(status: &LogStatus) -> keyway_metrics::LogFigures {
+    keyway_metrics::LogFigures {
+        has_failed: u64::from(status.state == LogState::Lost),
+        losses: status.losses,
+        written_bytes: status.written,
+        bytes: status.base_len + status.segments_len,
+        fsyncs: status.fsyncs,
+        fsync_seconds: status.fsync_micros as f64 / 1e6,
+        compactions: status.compactions,
+        compaction_failures: status.compactions_failed,
+    }
 }
 
 fn script_figures(scripts: &keyway_script::Registry) -> keyway_metrics::ScriptFigures {

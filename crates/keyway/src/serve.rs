@@ -10,6 +10,7 @@ use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
+use crate::store_logs::StoreLogs;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
@@ -86,7 +87,9 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let mut snapshots = snapshots((&plan, &config), wake.clone(), before)?;
+    let mut logs = StoreLogs::prepare(&plan, &config, wake.clone())?;
+    let mut snapshots = snapshots((&plan, &config), wake.clone(), before, &logs)?;
+    logs.begin()?;
     let mut replicas = Replicas::prepare(&plan, &config);
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
@@ -105,6 +108,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
     snapshots.start().context("cannot start a thread")?;
+    logs.start().context("cannot start a thread")?;
     replicas.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
@@ -119,6 +123,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         passwords,
         access,
         snapshots,
+        logs,
         replicas,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
@@ -142,8 +147,9 @@ fn snapshots(
     (plan, config): (&Arc<Plan>, &Config),
     wake: Sender<Wake>,
     before: &TakeOver,
+    logs: &StoreLogs,
 ) -> Result<Snapshots> {
-    let mut snapshots = Snapshots::prepare(plan, config, wake)?;
+    let mut snapshots = Snapshots::prepare(plan, config, wake, logs)?;
     if before.is_one() {
         snapshots.load_now()?;
     }
@@ -195,6 +201,7 @@ impl Serving {
         self.live.replicas.end();
         // If another process serves, the snapshot's file belongs to that one.
         self.live.snapshots.end(kept.is_empty());
+        self.live.logs.end();
         if then == AfterDrain::Wait {
             wait_for_end(&self.woken);
         }
@@ -436,7 +443,7 @@ fn run(
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.note_streamed_reply(elapsed);
+                process.note_elapsed(elapsed);
                 // The sockets of a worker added now would not be handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);

@@ -153,7 +153,7 @@ catalogue! {
         measures "Client connections accepted, including those refused at once because of a bound."
         leaves_out "Leaves out connections of the admin listener."
     CLIENT_CLOSED: Counter "keyway_client_closed_connections_total" in "connections" by [Pool Fault]
-        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed (CLIENT KILL, or a reload has taken its user or a right), drained, idle (`idle_timeout`), backend (a server failed in the middle of a large reply)."
+        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed (CLIENT KILL, or a reload has taken its user or a right), drained, idle (`idle_timeout`), backend (a server failed in the middle of a large reply), log (the log of a store has lost writes, perhaps those of the client)."
         leaves_out "Leaves out clients refused at once, which keyway_pool_refused_requests_total counts, and connections of the admin listener."
     CLIENT_RECEIVED: Counter "keyway_client_received_bytes_total" in "bytes" by [Pool]
         measures "Bytes read from clients, with the framing of their protocol."
@@ -354,8 +354,32 @@ catalogue! {
         measures "The most memory that the latest snapshot of the embedded store held above the data: what `buffer` bounds."
         leaves_out "Leaves out data of databases that were emptied meanwhile, which counts as data until it is written."
     STORE_LOADING: Gauge "keyway_store_loading" in "loading" by [Pool]
-        measures "1 while the embedded store is loaded from its snapshot and clients get the error LOADING, else 0."
-        leaves_out "Leaves out pools without a snapshot."
+        measures "1 while the embedded store is loaded from its snapshot or log and clients get the error LOADING, else 0."
+        leaves_out "Leaves out pools without a snapshot and a log."
+    LOG_FAILED: Gauge "keyway_store_log_failed" in "failed" by [Pool]
+        measures "1 while the log of the embedded store takes no writes: it could not be written, and has not begun anew yet. Else 0."
+        leaves_out "Leaves out compactions that failed, after which the log goes on: keyway_store_log_compaction_failures_total."
+    LOG_LOSSES: Counter "keyway_store_log_losses_total" in "failures" by [Pool]
+        measures "How often the log of the embedded store could not take writes. The process log says why."
+        leaves_out "Leaves out attempts to begin anew that failed."
+    LOG_WRITTEN: Counter "keyway_store_log_written_bytes_total" in "bytes" by [Pool]
+        measures "Bytes of writes that the log of the embedded store has written."
+        leaves_out "Leaves out compactions, and the 32 bytes in front of what is written at once."
+    LOG_BYTES: Gauge "keyway_store_log_bytes" in "bytes" by [Pool]
+        measures "Length of the log of the embedded store: what is read at a start."
+        leaves_out "Leaves out a compaction that is being written."
+    LOG_FSYNCS: Counter "keyway_store_log_fsyncs_total" in "calls" by [Pool]
+        measures "Calls of fsync for the log of the embedded store."
+        leaves_out "Leaves out those for new files and compactions."
+    LOG_FSYNC_SECONDS: Counter "keyway_store_log_fsync_seconds_total" in "seconds" by [Pool]
+        measures "How long keyway_store_log_fsyncs_total took together."
+        leaves_out ""
+    LOG_COMPACTIONS: Counter "keyway_store_log_compactions_total" in "compactions" by [Pool]
+        measures "Bases of the log of the embedded store that were written whole, the first one included."
+        leaves_out "Leaves out those that failed: keyway_store_log_compaction_failures_total."
+    LOG_COMPACTION_FAILURES: Counter "keyway_store_log_compaction_failures_total" in "failures" by [Pool]
+        measures "Compactions of the log of the embedded store that failed. The log goes on and grows; the next attempt comes after a minute."
+        leaves_out "Leaves out those that were never begun."
     REPLICA_LINK_UP: Gauge "keyway_replica_link_up" in "up" by [Pool]
         measures "1 while the embedded store gets its primary's stream of commands, else 0."
         leaves_out "Leaves out stores that are primaries. Is 0 while a snapshot comes."

@@ -141,10 +141,12 @@ pub enum CloseReason {
     Idle,
     /// A backend failed after a part of its large reply was sent to the client.
     Backend,
+    /// The log of an embedded store has lost writes, perhaps those of the client.
+    Log,
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [CloseReason; 8] = [
+    pub(crate) const ALL: [CloseReason; 9] = [
         CloseReason::Left,
         CloseReason::Reset,
         CloseReason::Client,
@@ -153,6 +155,7 @@ impl CloseReason {
         CloseReason::Drained,
         CloseReason::Idle,
         CloseReason::Backend,
+        CloseReason::Log,
     ];
 
     /// Returns the value of the `fault` label; `none` if the client left by itself.
@@ -166,6 +169,7 @@ impl CloseReason {
             CloseReason::Drained => "drained",
             CloseReason::Idle => "idle",
             CloseReason::Backend => "backend",
+            CloseReason::Log => "log",
         }
     }
 }

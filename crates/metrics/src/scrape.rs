@@ -9,7 +9,7 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, QuotaFigures, Registry,
+    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, LogFigures, QuotaFigures, Registry,
     ReplicaFigures, RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
 };
 
@@ -91,7 +91,16 @@ const OF_SNAPSHOTS: &[Reader<SnapshotFigures>] = &[
     (&c::SNAPSHOT_SAVED, |it| it.saved_unix_seconds),
     (&c::SNAPSHOT_BYTES, |it| it.bytes),
     (&c::SNAPSHOT_BUFFER, |it| it.buffer_bytes),
-    (&c::STORE_LOADING, |it| it.loading),
+];
+
+const OF_LOGS: &[Reader<LogFigures>] = &[
+    (&c::LOG_FAILED, |it| it.has_failed),
+    (&c::LOG_LOSSES, |it| it.losses),
+    (&c::LOG_WRITTEN, |it| it.written_bytes),
+    (&c::LOG_BYTES, |it| it.bytes),
+    (&c::LOG_FSYNCS, |it| it.fsyncs),
+    (&c::LOG_COMPACTIONS, |it| it.compactions),
+    (&c::LOG_COMPACTION_FAILURES, |it| it.compaction_failures),
 ];
 
 const OF_REPLICAS: &[Reader<ReplicaFigures>] = &[
@@ -472,12 +481,37 @@ impl Registry {
                 seconds.sample(&[pool], snapshots.seconds);
             }
         }
+        self.write_logs(&stores, out);
         for (metric, read) in OF_QUOTAS {
             let mut samples = family(out, metric);
             for (pool, figures) in &stores {
                 for quota in &figures.quotas {
                     samples.sample(&[pool, &quota.prefix], read(quota));
                 }
+            }
+        }
+    }
+
+    /// Of stores that have a log, and of those that can be loaded.
+    fn write_logs(&self, stores: &[(&str, StoreFigures)], out: &mut String) {
+        let mut loading = family(out, &c::STORE_LOADING);
+        for (pool, figures) in stores {
+            if let Some(is_loading) = figures.loading {
+                loading.sample(&[pool], is_loading);
+            }
+        }
+        for (metric, read) in OF_LOGS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in stores {
+                if let Some(log) = &figures.log {
+                    samples.sample(&[pool], read(log));
+                }
+            }
+        }
+        let mut seconds = family(out, &c::LOG_FSYNC_SECONDS);
+        for (pool, figures) in stores {
+            if let Some(log) = &figures.log {
+                seconds.sample(&[pool], log.fsync_seconds);
             }
         }
     }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
-    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
+    LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
     catalogue_markdown,
 };
 use text::{Family, Sample, parse};
@@ -88,8 +88,18 @@ fn registry() -> Arc<Registry> {
             bytes: 123_456,
             seconds: 1.5,
             buffer_bytes: 4_321,
-            loading: 0,
         }),
+        log: Some(LogFigures {
+            has_failed: 1,
+            losses: 2,
+            written_bytes: 98_765,
+            bytes: 54_321,
+            fsyncs: 77,
+            fsync_seconds: 0.75,
+            compactions: 3,
+            compaction_failures: 4,
+        }),
+        loading: Some(0),
     });
     assert!(taken);
     let taken = registry.watch_transactions(|| TransactionFigures {

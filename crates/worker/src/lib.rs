@@ -31,7 +31,7 @@ mod server_status;
 mod turn;
 
 pub use crate::core::leftovers::Leftovers;
-pub use crate::core::{Core, Figures};
+pub use crate::core::{Core, Figures, repeat_function_command};
 pub use channels::Channels;
 pub use cluster::{Cluster, ClusterTotals, MapSource};
 pub use entrance::{ListenerAccess, Tally};

@@ -15,6 +15,7 @@ mod following;
 mod handing_over;
 mod leaving;
 mod lingering;
+mod logging;
 mod reading;
 mod servers;
 mod subscribers;
@@ -158,6 +159,9 @@ impl<I: Io> Worker<I> {
     pub fn turn(&mut self, may_sleep: bool) -> bool {
         let wait = if may_sleep { self.wait() } else { Some(Duration::ZERO) };
         self.poll(wait);
+        if self.core.plane.store.logs.has_any() {
+            self.look_at_logs();
+        }
         self.core.tell_late();
         let ready = self.handle_events();
         self.read_again();

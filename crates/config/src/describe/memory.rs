@@ -17,6 +17,8 @@ pub struct MemoryBound {
     pub stores_auto: usize,
     /// Memory that snapshots take above the data, in all stores.
     pub snapshot_bytes: u64,
+    /// Memory of writes that wait for logs, and of compactions, in all stores.
+    pub log_bytes: u64,
     /// Table of keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
     /// Memory of Lua for the scripts of all stores, per worker.
@@ -105,6 +107,9 @@ impl Config {
             snapshot_bytes: stores()
                 .filter_map(|store| store.snapshot.as_ref())
                 .fold(0, |sum: u64, snapshot| sum.saturating_add(snapshot.buffer)),
+            log_bytes: stores()
+                .filter_map(|store| store.log.as_ref())
+                .fold(0, |sum: u64, log| sum.saturating_add(2 * log.buffer)),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             script_bytes,
@@ -187,6 +192,11 @@ fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
     if bound.snapshot_bytes > 0 {
         let bytes = format_size(bound.snapshot_bytes);
         let _ = writeln!(text, "  snapshots: {bytes} above the data, while they are written");
+    }
+    if bound.log_bytes > 0 {
+        let bytes = format_size(bound.log_bytes);
+        let _ =
+            writeln!(text, "  logs: {bytes} of writes that wait for the disk, and of compactions");
     }
     if bound.tracking_bytes > 0 {
         let bytes = format_size(bound.tracking_bytes);

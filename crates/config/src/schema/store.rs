@@ -106,6 +106,13 @@ pub(crate) static STORE: Table = Table {
         )
         .known_elsewhere_as(&["save", "dbfilename", "rdb"]),
         key(
+            "log",
+            Kind::Table(&STORE_LOG),
+            Unset("none: what was written since the last snapshot ends with the process"),
+            "Log every write, and load the log at the start.",
+        )
+        .known_elsewhere_as(&["appendonly", "appenddirname", "aof"]),
+        key(
             "replica_of",
             Kind::Primary,
             Unset("the store is a primary"),
@@ -190,6 +197,32 @@ pub(crate) static SNAPSHOT: Table = Table {
             Size { min: MIB, max: TIB },
             Is("\"256MiB\""),
             "Most memory that a snapshot takes above the data. Keys that change before they were written wait there. If they need more, the snapshot is given up, and the last file stays.",
+        ),
+    ],
+};
+
+pub(crate) static STORE_LOG: Table = Table {
+    header: "log in [pool.NAME]",
+    doc: "`log = { dir = \"/var/lib/keyway/cache\", fsync = \"1s\" }` in a pool of kind `\"store\"`. Keyway appends every write to files in the directory, and executes them again at the start; until then clients get the error `LOADING`. A log that is there is loaded, and then a `snapshot` is not. A log that has grown to twice its size is compacted while clients are served, so that the directory needs room for three times the data. A damaged log ends the process with an error. docs/log.md says more.",
+    keys: &[
+        key(
+            "dir",
+            Path,
+            Refused,
+            "The directory of the log. It must be there, and no other pool or process may use it.",
+        ),
+        key(
+            "fsync",
+            Choice(&Choices { now: &["always", "1s", "no"], later: &[] }),
+            Is("\"1s\""),
+            "When a write is on the disk. `\"always\"`: before its reply; workers that wait share one fsync, and writes are refused while the disk cannot take them. `\"1s\"`: about a second later. `\"no\"`: when the system puts it there. A process that is killed loses what it wrote in the last milliseconds with `\"1s\"` and `\"no\"`, and a system that stops loses more.",
+        )
+        .known_elsewhere_as(&["appendfsync"]),
+        key(
+            "buffer",
+            Size { min: 4 * MIB, max: 2 * GIB },
+            Is("\"256MiB\""),
+            "Most memory for writes that wait for the disk. From half of it on, clients are left unread until the disk has caught up. The other half is the longest value or transaction that can be logged. A compaction may hold as much again.",
         ),
     ],
 };

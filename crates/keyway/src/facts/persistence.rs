@@ -1,15 +1,21 @@
 //! What INFO tells of snapshots of an embedded store, in Redis's words.
 
 use super::Fields;
-use keyway_store::SnapshotStatus;
+use keyway_store::{LogState, LogStatus, SnapshotStatus};
 
 /// The figures of a pool without a store. Nothing of it is ever loading, saved or failing.
 pub(super) fn nothing(fields: &mut Fields) {
-    saved(&SnapshotStatus { saved_millis: -1, ..SnapshotStatus::default() }, 0, 0, fields);
+    let status = SnapshotStatus { saved_millis: -1, ..SnapshotStatus::default() };
+    saved((&status, None), 0, 0, fields);
 }
 
 /// The figures of a store with so many changes since the start, at a second since the Unix epoch.
-pub(super) fn saved(status: &SnapshotStatus, changes: u64, now: u64, fields: &mut Fields) {
+pub(super) fn saved(
+    (status, log): (&SnapshotStatus, Option<&LogStatus>),
+    changes: u64,
+    now: u64,
+    fields: &mut Fields,
+) {
     let running_seconds = match status.is_saving {
         true => now.saturating_sub(status.began) as i64,
         false => -1,
@@ -29,13 +35,33 @@ pub(super) fn saved(status: &SnapshotStatus, changes: u64, now: u64, fields: &mu
         .put("rdb_saves", status.saves)
         .put("rdb_last_cow_size", status.buffered_peak)
         .put("rdb_last_load_keys_expired", status.load_expired)
-        .put("rdb_last_load_keys_loaded", status.load_keys)
-        .put("aof_enabled", 0)
-        .put("aof_rewrite_in_progress", 0)
-        .put("aof_last_bgrewrite_status", "ok")
-        .put("aof_last_write_status", "ok");
+        .put("rdb_last_load_keys_loaded", status.load_keys);
+    logged(log, fields);
     if status.is_loading {
         loading(status, now, fields);
+    }
+}
+
+/// The figures of a log, or of none.
+fn logged(status: Option<&LogStatus>, fields: &mut Fields) {
+    let none = LogStatus::default();
+    let log = status.unwrap_or(&none);
+    let last_seconds = log.last_compaction_seconds.map_or(-1, |seconds| seconds as i64);
+    let ok = |is_ok: bool| if is_ok { "ok" } else { "err" };
+    fields
+        .put("aof_enabled", u8::from(status.is_some()))
+        .put("aof_rewrite_in_progress", u8::from(log.is_compacting))
+        .put("aof_rewrite_scheduled", 0)
+        .put("aof_last_rewrite_time_sec", last_seconds)
+        .put("aof_last_bgrewrite_status", ok(!log.last_compaction_failed))
+        .put("aof_rewrites", log.compactions)
+        .put("aof_last_write_status", ok(log.state != LogState::Lost));
+    if status.is_some() {
+        fields
+            .put("aof_current_size", log.base_len + log.segments_len)
+            .put("aof_base_size", log.base_len)
+            .put("aof_pending_rewrite", 0)
+            .put("aof_pending_bio_fsync", u8::from(log.is_unsynced));
     }
 }
 

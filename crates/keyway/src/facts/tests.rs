@@ -73,6 +73,7 @@ fn facts() -> ProcessFacts {
         notify: "xE".to_owned(),
         read: Box::new(stats),
         snapshot: Box::new(|| SnapshotStatus { saved_changes: 1, ..SnapshotStatus::default() }),
+        log: Box::new(|| None),
         scripts: Arc::default(),
     };
     ProcessFacts {

@@ -6,6 +6,7 @@ use crate::admin::Process;
 use crate::plan::{self, Sources, Version};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
+use crate::store_logs::StoreLogs;
 use crate::workers::Workers;
 use crate::{certificates, log, peers};
 use keyway_base::Clock;
@@ -48,6 +49,8 @@ pub struct Live {
     pub access: Access,
     /// Snapshots of embedded stores.
     pub snapshots: Snapshots,
+    /// Logs of embedded stores.
+    pub logs: StoreLogs,
     /// Their roles.
     pub replicas: Replicas,
 }
@@ -151,6 +154,10 @@ impl Live {
         self.passwords.start_for(&version.plan).map_err(|error| {
             Refusal::new(Cause::Invalid, vec![format!("cannot start a thread: {error}")])
         })?;
+        let logs = self
+            .logs
+            .of_new_pools(&version.plan, &merged.config)
+            .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
         let behind = workers
             .follow((&version.plan, &version.registry), opened)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
@@ -170,7 +177,8 @@ impl Live {
         peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
         });
-        self.snapshots.follow(&version.plan, &merged.config);
+        self.snapshots.follow(&version.plan, &merged.config, &self.logs);
+        self.logs.adopt(logs);
         self.replicas.follow(&version.plan, &merged.config);
         if self.file.server.log.level != new.server.log.level {
             log::set_level(new.server.log.level);

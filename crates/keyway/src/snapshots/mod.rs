@@ -15,6 +15,7 @@ mod save;
 use crate::plan::monotonic;
 use crate::reload::Wake;
 use crate::serve::wall_clock;
+use crate::store_logs::StoreLogs;
 use anyhow::{Result, anyhow};
 use keyway_base::Time;
 use keyway_config::{Config, PoolKindConfig, SnapshotConfig};
@@ -77,7 +78,13 @@ impl Snapshots {
     ///
     /// # Errors
     /// What is wrong with a file, or its directory.
-    pub fn prepare(plan: &Arc<Plan>, config: &Config, wake: Sender<Wake>) -> Result<Self> {
+    /// What a log has is not loaded from a snapshot.
+    pub fn prepare(
+        plan: &Arc<Plan>,
+        config: &Config,
+        wake: Sender<Wake>,
+        logs: &StoreLogs,
+    ) -> Result<Self> {
         let (tell, asked) = channel();
         let mut snapshots = Self {
             tell,
@@ -88,12 +95,17 @@ impl Snapshots {
             wake,
             thread: None,
         };
-        snapshots.jobs = snapshots.new_jobs(plan, config)?;
+        snapshots.jobs = snapshots.new_jobs(plan, config, logs)?;
         Ok(snapshots)
     }
 
     /// The pools of a configuration that are not looked after yet.
-    fn new_jobs(&mut self, plan: &Arc<Plan>, config: &Config) -> Result<Vec<Job>> {
+    fn new_jobs(
+        &mut self,
+        plan: &Arc<Plan>,
+        config: &Config,
+        logs: &StoreLogs,
+    ) -> Result<Vec<Job>> {
         let mut jobs = Vec::new();
         for (pool, settings) in plan.pools.iter().zip(&config.pools) {
             let (PoolKind::Store(store), PoolKindConfig::Store(of_store)) =
@@ -107,6 +119,7 @@ impl Snapshots {
             }
             let load = file::open(&config.file)
                 .map_err(|error| anyhow!("pool.{}.snapshot: {error}", pool.name))?;
+            let load = load.filter(|_| !logs.has_data(&pool.name));
             let clock = wall_clock();
             if let Some((_, len)) = load {
                 store.begin_loading(len, clock);
@@ -163,8 +176,8 @@ impl Snapshots {
 
     /// Looks after pools that a reload has brought. A file that cannot be opened is told and left
     /// alone.
-    pub fn follow(&mut self, plan: &Arc<Plan>, config: &Config) {
-        let started = self.new_jobs(plan, config).and_then(|jobs| {
+    pub fn follow(&mut self, plan: &Arc<Plan>, config: &Config, logs: &StoreLogs) {
+        let started = self.new_jobs(plan, config, logs).and_then(|jobs| {
             self.jobs = jobs;
             Ok(self.start()?)
         });
@@ -251,8 +264,8 @@ impl Worker {
             job.due = Some(now + every);
             // A part of a primary's snapshot is nothing to keep.
             if job.has_changed() && !job.store.is_loading() {
-                // One that is being written is as good.
-                let _ = job.store.begin_snapshot(wall_clock().unix_millis(), false);
+                // While the base of a log is written, it follows that.
+                let _ = job.store.begin_snapshot(wall_clock().unix_millis(), true);
             }
         }
     }

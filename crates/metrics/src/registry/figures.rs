@@ -36,8 +36,33 @@ pub struct StoreFigures {
     pub scripts: ScriptFigures,
     /// Its snapshots, if it has a file for them.
     pub snapshots: Option<SnapshotFigures>,
+    /// Its log, if it has one.
+    pub log: Option<LogFigures>,
+    /// 1 while it is loaded from a file, 0 if it could be.
+    pub loading: Option<u64>,
     /// Its link to a primary, if it is a replica.
     pub replica: Option<ReplicaFigures>,
+}
+
+/// The log of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogFigures {
+    /// 1 while it takes no writes.
+    pub has_failed: u64,
+    /// How often it began to take none.
+    pub losses: u64,
+    /// Bytes of writes that were written.
+    pub written_bytes: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Calls of fsync.
+    pub fsyncs: u64,
+    /// How long they took.
+    pub fsync_seconds: f64,
+    /// Compactions that are done.
+    pub compactions: u64,
+    /// Those that failed.
+    pub compaction_failures: u64,
 }
 
 /// The link to its primary of [`StoreFigures`].
@@ -80,8 +105,6 @@ pub struct SnapshotFigures {
     pub seconds: f64,
     /// The most that it held in memory above the data.
     pub buffer_bytes: u64,
-    /// 1 while one is being loaded.
-    pub loading: u64,
 }
 
 /// The scripts and functions of [`StoreFigures`].

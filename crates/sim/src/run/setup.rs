@@ -95,7 +95,7 @@ pub(super) fn pool_plan(
         scripts: Arc::default(),
         role: Default::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, open),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, open),
     }
 }
 

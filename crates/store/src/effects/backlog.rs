@@ -55,6 +55,8 @@ impl Block {
 struct Reader {
     number: u64,
     position: u64,
+    /// The reader has all units whose tickets are lower.
+    told: u64,
     keeping: Keeping,
     is_lost: bool,
 }
@@ -190,19 +192,19 @@ impl Backlog {
     pub(super) fn join(&mut self, keeping: Keeping) -> (u64, u64) {
         // The reader does not know what is selected.
         self.selected = None;
-        (self.add(self.end, keeping), self.end)
+        (self.add((self.end, self.next_ticket), keeping), self.end)
     }
 
     /// Adds a reader that knows the stream up to `offset`.
     pub(super) fn join_at(&mut self, offset: u64, keeping: Keeping) -> Option<u64> {
         let start = self.blocks.front().map_or(self.end, |block| block.start);
-        (start..=self.end).contains(&offset).then(|| self.add(offset, keeping))
+        (start..=self.end).contains(&offset).then(|| self.add((offset, 0), keeping))
     }
 
-    fn add(&mut self, position: u64, keeping: Keeping) -> u64 {
+    fn add(&mut self, (position, told): (u64, u64), keeping: Keeping) -> u64 {
         self.reader_count += 1;
         let number = self.reader_count;
-        self.readers.push(Reader { number, position, keeping, is_lost: false });
+        self.readers.push(Reader { number, position, told, keeping, is_lost: false });
         number
     }
 
@@ -220,20 +222,36 @@ impl Backlog {
     }
 
     pub(super) fn position(&self, number: u64) -> Result<u64, Lost> {
+        self.reader(number).map(|reader| reader.position)
+    }
+
+    /// The ticket below which a reader has all units.
+    pub(super) fn told(&self, number: u64) -> Result<u64, Lost> {
+        self.reader(number).map(|reader| reader.told)
+    }
+
+    fn reader(&self, number: u64) -> Result<&Reader, Lost> {
         let reader = self.readers.iter().find(|reader| reader.number == number);
-        reader.filter(|reader| !reader.is_lost).map(|reader| reader.position).ok_or(Lost)
+        reader.filter(|reader| !reader.is_lost).ok_or(Lost)
     }
 
     /// Appends what is in the block at the reader's place to `out`.
     pub(super) fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<usize, Lost> {
         let position = self.position(number)?;
         let index = self.blocks.partition_point(|block| block.end() <= position);
-        let Some(block) = self.blocks.get(index) else { return Ok(0) };
-        let bytes = &block.bytes[(position - block.start) as usize..];
-        out.extend_from_slice(bytes);
-        let (len, end) = (bytes.len(), block.end());
+        let (len, end) = match self.blocks.get(index) {
+            None => (0, position),
+            Some(block) => {
+                let bytes = &block.bytes[(position - block.start) as usize..];
+                out.extend_from_slice(bytes);
+                (bytes.len(), block.end())
+            }
+        };
         if let Some(reader) = self.readers.iter_mut().find(|reader| reader.number == number) {
             reader.position = end;
+            if end == self.end {
+                reader.told = self.next_ticket;
+            }
         }
         Ok(len)
     }

@@ -249,8 +249,7 @@ impl Effects {
         let mut backlog = self.backlog.lock();
         self.begin_with(&mut backlog, limits);
         if !self.merge(&mut backlog) {
-            backlog.lose_all();
-            self.end(&mut backlog);
+            self.lose_all(&mut backlog);
             self.begin_with(&mut backlog, limits);
         }
         self.is_cut.store(true, Ordering::Relaxed);
@@ -287,8 +286,7 @@ impl Effects {
     fn merge_or_end(&self, backlog: &mut Backlog) -> bool {
         let has_merged = self.merge(backlog);
         if !has_merged {
-            backlog.lose_all();
-            self.end(backlog);
+            self.lose_all(backlog);
         }
         has_merged
     }
@@ -296,6 +294,17 @@ impl Effects {
     /// The offset behind what a reader got.
     pub(crate) fn position(&self, reader: u64) -> Result<u64, Lost> {
         self.backlog.lock().position(reader)
+    }
+
+    /// The ticket below which a reader has all units.
+    pub(crate) fn told(&self, reader: u64) -> Result<u64, Lost> {
+        self.backlog.lock().told(reader)
+    }
+
+    /// The ticket of the next unit. All units that this thread has told have lower ones.
+    #[inline]
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets.load(Ordering::Relaxed)
     }
 
     /// Takes a reader out; returns whether it was the last one.
@@ -314,9 +323,15 @@ impl Effects {
     /// Loses all readers: an effect is missing. Everything is freed.
     #[cold]
     pub(crate) fn overrun(&self) {
-        let mut backlog = self.backlog.lock();
+        self.lose_all(&mut self.backlog.lock());
+    }
+
+    /// Loses all readers. The unit that is missing counts as told, so that whoever waits until
+    /// a log has all units learns that it never will.
+    fn lose_all(&self, backlog: &mut Backlog) {
         backlog.lose_all();
-        self.end(&mut backlog);
+        self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.end(backlog);
     }
 
     /// Ends noting effects, and frees all buffers.

@@ -87,6 +87,9 @@ impl Store {
         match refused {
             Refused::OutOfMemory => call.fail(ErrorKind::OutOfMemory, b"", out),
             Refused::Loading => call.fail(ErrorKind::Server, b"loading the dataset", out),
+            Refused::NotLogged => {
+                call.fail(ErrorKind::Server, b"the log of this pool cannot be written", out);
+            }
             Refused::ReadOnly => {
                 call.fail(ErrorKind::Server, b"a replica takes no writes from clients", out);
             }

@@ -1,7 +1,7 @@
 //! Which requests of clients are refused for the state that the store is in.
 
 use super::transaction::Refused;
-use crate::store::{Store, Waiter};
+use crate::store::{Restrictions, Store, Waiter};
 use keyway_command::Flags;
 use keyway_memcache as memcache;
 use std::sync::Arc;
@@ -9,6 +9,15 @@ use std::sync::Arc;
 /// What a client that waited is told when its store becomes a replica.
 const UNBLOCKED: &[u8] =
     b"-UNBLOCKED force unblocked, instance state changed (master -> replica?)\r\n";
+
+/// Why a write is refused, if it is.
+fn refusal_of_write(restrictions: Restrictions) -> Option<Refused> {
+    match () {
+        () if restrictions.is_replica() => Some(Refused::ReadOnly),
+        () if restrictions.is_unlogged() => Some(Refused::NotLogged),
+        () => None,
+    }
+}
 
 impl Store {
     /// Why a command with these flags is refused, if it is. Only a store that
@@ -22,8 +31,10 @@ impl Store {
         if restrictions.is_stale() && !flags.contains(Flags::STALE) {
             return Some(Refused::Stale);
         }
-        let may_write = flags.contains(Flags::WRITE);
-        (restrictions.is_replica() && may_write).then_some(Refused::ReadOnly)
+        if !flags.contains(Flags::WRITE) {
+            return None;
+        }
+        refusal_of_write(restrictions)
     }
 
     /// The same for a request of a memcached client.
@@ -54,7 +65,7 @@ impl Store {
         if restrictions.is_stale() {
             return Some(Refused::Stale);
         }
-        (restrictions.is_replica() && changes).then_some(Refused::ReadOnly)
+        if changes { refusal_of_write(restrictions) } else { None }
     }
 
     /// Ends the waiting of commands that may write, as the store has become a replica. Each reply

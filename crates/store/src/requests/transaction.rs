@@ -42,6 +42,8 @@ pub enum Refused {
     Busy(Busy),
     /// The store is being loaded.
     Loading,
+    /// The log of the store cannot be written.
+    NotLogged,
     /// The store is a replica, and the request may write.
     ReadOnly,
     /// The store is a replica whose link is down, and which is not to show old data.
@@ -55,6 +57,10 @@ impl Refused {
             Self::OutOfMemory => OutOfMemory::TEXT,
             Self::Busy(busy) => busy.text(),
             Self::Loading => "LOADING Redis is loading the dataset in memory",
+            Self::NotLogged => {
+                "MISCONF the log of this pool cannot be written, so writes are refused; the log \
+                 of the process says why"
+            }
             Self::ReadOnly => "READONLY You can't write against a read only replica.",
             Self::Stale => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."

@@ -21,8 +21,14 @@ impl Store {
     /// calling share the work. Whether there is more to do at once: the worker
     /// should then call again after its next turn, or a mass expiry is
     /// reclaimed at no more than some thousand items per call.
+    ///
+    /// Nothing is done while the store is loaded: what expires or is evicted then would be
+    /// missing in its log.
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
+        if self.is_loading() {
+            return false;
+        }
         let (now_millis, protocol) = (clock.unix_millis(), Protocol::default());
         let context = Context { database: 0, clock, protocol, worker: NO_WORKER };
         // No time passes for a replica: nothing is due but what was flushed.

@@ -111,6 +111,8 @@ struct State {
     expired: u64,
     numbers: u64,
     cut_millis: Option<u64>,
+    /// Effects follow: what has expired is kept, for one of them may have kept it.
+    is_base: bool,
 }
 
 /// The key whose value is read.
@@ -222,6 +224,14 @@ impl Loading {
         ReadLimits { string_len_max: STRING_LEN_MAX, block_len_max: STRING_LEN_MAX }
     }
 
+    /// The same for the base of a log. Keys and fields that have expired are loaded: an effect
+    /// that follows may have made them persist. They expire when the store is served.
+    pub fn of_base(store: &Arc<Store>) -> Self {
+        let mut loading = Self::new(store);
+        loading.state.is_base = true;
+        loading
+    }
+
     /// Takes the next bytes of the file; libraries of functions in it go to `library`.
     ///
     /// # Errors
@@ -299,19 +309,25 @@ impl State {
             expired: 0,
             numbers: 0,
             cut_millis: None,
+            is_base: false,
         }
+    }
+
+    /// Returns whether effects follow: the data is to be as the other side had it.
+    fn is_followed(&self) -> bool {
+        self.is_replica || self.is_base
     }
 
     fn turn(&self) -> Turn {
         let protocol = Protocol::default();
         let context =
             Context { database: self.database, clock: self.clock, protocol, worker: NO_WORKER };
-        if self.is_replica { Turn::of_effect(context) } else { Turn::of(context) }
+        if self.is_followed() { Turn::of_effect(context) } else { Turn::of(context) }
     }
 
     /// What has expired by this time is left out.
     fn expires_by(&self) -> u64 {
-        if self.is_replica { 0 } else { self.clock.unix_millis() }
+        if self.is_followed() { 0 } else { self.clock.unix_millis() }
     }
 
     fn take(&mut self, event: Event<'_>, library: &mut TakeLibrary<'_>) -> Result<(), LoadError> {
@@ -403,7 +419,12 @@ impl State {
     }
 
     /// Makes room for so many bytes more.
+    ///
+    /// Nothing is evicted from the base of a log: its effects say what was.
     fn make_room(&self, len: usize) -> Result<(), LoadError> {
+        if self.is_base {
+            return Ok(());
+        }
         match self.store.make_room(len as u64, self.turn()) {
             true => Ok(()),
             false => Err(LoadError::Full { memory_max: self.store.config().memory_max }),
@@ -547,7 +568,7 @@ impl State {
         if self.numbers > 0 || self.cut_millis.is_some() {
             self.store.raise_numbers(numbers);
         }
-        if !self.is_replica {
+        if !self.is_followed() {
             self.store.settle_all_quotas(self.turn());
         }
     }

@@ -5,15 +5,18 @@
 //!  the caller's file ─► Loading::feed ─► Store
 //! ```
 //! Both are driven by a thread of the caller, which has the file; nothing here does I/O. The store
-//! serves requests while a snapshot is written. It serves none while it is loaded.
+//! serves requests while a snapshot is written. It serves none while it is loaded. A log is a
+//! snapshot as its base and the effects behind it, which [`Replay`] executes again.
 //!
 //! Redis and Valkey read the file, and theirs is read here. What only memcached clients know of
 //! items, and what makes numbers of values unique, is in auxiliary fields that servers ignore.
 
 mod load;
+mod replay;
 mod save;
 
 pub use load::{Filling, LoadError, Loading};
+pub use replay::{Replay, ReplayError};
 pub use save::{Batch, Progress, SaveError, Saving};
 
 /// The field that has the greatest count of values' numbers, and when the cut was.

@@ -2,8 +2,9 @@
 
 use super::{FLUSH_FIELD, NUMBERS_FIELD};
 use crate::cut::{Piece, Pieces};
+use crate::effects::{EffectLimits, Keeping};
 use crate::shards::CutStep;
-use crate::store::Store;
+use crate::store::{EffectReader, Store};
 use keyway_base::Clock;
 use keyway_rdb::{Crc64, Version, pieces};
 use std::fmt;
@@ -107,19 +108,47 @@ impl Store {
     /// The snapshot that is to be written, if one is: the caller writes it. Makes the cut if that
     /// was scheduled.
     pub fn take_snapshot(self: &Arc<Self>, clock: Clock) -> Option<Saving> {
-        self.claim_cut(clock).then(|| Saving {
-            store: Arc::clone(self),
+        self.claim_cut(clock).then(|| Saving::of_cut(self, clock))
+    }
+
+    /// Follows the store, and begins a snapshot at the same cut, which is made
+    /// at `clock`: what the snapshot has and what the reader gets fit
+    /// exactly. The snapshot holds `buffer_max` bytes at most of items that change before they
+    /// were written. The figures of snapshots do not show it, and nobody else writes it.
+    ///
+    /// Returns none while another snapshot is being written. Waits for a script that runs. To
+    /// be called with no shard held.
+    pub fn follow_with_snapshot(
+        self: &Arc<Self>,
+        limits: EffectLimits,
+        keeping: Keeping,
+        clock: Clock,
+        buffer_max: u64,
+    ) -> Option<(EffectReader, Saving)> {
+        if !self.claim_for_log() {
+            return None;
+        }
+        let reader = self.follow_at_cut(limits, keeping, |locked, _| {
+            self.cut_for_log(locked, buffer_max, clock.unix_millis());
+        });
+        Some((reader, Saving::of_cut(self, clock)))
+    }
+}
+
+impl Saving {
+    /// The snapshot of a cut that was made.
+    fn of_cut(store: &Arc<Store>, clock: Clock) -> Self {
+        Self {
+            store: Arc::clone(store),
             stage: Stage::Head,
             crc: Crc64::default(),
             len: 0,
             numbers: 0,
             is_ended: false,
             clock,
-        })
+        }
     }
-}
 
-impl Saving {
     /// The next bytes of the file, none once it is whole. `libraries` are those of functions, asked
     /// for at the beginning. A call locks one shard for some ten microseconds by estimate.
     ///

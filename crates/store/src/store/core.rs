@@ -3,6 +3,7 @@ use super::config::{DatabaseStats, StoreConfig, StoreStats};
 use super::events::Events;
 use super::flushes::Flushes;
 use super::gate::Gate;
+use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
 use super::snapshots::Snapshots;
@@ -91,6 +92,8 @@ pub struct Store {
     pub(crate) streamed_sets: StreamedSets,
     /// What is known of snapshots.
     pub(crate) snapshots: Snapshots,
+    /// The log of its effects.
+    pub(super) logged: Logged,
     /// What keeps clients from being served.
     pub(crate) gate: Gate,
 }
@@ -151,6 +154,7 @@ impl Store {
             flushes: Flushes::new(),
             streamed_sets: StreamedSets::default(),
             snapshots: Snapshots::new(),
+            logged: Logged::new(),
             gate: Gate::new(),
         };
         store.watch_changes(false);

@@ -1,6 +1,7 @@
 //! Following a store: readers of its effects, and what changes by itself.
 
 use super::core::Store;
+use super::locked::Locked;
 use super::turn::{Mode, Turn};
 use crate::effects::{EffectLimits, Keeping, Lost};
 use keyway_base::KeyspaceEvents;
@@ -53,6 +54,15 @@ impl EffectReader {
     pub fn offset(&self) -> Result<u64, Overrun> {
         self.store.effects.position(self.number).map_err(|Lost| Overrun)
     }
+
+    /// The number of units of which the reader has all, counted as [`Store::told`] counts
+    /// them. It is up to date once [`EffectReader::read`] has returned 0.
+    ///
+    /// # Errors
+    /// [`Overrun`] as in [`EffectReader::read`].
+    pub fn told(&self) -> Result<u64, Overrun> {
+        self.store.effects.told(self.number).map_err(|Lost| Overrun)
+    }
 }
 
 impl Drop for EffectReader {
@@ -76,15 +86,32 @@ impl Store {
         keeping: Keeping,
         at_cut: impl FnOnce(u64),
     ) -> EffectReader {
+        self.follow_at_cut(limits, keeping, |_, start| at_cut(start))
+    }
+
+    /// As [`Store::follow`]; `at_cut` also gets the locked shards.
+    pub(crate) fn follow_at_cut(
+        self: &Arc<Self>,
+        limits: EffectLimits,
+        keeping: Keeping,
+        at_cut: impl FnOnce(&mut Locked<'_>, u64),
+    ) -> EffectReader {
         // Before the cut, so that few writes are in flight that know of no reader.
         self.effects.begin(limits);
         self.note_followers();
-        let locked = self.lock_all();
+        let mut locked = self.lock_all();
         let (number, start) = self.effects.cut(limits, keeping);
-        at_cut(start);
+        at_cut(&mut locked, start);
         drop(locked);
         self.note_followers();
         EffectReader { store: Arc::clone(self), number, start }
+    }
+
+    /// The number of units that were told since the store was made. Those that this thread
+    /// has told are among them.
+    #[inline]
+    pub fn told(&self) -> u64 {
+        self.effects.next_ticket()
     }
 
     /// Follows the store from an offset at which another reader was, if the effects from

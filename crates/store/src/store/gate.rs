@@ -1,5 +1,5 @@
-//! What keeps requests of clients from being served as usual: the store is loaded, or it is a
-//! replica.
+//! What keeps requests of clients from being served as usual: the store is loaded, it is a
+//! replica, or its log cannot be written.
 //!
 //! ```text
 //!  primary ──► replica ──► loading ──► replica ──► primary
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const LOADING: u8 = 1;
 const REPLICA: u8 = 1 << 1;
 const STALE: u8 = 1 << 2;
+const UNLOGGED: u8 = 1 << 3;
 
 /// The state that a request has to pass.
 pub(crate) struct Gate(AtomicU8);
@@ -37,6 +38,11 @@ impl Restrictions {
     /// The link to the primary is down, and old data is not to be shown.
     pub fn is_stale(self) -> bool {
         self.0 & STALE != 0
+    }
+
+    /// Writes would not be in the log.
+    pub fn is_unlogged(self) -> bool {
+        self.0 & UNLOGGED != 0
     }
 }
 
@@ -78,6 +84,17 @@ impl Store {
     #[inline]
     pub fn is_loading(&self) -> bool {
         self.gate.has(LOADING)
+    }
+
+    /// Has workers refuse writes as the log cannot take them, or take them again.
+    pub fn refuse_writes(&self, is_refused: bool) {
+        self.gate.set(UNLOGGED, is_refused);
+    }
+
+    /// Returns whether writes are refused, as the log cannot take them.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.gate.has(UNLOGGED)
     }
 
     /// Returns whether the store is a replica.

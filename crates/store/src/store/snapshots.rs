@@ -4,11 +4,13 @@
 //! ```text
 //!  idle ─► scheduled ─► cut ─► writing ─► idle
 //!            (by who holds shards, and cannot cut)
+//!  idle ─► for a log ─► idle
 //! ```
 //! A worker or the thread of snapshots makes the cut; the thread writes. The store itself has
 //! neither thread nor file.
 
 use super::core::Store;
+use super::locked::Locked;
 use super::waiters::Waiter;
 use crate::cut::{Pieces, Queue};
 use keyway_base::Clock;
@@ -20,6 +22,8 @@ const IDLE: u8 = 0;
 const SCHEDULED: u8 = 1;
 const CUT: u8 = 2;
 const WRITING: u8 = 3;
+/// The snapshot is the base of a log. Nobody else writes it.
+const FOR_LOG: u8 = 4;
 
 /// What is known of a store's snapshots.
 pub(crate) struct Snapshots {
@@ -240,9 +244,26 @@ impl Store {
     fn make_cut(&self, now_millis: u64) {
         let snapshots = &self.snapshots;
         let mut locked = self.lock_all();
-        if !snapshots.advance(SCHEDULED, CUT) {
-            return;
+        if snapshots.advance(SCHEDULED, CUT) {
+            let buffer_max = snapshots.buffer_max.load(Ordering::Relaxed);
+            self.cut(&mut locked, buffer_max, now_millis);
         }
+    }
+
+    /// Claims the store's one snapshot for a log; whether no other is being written. The
+    /// caller makes the cut by [`Store::cut_for_log`].
+    pub(crate) fn claim_for_log(&self) -> bool {
+        self.snapshots.advance(IDLE, FOR_LOG)
+    }
+
+    /// Makes the cut of a snapshot that was claimed for a log, with all shards locked.
+    pub(crate) fn cut_for_log(&self, locked: &mut Locked<'_>, buffer_max: u64, now_millis: u64) {
+        self.cut(locked, buffer_max, now_millis);
+    }
+
+    /// Has all shards keep what they hold now for a snapshot.
+    fn cut(&self, locked: &mut Locked<'_>, buffer_max: u64, now_millis: u64) {
+        let snapshots = &self.snapshots;
         let databases: Vec<u32> = {
             let width = self.quotas.width();
             let count = self.database_count() as usize * width;
@@ -252,7 +273,7 @@ impl Store {
             }
             databases
         };
-        snapshots.queue.open(snapshots.buffer_max.load(Ordering::Relaxed), databases);
+        snapshots.queue.open(buffer_max, databases);
         let changes = locked.begin_cut();
         snapshots.cut_changes.store(changes, Ordering::Relaxed);
         snapshots.cut_at.store(now_millis, Ordering::Relaxed);
@@ -276,6 +297,9 @@ impl Store {
     /// Notes how the snapshot that was claimed has ended, and lets another begin.
     pub(crate) fn end_snapshot(&self, outcome: Result<u64, String>, clock: Clock) {
         let snapshots = &self.snapshots;
+        if snapshots.phase.load(Ordering::Acquire) == FOR_LOG {
+            return self.release_snapshot();
+        }
         let cut_at = snapshots.cut_at.load(Ordering::Relaxed);
         let millis = clock.unix_millis().saturating_sub(cut_at);
         snapshots.saved_millis.store(millis as i64, Ordering::Relaxed);
@@ -296,6 +320,12 @@ impl Store {
         // Who comes from here on waits for a snapshot of its own.
         let mut waiting = std::mem::take(&mut *snapshots.waiting.lock());
         snapshots.saved.lock().append(&mut waiting);
+        self.release_snapshot();
+    }
+
+    /// Lets another snapshot begin.
+    fn release_snapshot(&self) {
+        let snapshots = &self.snapshots;
         // ORDER: Release pairs with the Acquire in `Snapshots::advance`.
         snapshots.phase.store(IDLE, Ordering::Release);
         if snapshots.again.load(Ordering::Relaxed) {
@@ -320,8 +350,9 @@ impl Store {
         self.gate.set_loading(true);
     }
 
-    /// Notes what was read so far, and keys that were loaded and left out.
-    pub(crate) fn note_loaded(&self, read: u64, keys: u64, expired: u64) {
+    /// Notes how many bytes of [`Store::begin_loading`] were read so far, how many keys were
+    /// loaded, and how many were left out as they had expired.
+    pub fn note_loaded(&self, read: u64, keys: u64, expired: u64) {
         self.snapshots.load_read.store(read, Ordering::Relaxed);
         self.snapshots.load_keys.store(keys, Ordering::Relaxed);
         self.snapshots.load_expired.store(expired, Ordering::Relaxed);

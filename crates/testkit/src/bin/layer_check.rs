@@ -32,6 +32,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("proxy", 3),
     ("script", 3),
     ("config", 3),
+    ("log", 3),
     ("net", 4),
     ("channel", 4),
     ("replica", 4),

@@ -25,9 +25,10 @@ mod rooms;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
-use crate::core::request::ClientRef;
+use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
+pub use pools::store::repeat_function_command;
 
 use crate::Plan;
 pub(crate) use connection::{Connection, Connections};
@@ -142,6 +143,7 @@ impl Core {
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
+        core.plane.store.logs.follow(&core.plane.plan);
         let all: Vec<ConnectionKey> = core.links.with_keys().map(|(key, _)| key).collect();
         core.preconnect(all);
         core
@@ -189,7 +191,8 @@ impl Core {
             self.plane.forget_unwritten(key);
         }
         self.plane.end_streamed_reply(&mut self.links, ClientRef { key, session: &session });
-        self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
+        let client = ClientMut { key, session: &mut session };
+        self.plane.cut_off_streaming(&mut self.links, client, None);
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);

@@ -127,7 +127,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         scripts: Arc::default(),
         role: Default::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, || panic!("a plan without stores")),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, || panic!("a plan without stores")),
     }
 }
 

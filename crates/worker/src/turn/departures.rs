@@ -94,7 +94,7 @@ pub(super) fn is_in_order(reason: CloseReason) -> bool {
         | CloseReason::Limit
         | CloseReason::Drained
         | CloseReason::Backend => true,
-        CloseReason::Reset | CloseReason::Killed | CloseReason::Idle => false,
+        CloseReason::Reset | CloseReason::Killed | CloseReason::Idle | CloseReason::Log => false,
     }
 }
 

@@ -46,11 +46,12 @@ const PIECES_MAX: usize = 64;
 fn send_output<I: Io>(
     io: &mut I,
     socket: Socket,
-    (output, len_max): (&mut Output, usize),
+    output: &mut Output,
+    len_max: usize,
     calls: &Counter,
 ) -> Send {
     if output.has_parts() {
-        return send_pieces(io, socket, (output, len_max), calls);
+        return send_pieces(io, socket, output, len_max, calls);
     }
     calls.add(1);
     let unsent = output.unsent();
@@ -65,7 +66,8 @@ fn send_output<I: Io>(
 fn send_pieces<I: Io>(
     io: &mut I,
     socket: Socket,
-    (output, len_max): (&mut Output, usize),
+    output: &mut Output,
+    len_max: usize,
     calls: &Counter,
 ) -> Send {
     let mut all_taken = 0;
@@ -206,6 +208,20 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn flush_sessions(&mut self) {
+        let logs = &self.core.plane.store.logs;
+        let has_output = !self.core.plane.clients.dirty.is_empty() || !self.held.is_empty();
+        let waits_for_logs = logs.has_any() && has_output;
+        if waits_for_logs {
+            self.settle_logs();
+            self.core.plane.store.logs.set_settled(true);
+        }
+        self.flush_dirty();
+        if waits_for_logs {
+            self.core.plane.store.logs.set_settled(false);
+        }
+    }
+
+    fn flush_dirty(&mut self) {
         for key in self.core.plane.store.tracking.take_told() {
             self.flush_session(key);
         }
@@ -244,6 +260,9 @@ impl<I: Io> Worker<I> {
 
     #[inline]
     fn flush_up_to(&mut self, key: Key<Session>, len_max: usize) {
+        if self.core.plane.store.logs.are_due() {
+            self.settle_logs();
+        }
         let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;
@@ -264,8 +283,8 @@ impl<I: Io> Worker<I> {
                     session.identity.live.note_request(None, now);
                 }
                 let calls = &self.core.plane.cells.send_calls;
-                let output = (&mut busy.output, len_max);
-                match send_output(&mut self.io, client.socket, output, calls) {
+                let output = &mut busy.output;
+                match send_output(&mut self.io, client.socket, output, len_max, calls) {
                     Send::Taken(taken) => {
                         session.send_blocked = taken < len.min(len_max);
                         if session.send_blocked {

@@ -16,6 +16,9 @@ impl<I: Io> Worker<I> {
         let mut budget = self.plan.limits.read_len_per_turn as usize;
         let mut has_read = false;
         loop {
+            if self.core.plane.store.logs.has_any() {
+                self.core.plane.store.logs.await_room();
+            }
             if !self.core.may_read(key) {
                 if self.core.has_sent_too_much(key) {
                     return self.close_client(key, CloseReason::Limit);

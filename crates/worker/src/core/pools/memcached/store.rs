@@ -40,8 +40,8 @@ impl Plane {
             false => None,
         };
         let is_ok = if let Some(refused) = refused {
-            let place = call.busy.order.reserve();
-            call.busy.order.complete(place, &mut call.busy.output, |out| {
+            let reply = call.busy.order.reserve();
+            call.busy.order.complete(reply, &mut call.busy.output, |out| {
                 store.refuse_memcached(call.request, call.bytes, context, refused, out);
             });
             false
@@ -79,7 +79,7 @@ impl Plane {
             }
             if let Some(work) = work {
                 let client = ClientMut { key: call.key, session: call.session };
-                self.end_memcached_work(pool, client, (call.request, call.bytes), work);
+                self.end_memcached_work(pool, client, call.request, call.bytes, work);
             }
             is_ok
         };
@@ -112,8 +112,8 @@ impl Plane {
         MemcachedContext { database: 0, clock: self.clock, worker: self.worker(), item_len_max }
     }
 
-    /// The same while a script of another worker may hold what it needs.
-    /// Returns whether it was let.
+    /// Executes a request while a script of another worker may hold what it needs. Returns whether
+    /// it was executed.
     #[cold]
     fn serve_beside_script(
         &mut self,
@@ -139,7 +139,7 @@ impl Plane {
         is_ok && !refused_full
     }
 
-    /// Tells whom it concerns of what the request has changed.
+    /// Tells clients of the changes of a request.
     #[cold]
     fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
         let is_flush = call.head().verb == Verb::FlushAll;

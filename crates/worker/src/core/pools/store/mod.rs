@@ -5,6 +5,7 @@
 //! | `ahead` | the memory of a pipeline's keys is fetched ahead |
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
+//! | `logs` | replies that wait until writes are on disk |
 //! | `roles` | REPLICAOF and ROLE |
 //! | `scripts` | scripts and functions |
 //! | `script_host` | what a script reaches while it runs |
@@ -17,10 +18,11 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
+pub(crate) mod logs;
 mod roles;
 mod script_commands;
 mod script_host;
-pub(in crate::core) mod scripts;
+mod scripts;
 pub(in crate::core) mod serve;
 pub(in crate::core) mod slow;
 pub(in crate::core) mod state;
@@ -28,4 +30,5 @@ pub(in crate::core) mod tickets;
 pub(in crate::core) mod tracking;
 pub(in crate::core) mod transactions;
 
+pub use script_commands::repeat_function_command;
 pub(crate) use state::State;

@@ -41,11 +41,11 @@ impl Plane {
         }
         let beside = match store.has_script() {
             false => None,
-            // It is asked for whole.
+            // The request is handled again with its whole value.
             true if self.store.streamed_set.is_some() => return Step::Wait,
             true => match self.hold_beside_script(store, incoming) {
                 Some(held) => {
-                    // Waiting for a script is nobody's work.
+                    // The time spent waiting for a script belongs to no request.
                     self.look(&pool.slow_log);
                     Some(held)
                 }
@@ -78,8 +78,8 @@ impl Plane {
         self.count(session, request);
         self.note_served(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
-        // Where a long value goes is known where nothing is in front of the reply.
-        // What sub-requests bring is put into other replies.
+        // A long value is inserted by its position, which is known only if nothing precedes the
+        // reply. Replies to sub-requests become parts of other replies.
         let has_client = session.sub_request.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
         assert!(
@@ -109,18 +109,18 @@ impl Plane {
             self.end_work(pool, ClientMut { key: *key, session }, request, work);
         }
         if store.notifies() {
-            self.settle_changes(session, busy, (store, request), error.is_some());
+            self.settle_changes(session, busy, store, request, error.is_some());
         }
         if let Some(is_full) = error {
             self.note_refused_write(session.pool, request, is_full);
         }
     }
 
-    /// Refuses a request that a store does not serve while it is loaded, or a replica, as
-    /// redis-server does; whether it was refused.
+    /// Refuses a request that a store does not serve while it is loaded, a replica, or without a
+    /// log, as redis-server does. Returns whether it was refused.
     ///
-    /// What ends a replica is served while a snapshot of the primary replaces its data: that may
-    /// take for ever.
+    /// A command that ends a replica is served while a snapshot of the primary replaces its data:
+    /// that may take for ever.
     #[cold]
     fn refuses_restricted(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
         let command = asked.request.command;
@@ -154,7 +154,7 @@ impl Plane {
             _ if store_replicates(verb) => self.serve_role(StorePool { pool, store }, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
-                // It looks at every shard, one after the other.
+                // The command looks at every shard, one after the other.
                 if !tells_of_all(verb) || self.passes_script(store, incoming) {
                     self.answer_without_server(
                         incoming.session,
@@ -169,7 +169,7 @@ impl Plane {
     }
 }
 
-/// Puts into an output what was not copied there; how many bytes that is.
+/// Inserts values into an output that were not copied there. Returns their number of bytes.
 #[cold]
 pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
     let insert = |(at, part): (usize, Part)| {

@@ -1,0 +1,225 @@
+//! Logs of embedded stores: their wiring.
+//!
+//! Each log has a thread of its own (`keyway_log`). Here is what it needs of the process: the
+//! functions of its pool's scripts, clocks, and whom to tell.
+
+use crate::plan::monotonic;
+use crate::reload::Wake;
+use crate::serve::wall_clock;
+use anyhow::{Result, anyhow};
+use keyway_config::{Config, LogFsync, PoolKindConfig, StoreLogConfig};
+use keyway_log::{Fsync, Functions, Log, Notice, Settings};
+use keyway_script::{Engine, Policy, Registry, Run};
+use keyway_worker::{Plan, PoolKind, repeat_function_command};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// The logs of a process.
+pub struct StoreLogs {
+    all: Vec<StoreLog>,
+    wake: Sender<Wake>,
+}
+
+/// The log of a pool.
+pub struct StoreLog {
+    pool: String,
+    has_data: bool,
+    log: Log,
+}
+
+impl StoreLogs {
+    /// Opens the logs of a process that starts. Stores that are to be loaded answer LOADING from
+    /// here on.
+    ///
+    /// # Errors
+    /// What is wrong with a directory, or what is in it.
+    pub fn prepare(plan: &Arc<Plan>, config: &Config, wake: Sender<Wake>) -> Result<Self> {
+        let mut logs = Self { all: Vec::new(), wake };
+        logs.all = logs.open(plan, config)?;
+        Ok(logs)
+    }
+
+    /// Opens the logs of pools that have none yet.
+    fn open(&self, plan: &Plan, config: &Config) -> Result<Vec<StoreLog>> {
+        let mut opened = Vec::new();
+        for (pool, settings) in plan.pools.iter().zip(&config.pools) {
+            let (PoolKind::Store(store), PoolKindConfig::Store(of_store)) =
+                (&pool.kind, &settings.kind)
+            else {
+                continue;
+            };
+            let Some(config) = &of_store.log else { continue };
+            if store.log().is_some() {
+                continue;
+            }
+            let settings = self.settings(&pool.name, config, &pool.scripts);
+            let log = Log::open(store, settings)
+                .map_err(|fault| anyhow!("pool.{}.log: {fault}", pool.name))?;
+            let has_data = log.has_data();
+            opened.push(StoreLog { pool: pool.name.clone(), has_data, log });
+        }
+        Ok(opened)
+    }
+
+    fn settings(&self, pool: &str, config: &StoreLogConfig, scripts: &Arc<Registry>) -> Settings {
+        let fsync = match config.fsync {
+            LogFsync::Always => Fsync::Always,
+            LogFsync::EverySecond => Fsync::EverySecond,
+            LogFsync::No => Fsync::No,
+        };
+        let functions = Arc::new(OfPool(Arc::clone(scripts)));
+        let teller = Teller { pool: pool.to_owned(), wake: self.wake.clone() };
+        Settings {
+            effects_room: config.buffer as usize,
+            snapshot_buffer: config.buffer,
+            monotonic,
+            wall_clock,
+            notify: Arc::new(move |notice| teller.tell(notice)),
+            ..Settings::new(config.dir.clone(), fsync, functions)
+        }
+    }
+
+    /// Returns whether a pool is loaded from its log.
+    pub fn has_data(&self, pool: &str) -> bool {
+        self.all.iter().any(|log| log.pool == pool && log.has_data)
+    }
+
+    /// Begins the logs that have nothing to be loaded.
+    ///
+    /// # Errors
+    /// Why a log cannot be begun.
+    pub fn begin(&mut self) -> Result<()> {
+        self.all.iter_mut().try_for_each(StoreLog::begin)
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system has no thread for one.
+    pub fn start(&mut self) -> io::Result<()> {
+        self.all.iter_mut().try_for_each(|log| log.log.start())
+    }
+
+    /// The logs of pools that a reload brings, before workers use them.
+    ///
+    /// # Errors
+    /// Why a log cannot be opened: the reload is refused.
+    pub fn of_new_pools(&self, plan: &Plan, config: &Config) -> Result<Vec<StoreLog>> {
+        let mut opened = self.open(plan, config)?;
+        for log in &mut opened {
+            log.begin()?;
+            log.log.start()?;
+        }
+        Ok(opened)
+    }
+
+    /// Keeps the logs of [`StoreLogs::of_new_pools`].
+    pub fn adopt(&mut self, logs: Vec<StoreLog>) {
+        self.all.extend(logs);
+    }
+
+    /// Ends all logs, behind what was written.
+    pub fn end(&mut self) {
+        self.all.iter_mut().for_each(|log| log.log.end());
+    }
+}
+
+impl StoreLog {
+    fn begin(&mut self) -> Result<()> {
+        self.log.begin().map_err(|fault| anyhow!("pool.{}.log: {fault}", self.pool))
+    }
+}
+
+/// The functions of a pool.
+struct OfPool(Arc<Registry>);
+
+impl Functions for OfPool {
+    fn libraries(&self) -> Vec<Arc<[u8]>> {
+        self.0.libraries().iter().map(|library| Arc::clone(&library.code)).collect()
+    }
+
+    fn load(&self, code: &[u8]) -> Result<(), String> {
+        let run = Arc::new(Run::new(true, String::new(), Vec::new(), monotonic()));
+        let library = Engine::new(Arc::clone(&self.0)).load_library(code, Policy::Append, &run)?;
+        self.0.keep_libraries(vec![library], Policy::Append)
+    }
+
+    fn execute(&self, words: &[&[u8]]) {
+        repeat_function_command(&self.0, words, monotonic());
+    }
+}
+
+/// Tells what happens to a log.
+struct Teller {
+    pool: String,
+    wake: Sender<Wake>,
+}
+
+impl Teller {
+    fn tell(&self, notice: Notice) {
+        let pool = &*self.pool;
+        match notice {
+            Notice::Loading { percent, keys, commands, took } => {
+                let seconds = took.as_secs();
+                tracing::info!(
+                    pool,
+                    percent,
+                    keys,
+                    commands,
+                    seconds,
+                    "loading the log: {percent} %"
+                );
+            }
+            Notice::TornTail { path, cut } => tracing::warn!(
+                pool,
+                file = %path.display(),
+                at = cut.at,
+                bytes = cut.len,
+                "the log ends in a part of a record, which was cut: the process before was killed, \
+                 or the system stopped, while it was written"
+            ),
+            Notice::Loaded { keys, commands, refused: (refused, first), took } => {
+                tracing::info!(
+                    pool,
+                    keys,
+                    commands,
+                    seconds = took.as_secs_f64(),
+                    "loaded the log: {keys} keys and {commands} commands in {took:.1?}"
+                );
+                if let Some(first) = first {
+                    tracing::warn!(
+                        pool,
+                        refused,
+                        "the store has refused commands of its log; the first: {first}"
+                    );
+                }
+            }
+            Notice::CannotLoad(fault) => {
+                let failed = format!("pool.{pool}.log: cannot load it: {fault}");
+                // The main thread may have ended meanwhile.
+                let _ = self.wake.send(Wake::Failed(failed));
+            }
+            Notice::Compacted { base_len, took } => tracing::info!(
+                pool,
+                bytes = base_len,
+                seconds = took.as_secs_f64(),
+                "compacted the log: a base of {base_len} bytes in {took:.1?}"
+            ),
+            Notice::NotCompacted(fault) => {
+                tracing::error!(pool, "the log is not compacted, and goes on: {fault}");
+            }
+            Notice::Failed { fault, refuses: true } => tracing::error!(
+                pool,
+                "the log has failed: {fault}; writes are refused until it has begun anew"
+            ),
+            Notice::Failed { fault, refuses: false } => tracing::error!(
+                pool,
+                "the log has failed: {fault}; writes go on without it until it has begun anew"
+            ),
+            Notice::Healed => {
+                tracing::info!(pool, "the log has begun anew, and has all that the pool holds");
+            }
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! The thread of a log.
+//!
+//! ```text
+//!  loading ─► open ◄──────────┐
+//!  beginning (a base) ─► open │
+//!             open ─► lost ─► beginning: a fault of the disk, or effects that were lost
+//!             open ─► open, with a base that is being written: a compaction
+//! ```
+//! *Beginning* and a compaction are the same but for what counts meanwhile. In a compaction the
+//! manifest has the base before, all segments since, and those behind the cut. At a beginning it
+//! has nothing of them until the base is whole.
+
+use crate::base::NewBase;
+use crate::directory::Directory;
+use crate::fault::LogFault;
+use crate::gate::Gate;
+use crate::load;
+use crate::manifest::Numbered;
+use crate::settings::{Fsync, Notice, Settings};
+use crate::writer::Writer;
+use keyway_base::Time;
+use keyway_store::{EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of units from which on a record is written. Smaller takes more calls, larger makes
+/// workers wait for longer.
+const RECORD_LEN: usize = 256 << 10;
+/// Records that are written before it is looked at the time.
+const RECORDS_MAX: usize = 64;
+/// How long the thread rests while there is something to write. Longer makes larger records, and
+/// loses more when the process is killed.
+const REST: Duration = Duration::from_millis(5);
+/// How long it rests while there is nothing. A worker wakes it.
+const IDLE_REST: Duration = Duration::from_millis(100);
+/// Rounds with nothing to write from which on it is idle.
+const IDLE_ROUNDS: u32 = 20;
+/// How long a write may stay off the disk with [`Fsync::EverySecond`].
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// When it is tried again to begin, and the longest time until then.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// When a compaction that failed is tried again.
+const COMPACT_AFTER: Duration = Duration::from_secs(60);
+/// How often it is looked whether the first base is whole.
+const BASE_REST: Duration = Duration::from_millis(1);
+
+/// What the store tells, and where it goes.
+struct Following {
+    reader: EffectReader,
+    writer: Writer,
+    /// The segments since the cut of the base that is being written, or of the last one.
+    segments: Vec<Numbered>,
+    /// Bytes of those that are complete.
+    complete_len: u64,
+    /// True if the manifest has them.
+    is_listed: bool,
+    base: Option<Rebase>,
+    /// Units below this number are written.
+    told: u64,
+    /// When the oldest write that is not on the disk was made.
+    unsynced_since: Option<Time>,
+}
+
+/// A base that is being written.
+struct Rebase {
+    file: NewBase,
+    base: Numbered,
+    began: Time,
+}
+
+pub(crate) struct Engine {
+    store: Arc<Store>,
+    settings: Settings,
+    directory: Directory,
+    gate: Arc<Gate>,
+    following: Option<Following>,
+    /// The offset of the log behind all that was written.
+    offset: u64,
+    base_len: u64,
+    retry_at: Time,
+    retry_after: Duration,
+    compact_at: Time,
+    idle_rounds: u32,
+    is_compaction_asked: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        settings: Settings,
+        directory: Directory,
+        gate: Arc<Gate>,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            directory,
+            gate,
+            following: None,
+            offset: 0,
+            base_len: 0,
+            retry_at: Time(0),
+            retry_after: RETRY_AFTER,
+            compact_at: Time(0),
+            idle_rounds: 0,
+            is_compaction_asked: false,
+        }
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        self.directory.manifest().is_some()
+    }
+
+    fn now(&self) -> Time {
+        (self.settings.monotonic)()
+    }
+
+    fn limits(&self) -> EffectLimits {
+        EffectLimits { room: self.settings.effects_room, history: 0 }
+    }
+
+    /// Begins without a thread, and waits for the first base.
+    pub(crate) fn begin_now(&mut self) -> Result<(), LogFault> {
+        if self.has_data() {
+            return Ok(());
+        }
+        if self.store.is_loading() {
+            // Until there is a base, nothing that is written would be kept.
+            self.store.refuse_writes(true);
+            return Ok(());
+        }
+        self.await_base()
+    }
+
+    /// Begins, unless that was begun before, and waits for the base.
+    fn await_base(&mut self) -> Result<(), LogFault> {
+        while !self.is_open() {
+            match &self.following {
+                None => self.begin()?,
+                Some(_) => self.step()?,
+            }
+            std::thread::park_timeout(BASE_REST);
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.following.as_ref().is_some_and(|following| following.is_listed)
+    }
+
+    /// The thread.
+    pub(crate) fn run(mut self) {
+        if self.has_data() && !self.is_open() {
+            if let Err(fault) = self.load() {
+                return match fault {
+                    LogFault::Ends => {}
+                    fault => (self.settings.notify)(Notice::CannotLoad(fault)),
+                };
+            }
+            self.store.end_loading();
+        }
+        loop {
+            let step = match &self.following {
+                Some(_) => self.step(),
+                None => self.try_begin(),
+            };
+            if let Err(fault) = step {
+                self.lose(fault);
+            }
+            self.note_status();
+            let orders = self.rest();
+            self.is_compaction_asked |= orders.compacts;
+            if orders.is_ending {
+                return self.end();
+            }
+        }
+    }
+
+    fn load(&mut self) -> Result<(), LogFault> {
+        let loaded = load::load(&self.store, &self.directory, &self.settings, &self.gate)?;
+        self.base_len = loaded.base_len;
+        // Nobody is served, and nothing expires: the cut is at the end of what was loaded.
+        let reader = self.store.follow(self.limits(), Keeping::All, |_| ());
+        let mut following = self.write_from(reader, loaded.offset)?;
+        for segment in &following.segments {
+            self.directory.add_segment(*segment)?;
+        }
+        following.is_listed = true;
+        following.complete_len = loaded.segments_len;
+        let told = following.reader.told().map_err(lost)?;
+        self.following = Some(following);
+        self.gate.open(told);
+        Ok(())
+    }
+
+    /// Writes what a reader gets to a new segment, which begins at an offset of the log.
+    fn write_from(&mut self, reader: EffectReader, offset: u64) -> Result<Following, LogFault> {
+        self.offset = offset;
+        let (segment, writer) = self.directory.create_segment(offset)?;
+        Ok(Following {
+            reader,
+            writer,
+            segments: vec![segment],
+            complete_len: 0,
+            is_listed: false,
+            base: None,
+            told: 0,
+            unsynced_since: None,
+        })
+    }
+
+    /// Begins anew when it is time.
+    fn try_begin(&mut self) -> Result<(), LogFault> {
+        match self.now() < self.retry_at || self.store.is_loading() {
+            true => Ok(()),
+            false => self.begin(),
+        }
+    }
+
+    /// Begins with a base of what the store holds now.
+    fn begin(&mut self) -> Result<(), LogFault> {
+        self.directory.remove_others();
+        let Some((reader, base)) = self.cut()? else {
+            self.retry_at = self.now() + RETRY_AFTER;
+            return Ok(());
+        };
+        let mut following = self.write_from(reader, self.offset)?;
+        following.base = Some(base);
+        self.following = Some(following);
+        Ok(())
+    }
+
+    /// Makes the cut of a base, and begins to write it; none while a snapshot is written, or a
+    /// script runs.
+    fn cut(&mut self) -> Result<Option<(EffectReader, Rebase)>, LogFault> {
+        if self.store.has_script() {
+            // Whoever waits for the log would wait for the script.
+            return Ok(None);
+        }
+        let (clock, buffer) = ((self.settings.wall_clock)(), self.settings.snapshot_buffer);
+        let cut = self.store.follow_with_snapshot(self.limits(), Keeping::All, clock, buffer);
+        let Some((reader, saving)) = cut else { return Ok(None) };
+        let number = self.directory.take_number();
+        let file = NewBase::begin(self.directory.base_path(number), saving, &self.settings)?;
+        let base = Numbered { number, offset: 0 };
+        Ok(Some((reader, Rebase { file, base, began: self.now() })))
+    }
+
+    /// Writes what there is, sees to the disk, and to the base that is being written.
+    fn step(&mut self) -> Result<(), LogFault> {
+        let is_idle = !self.drain()?;
+        self.idle_rounds = if is_idle { self.idle_rounds.saturating_add(1) } else { 0 };
+        self.sync_due()?;
+        self.publish()?;
+        self.rotate()?;
+        self.settle_base()?;
+        self.compact_if_worth()
+    }
+
+    /// Writes what there is; whether there was something.
+    fn drain(&mut self) -> Result<bool, LogFault> {
+        let now = self.now();
+        let Some(following) = &mut self.following else { return Ok(false) };
+        let mut has_any = false;
+        for _ in 0..RECORDS_MAX {
+            let is_over = following.fill()?;
+            let written = following.writer.write()?;
+            if written > 0 {
+                has_any = true;
+                following.unsynced_since.get_or_insert(now);
+                self.offset = following.writer.offset();
+                let mut status = self.gate.status_mut();
+                status.written += written as u64;
+                status.records += 1;
+            }
+            if is_over {
+                break;
+            }
+            self.gate.note_room();
+        }
+        following.told = following.reader.told().map_err(lost)?;
+        Ok(has_any)
+    }
+
+    fn sync_due(&mut self) -> Result<(), LogFault> {
+        let now = self.now();
+        let Some(following) = &mut self.following else { return Ok(()) };
+        let Some(since) = following.unsynced_since else { return Ok(()) };
+        let is_due = match self.settings.fsync {
+            Fsync::Always => true,
+            Fsync::EverySecond => now.since(since) >= SYNC_EVERY,
+            Fsync::No => false,
+        };
+        if is_due {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), LogFault> {
+        let began = self.now();
+        let Some(following) = &mut self.following else { return Ok(()) };
+        if following.writer.is_unsynced() {
+            following.writer.sync()?;
+            let micros = (self.settings.monotonic)().since(began).as_micros() as u64;
+            let mut status = self.gate.status_mut();
+            status.fsyncs += 1;
+            status.fsync_micros += micros;
+            status.fsync_micros_max = status.fsync_micros_max.max(micros);
+        }
+        following.unsynced_since = None;
+        Ok(())
+    }
+
+    /// Lets workers go whose units are where they are to be.
+    fn publish(&mut self) -> Result<(), LogFault> {
+        let Some(following) = &self.following else { return Ok(()) };
+        if following.is_listed {
+            self.gate.note_done(following.told);
+        }
+        Ok(())
+    }
+
+    /// Begins another segment if this one is long.
+    fn rotate(&mut self) -> Result<(), LogFault> {
+        let segment_len = self.settings.segment_len;
+        match &self.following {
+            Some(following) if following.writer.len() >= segment_len => self.next_segment(),
+            _ => Ok(()),
+        }
+    }
+
+    fn next_segment(&mut self) -> Result<(), LogFault> {
+        self.sync()?;
+        let (segment, writer) = self.directory.create_segment(self.offset)?;
+        let Some(following) = &mut self.following else { return Ok(()) };
+        if following.is_listed {
+            self.directory.add_segment(segment)?;
+        }
+        following.complete_len += following.writer.len();
+        following.segments.push(segment);
+        following.writer = writer;
+        Ok(())
+    }
+
+    /// Begins a compaction if it is worth its while, or was asked for.
+    fn compact_if_worth(&mut self) -> Result<(), LogFault> {
+        let now = self.now();
+        let Some(following) = &self.following else { return Ok(()) };
+        let len = following.complete_len + following.writer.len();
+        let is_worth = len >= self.settings.compact_from.max(self.base_len);
+        let is_due = is_worth && now >= self.compact_at || self.is_compaction_asked;
+        if !is_due || following.base.is_some() || !following.is_listed {
+            return Ok(());
+        }
+        let Some((reader, base)) = self.cut_for_compaction()? else { return Ok(()) };
+        self.is_compaction_asked = false;
+        self.switch(reader, base)
+    }
+
+    /// As [`Engine::cut`]. If no base can be begun, the log goes on as it is.
+    fn cut_for_compaction(&mut self) -> Result<Option<(EffectReader, Rebase)>, LogFault> {
+        match self.cut() {
+            Ok(Some(cut)) => Ok(Some(cut)),
+            Ok(None) => {
+                self.compact_at = self.now() + RETRY_AFTER;
+                Ok(None)
+            }
+            Err(fault) => {
+                self.not_compacted(fault);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes on with the reader of a cut: what is behind the cut goes to a segment of its own.
+    fn switch(&mut self, reader: EffectReader, mut base: Rebase) -> Result<(), LogFault> {
+        let cut = reader.start();
+        loop {
+            let Some(following) = &mut self.following else { return Ok(()) };
+            let is_complete = following.fill_up_to(cut)?;
+            following.writer.write()?;
+            self.offset = following.writer.offset();
+            if is_complete {
+                break;
+            }
+        }
+        self.sync()?;
+        let Some(before) = &self.following else { return Ok(()) };
+        let complete_len = before.complete_len + before.writer.len();
+        let told = before.told;
+        let mut following = self.write_from(reader, self.offset)?;
+        for segment in &following.segments {
+            self.directory.add_segment(*segment)?;
+        }
+        base.base.offset = self.offset;
+        following.is_listed = true;
+        following.told = told;
+        following.complete_len = complete_len;
+        following.base = Some(base);
+        self.following = Some(following);
+        Ok(())
+    }
+
+    /// Puts a base into its place once it is whole.
+    fn settle_base(&mut self) -> Result<(), LogFault> {
+        let Some(following) = &mut self.following else { return Ok(()) };
+        let Some(outcome) = following.base.as_mut().and_then(|base| base.file.outcome()) else {
+            return Ok(());
+        };
+        let Some(base) = following.base.take() else { return Ok(()) };
+        let len = match outcome {
+            Ok(len) => len,
+            Err(fault) if following.is_listed => {
+                // It takes room, and does no other harm.
+                let _ = fs::remove_file(self.directory.base_path(base.base.number));
+                self.not_compacted(fault);
+                return Ok(());
+            }
+            Err(fault) => return Err(fault),
+        };
+        self.take_base(base, len)
+    }
+
+    fn take_base(&mut self, base: Rebase, len: u64) -> Result<(), LogFault> {
+        // What is behind the cut is on the disk before the base is all that is in front of it.
+        self.sync()?;
+        let took = self.now().since(base.began);
+        let Some(following) = &mut self.following else { return Ok(()) };
+        let segments = following.segments.clone();
+        let offset = segments.first().map_or(0, |first| first.offset);
+        self.directory.replace(Numbered { offset, ..base.base }, segments)?;
+        let was_listed = std::mem::replace(&mut following.is_listed, true);
+        following.complete_len =
+            self.directory.len_of(&following.segments[..following.segments.len() - 1]);
+        self.base_len = len;
+        {
+            let mut status = self.gate.status_mut();
+            status.compactions += 1;
+            status.last_compaction_failed = false;
+            status.last_compaction_seconds = Some(took.as_secs());
+        }
+        if was_listed {
+            (self.settings.notify)(Notice::Compacted { base_len: len, took });
+            return Ok(());
+        }
+        // What was told until now is written and on the disk.
+        self.retry_after = RETRY_AFTER;
+        self.gate.open(following.told);
+        let has_failed = self.gate.status_mut().state == LogState::Lost;
+        self.gate.status_mut().state = LogState::Open;
+        self.store.refuse_writes(false);
+        if has_failed {
+            (self.settings.notify)(Notice::Healed);
+        }
+        Ok(())
+    }
+
+    fn not_compacted(&mut self, fault: LogFault) {
+        self.is_compaction_asked = false;
+        self.compact_at = self.now() + COMPACT_AFTER;
+        {
+            let mut status = self.gate.status_mut();
+            status.compactions_failed += 1;
+            status.last_compaction_failed = true;
+            status.last_fault = fault.to_string();
+        }
+        (self.settings.notify)(Notice::NotCompacted(fault));
+    }
+
+    /// The log has lost writes, or will: it takes none until it has begun anew.
+    fn lose(&mut self, fault: LogFault) {
+        let refuses = self.settings.fsync == Fsync::Always;
+        // What workers execute from here on is refused, or they learn of the loss behind it.
+        self.store.refuse_writes(refuses);
+        let following = self.following.take();
+        self.retry_at = self.now() + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_AFTER_MAX);
+        let is_first = {
+            let mut status = self.gate.status_mut();
+            status.losses += u64::from(following.is_some());
+            status.last_fault = fault.to_string();
+            std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
+        };
+        if is_first {
+            (self.settings.notify)(Notice::Failed { fault, refuses });
+        }
+        self.gate.lose();
+        // Only now: without a reader nothing is told, and nobody waits for it.
+        drop(following);
+    }
+
+    fn note_status(&self) {
+        let mut status = self.gate.status_mut();
+        let Some(following) = &self.following else { return };
+        if status.state == LogState::Loading && following.is_listed {
+            status.state = LogState::Open;
+        }
+        status.base_len = self.base_len;
+        status.segments_len = following.complete_len + following.writer.len();
+        status.is_unsynced = following.unsynced_since.is_some();
+        status.is_compacting = following.base.is_some();
+    }
+
+    /// Waits until there is something to do.
+    fn rest(&self) -> crate::gate::Orders {
+        let is_idle = self.idle_rounds >= IDLE_ROUNDS;
+        let (done, time) = match &self.following {
+            None => (u64::MAX, RETRY_AFTER.min(IDLE_REST)),
+            Some(following) if following.base.is_some() => (following.told, REST),
+            Some(following) if is_idle => (following.told, IDLE_REST),
+            Some(following) => (following.told, REST),
+        };
+        self.gate.await_work(done, time, is_idle)
+    }
+
+    /// Ends behind all that was told.
+    fn end(mut self) {
+        if self.store.is_loading() {
+            return;
+        }
+        if let Err(fault) = self.finish() {
+            self.lose(fault);
+        }
+        self.note_status();
+    }
+
+    /// Writes all that was told, and puts it on the disk.
+    fn finish(&mut self) -> Result<(), LogFault> {
+        self.await_base()?;
+        while self.drain()? {}
+        self.sync()?;
+        if let Some(following) = &mut self.following {
+            following.writer.mark_synced()?;
+        }
+        self.publish()
+    }
+}
+
+impl Following {
+    /// Adds to the next record what was told; whether that is all.
+    fn fill(&mut self) -> Result<bool, LogFault> {
+        let mut units = self.writer.units();
+        while units.len() < RECORD_LEN {
+            if self.reader.read(units.bytes()).map_err(lost)? == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The same, up to an offset of the reader; whether it is reached.
+    fn fill_up_to(&mut self, cut: u64) -> Result<bool, LogFault> {
+        self.fill()?;
+        let behind = self.reader.offset().map_err(lost)?.saturating_sub(cut);
+        self.writer.units().take_back(behind);
+        Ok(self.reader.offset().map_err(lost)? >= cut)
+    }
+}
+
+fn lost(_: Overrun) -> LogFault {
+    LogFault::Lost(
+        "more was written at once than the log has room for in memory, or a write was in flight \
+         at its cut; raise `buffer` if this comes back",
+    )
+}

@@ -1,0 +1,222 @@
+//! Where workers wait for the log.
+
+use crate::settings::Fsync;
+use keyway_store::{EffectLog, LogStatus};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a worker waits before it asks again whether there is room.
+const ROOM_PATIENCE: Duration = Duration::from_millis(10);
+
+/// What the thread of the log and the workers share.
+pub(crate) struct Gate {
+    is_always: bool,
+    /// Units below this number are where they are to be: on the disk, or written.
+    done: AtomicU64,
+    /// How often units were lost that a worker may have waited for.
+    losses: AtomicU64,
+    /// The thread sleeps until it is woken.
+    is_idle: AtomicBool,
+    state: Mutex<State>,
+    status: Mutex<LogStatus>,
+    /// Workers wait here.
+    has_done: Condvar,
+    /// The thread of the log waits here.
+    has_work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Units below this number are waited for.
+    wanted: u64,
+    is_open: bool,
+    is_ending: bool,
+    is_compaction_asked: bool,
+}
+
+/// What the thread of the log is to do besides writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    pub(crate) is_ending: bool,
+    pub(crate) compacts: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(fsync: Fsync) -> Self {
+        Self {
+            is_always: fsync == Fsync::Always,
+            done: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
+            is_idle: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            status: Mutex::default(),
+            has_done: Condvar::new(),
+            has_work: Condvar::new(),
+        }
+    }
+
+    /// Lets workers go that wait for units below `told`.
+    pub(crate) fn note_done(&self, told: u64) {
+        let state = self.state.lock();
+        // ORDER: Release pairs with the Acquire in `before_replies`.
+        self.done.store(told, Ordering::Release);
+        drop(state);
+        self.has_done.notify_all();
+    }
+
+    /// Lets workers look whether there is room.
+    pub(crate) fn note_room(&self) {
+        self.has_done.notify_all();
+    }
+
+    /// From now on the log takes units; those below `told` are where they are to be.
+    pub(crate) fn open(&self, told: u64) {
+        self.state.lock().is_open = true;
+        self.note_done(told);
+    }
+
+    /// The log takes no units, and may have lost some.
+    pub(crate) fn lose(&self) {
+        let mut state = self.state.lock();
+        state.is_open = false;
+        // ORDER: Release pairs with the Acquire in `before_replies`.
+        self.losses.fetch_add(1, Ordering::Release);
+        drop(state);
+        self.has_done.notify_all();
+    }
+
+    pub(crate) fn end(&self) {
+        self.state.lock().is_ending = true;
+        self.has_work.notify_all();
+    }
+
+    /// Figures, to be changed.
+    pub(crate) fn status_mut(&self) -> MutexGuard<'_, LogStatus> {
+        self.status.lock()
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state.lock().is_ending
+    }
+
+    /// Lets the thread of the log wait, unless a worker waits for units from `done` on.
+    pub(crate) fn await_work(&self, done: u64, time: Duration, is_idle: bool) -> Orders {
+        let mut state = self.state.lock();
+        let is_asked =
+            |state: &State| state.is_ending || state.is_compaction_asked || state.wanted > done;
+        if !is_asked(&state) && !time.is_zero() {
+            self.is_idle.store(is_idle, Ordering::Relaxed);
+            self.has_work.wait_for(&mut state, time);
+            self.is_idle.store(false, Ordering::Relaxed);
+        }
+        Orders {
+            is_ending: state.is_ending,
+            compacts: std::mem::take(&mut state.is_compaction_asked),
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Whoever holds the lock is about to sleep, or awake.
+        drop(self.state.lock());
+        self.has_work.notify_all();
+    }
+
+    #[cold]
+    fn await_done(&self, told: u64) {
+        let mut state = self.state.lock();
+        if !state.is_open {
+            return;
+        }
+        let losses = self.losses.load(Ordering::Relaxed);
+        state.wanted = state.wanted.max(told);
+        self.has_work.notify_all();
+        while self.done.load(Ordering::Relaxed) < told
+            && self.losses.load(Ordering::Relaxed) == losses
+        {
+            self.has_done.wait(&mut state);
+        }
+    }
+}
+
+impl EffectLog for Gate {
+    fn before_replies(&self, told: u64) -> u64 {
+        if self.done.load(Ordering::Acquire) < told {
+            if self.is_always {
+                self.await_done(told);
+            } else if self.is_idle.load(Ordering::Relaxed) {
+                self.wake();
+            }
+        }
+        match self.is_always {
+            true => self.losses.load(Ordering::Acquire),
+            false => 0,
+        }
+    }
+
+    fn await_room(&self, is_full: &dyn Fn() -> bool) {
+        let mut state = self.state.lock();
+        while is_full() {
+            self.has_work.notify_all();
+            self.has_done.wait_for(&mut state, ROOM_PATIENCE);
+        }
+    }
+
+    fn ask_compaction(&self) -> bool {
+        if self.status.lock().is_compacting {
+            return false;
+        }
+        self.state.lock().is_compaction_asked = true;
+        self.has_work.notify_all();
+        true
+    }
+
+    fn status(&self) -> LogStatus {
+        self.status.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_worker_waits_until_its_units_are_done_or_lost() {
+        let gate = Arc::new(Gate::new(Fsync::Always));
+        gate.open(5);
+        assert_eq!(gate.before_replies(5), 0);
+        let waiting = {
+            let gate = Arc::clone(&gate);
+            std::thread::spawn(move || gate.before_replies(8))
+        };
+        while gate.state.lock().wanted < 8 {
+            std::thread::yield_now();
+        }
+        gate.note_done(7);
+        assert!(!waiting.is_finished());
+        gate.note_done(8);
+        assert_eq!(waiting.join().unwrap(), 0);
+        let waiting = {
+            let gate = Arc::clone(&gate);
+            std::thread::spawn(move || gate.before_replies(9))
+        };
+        while gate.state.lock().wanted < 9 {
+            std::thread::yield_now();
+        }
+        gate.lose();
+        assert_eq!(waiting.join().unwrap(), 1);
+        // Nobody waits for a log that takes nothing.
+        assert_eq!(gate.before_replies(10), 1);
+    }
+
+    #[test]
+    fn without_fsync_for_each_reply_nobody_waits() {
+        let gate = Gate::new(Fsync::EverySecond);
+        gate.open(0);
+        assert_eq!(gate.before_replies(u64::MAX), 0);
+        gate.lose();
+        assert_eq!(gate.before_replies(u64::MAX), 0);
+    }
+}

@@ -1,0 +1,168 @@
+//! A process with a log is killed at any point: what it had acknowledged and synced is there,
+//! nothing is there that was never written, and the order of writes holds.
+
+mod common;
+
+use common::{BOUND, Logged, run_in, settings};
+use keyway_log::{Fsync, Settings};
+use keyway_testkit::{TempDir, wait_until};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const THREADS: u32 = 3;
+const DIRECTORY: &str = "KEYWAY_TEST_LOG_DIRECTORY";
+const FSYNC: &str = "KEYWAY_TEST_LOG_FSYNC";
+
+/// Rotations and compactions come often.
+fn small(directory: &Path, fsync: Fsync) -> Settings {
+    let mut settings = settings(directory, fsync);
+    (settings.segment_len, settings.compact_from) = (16 << 10, 64 << 10);
+    settings
+}
+
+/// Writes until it is killed. It says a line `A thread number` for each write that is
+/// acknowledged, and `S thread number` for those that were synced, however late.
+#[test]
+#[ignore = "the process that the other tests kill"]
+#[allow(clippy::disallowed_methods, reason = "the parent says by the environment where")]
+fn child() {
+    let (Ok(directory), Ok(fsync)) = (std::env::var(DIRECTORY), std::env::var(FSYNC)) else {
+        return;
+    };
+    let fsync = match &fsync[..] {
+        "always" => Fsync::Always,
+        "1s" => Fsync::EverySecond,
+        _ => Fsync::No,
+    };
+    let logged = Logged::open(small(Path::new(&directory), fsync)).unwrap();
+    let written: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (logged, written) = (&logged, &written);
+            scope.spawn(move || {
+                let held = run_in(&logged.store, 0, &format!("GET key:{thread}"));
+                let held = held.split("\r\n").nth(1).and_then(|text| text.parse::<u64>().ok());
+                for nth in held.unwrap_or(0) + 1.. {
+                    run_in(&logged.store, 0, &format!("SET key:{thread} {nth}"));
+                    run_in(&logged.store, 0, &format!("RPUSH list:{thread} {nth}"));
+                    run_in(&logged.store, 0, &format!("LTRIM list:{thread} -50 -1"));
+                    assert_eq!(logged.settle(), 0);
+                    say(format_args!("A {thread} {nth}"));
+                    written[thread as usize].store(nth, Ordering::Relaxed);
+                }
+            });
+        }
+        // What was written before one fsync began is on the disk after the next.
+        while fsync != Fsync::No {
+            let before: Vec<u64> = written.iter().map(|nth| nth.load(Ordering::Relaxed)).collect();
+            let fsyncs = logged.log.status().fsyncs;
+            wait_until("two fsyncs", BOUND, || logged.log.status().fsyncs >= fsyncs + 2);
+            for (thread, nth) in before.iter().enumerate() {
+                say(format_args!("S {thread} {nth}"));
+            }
+        }
+    });
+}
+
+/// Says a line whole.
+fn say(line: std::fmt::Arguments<'_>) {
+    let line = format!("{line}\n");
+    // The parent may have gone.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+fn start(directory: &Path, fsync: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY, directory)
+        .env(FSYNC, fsync)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the process after so many lines of a kind. Returns the last numbers that were
+/// acknowledged, and those that were synced.
+fn kill_after(mut child: Child, lines: u64, kind: &str) -> [[u64; THREADS as usize]; 2] {
+    let mut numbers = [[0; THREADS as usize]; 2];
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let (mut line, mut seen, mut is_killed) = (String::new(), 0, false);
+    while reader.read_line(&mut line).unwrap() > 0 {
+        // The harness writes its own words in front of the first line.
+        let words: Vec<&str> = line.trim().rsplit(' ').collect();
+        if let [nth, thread, of, ..] = words[..]
+            && let (Ok(nth), Ok(thread)) = (nth.parse::<u64>(), thread.parse::<usize>())
+            && ["A", "S"].contains(&of)
+            && line.ends_with('\n')
+        {
+            let last = &mut numbers[usize::from(of == "S")][thread];
+            *last = nth.max(*last);
+            seen += u64::from(of == kind);
+        }
+        line.clear();
+        if seen >= lines && !is_killed {
+            child.kill().unwrap();
+            is_killed = true;
+        }
+    }
+    child.wait().unwrap();
+    assert!(is_killed, "the process ended by itself");
+    numbers
+}
+
+/// What a thread's keys hold: the last number, and the first and last of its list.
+fn held(logged: &Logged, thread: u32) -> (u64, Vec<u64>) {
+    let numbers = |text: String| -> Vec<u64> {
+        let lines = text.split("\r\n").filter(|line| !line.starts_with(['*', '$', ':']));
+        lines.filter_map(|line| line.parse().ok()).collect()
+    };
+    let key = numbers(run_in(&logged.store, 0, &format!("GET key:{thread}")));
+    let list = numbers(run_in(&logged.store, 0, &format!("LRANGE list:{thread} 0 -1")));
+    (key.first().copied().unwrap_or(0), list)
+}
+
+fn killed(name: &str, fsync: Fsync, kills: u64, kind: &str) {
+    let folder = TempDir::new();
+    let mut least = [0; THREADS as usize];
+    for round in 0..kills {
+        let lines = match kind {
+            "S" => u64::from(THREADS),
+            _ => 1 + (round * 7919) % 997,
+        };
+        let [acknowledged, synced] = kill_after(start(folder.path(), name), lines, kind);
+        let logged = Logged::open(small(folder.path(), fsync)).unwrap();
+        for thread in 0..THREADS {
+            let at = thread as usize;
+            let (key, list) = held(&logged, thread);
+            // SET comes before RPUSH, and both come in the order of their numbers.
+            let last = list.last().copied().unwrap_or(0);
+            assert!(key == last || key == last + 1, "round {round}: {key} {list:?}");
+            assert!(list.windows(2).all(|pair| pair[0] + 1 == pair[1]), "round {round}: {list:?}");
+            let must = if fsync == Fsync::Always { acknowledged[at] } else { synced[at] };
+            assert!(last >= must.max(least[at]), "round {round}: {last} of {must}");
+            // One write may be on its way to the parent, and one being made.
+            let most = acknowledged[at].max(least[at]);
+            assert!(fsync != Fsync::Always || key <= most + 2, "round {round}: {key} of {most}");
+            least[at] = last;
+        }
+        logged.end();
+    }
+}
+
+#[test]
+fn with_always_all_that_was_acknowledged_is_there() {
+    killed("always", Fsync::Always, 40, "A");
+}
+
+#[test]
+fn with_a_second_all_that_was_synced_is_there() {
+    killed("1s", Fsync::EverySecond, 3, "S");
+}
+
+#[test]
+fn without_fsync_the_order_of_writes_holds() {
+    killed("no", Fsync::No, 20, "A");
+}

@@ -1,0 +1,100 @@
+//! The log of a store, as workers see it.
+
+use super::core::Store;
+use std::sync::{Arc, OnceLock};
+
+/// What a log does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogState {
+    /// It is not begun, or is being loaded.
+    #[default]
+    Loading,
+    /// It has all that the store has, or will in a moment.
+    Open,
+    /// It has lost writes, and is to begin anew.
+    Lost,
+}
+
+/// Figures about a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStatus {
+    /// What it does.
+    pub state: LogState,
+    /// Bytes of the base.
+    pub base_len: u64,
+    /// Bytes of the segments behind the base.
+    pub segments_len: u64,
+    /// Bytes of units that were written since the start.
+    pub written: u64,
+    /// Records that were written.
+    pub records: u64,
+    /// Calls of fsync for records.
+    pub fsyncs: u64,
+    /// How long they took together, in microseconds.
+    pub fsync_micros: u64,
+    /// How long the longest took, in microseconds.
+    pub fsync_micros_max: u64,
+    /// True if bytes that were written may not be on the disk.
+    pub is_unsynced: bool,
+    /// True if a new base is being written.
+    pub is_compacting: bool,
+    /// Bases that were written.
+    pub compactions: u64,
+    /// Bases that could not be written.
+    pub compactions_failed: u64,
+    /// True if the last one could not.
+    pub last_compaction_failed: bool,
+    /// How long the last took, in seconds; none before the first.
+    pub last_compaction_seconds: Option<u64>,
+    /// How often writes were lost.
+    pub losses: u64,
+    /// Why, the last time.
+    pub last_fault: String,
+}
+
+/// A log of a store's effects, as a worker needs it.
+pub trait EffectLog: Send + Sync {
+    /// A worker is about to send replies, which show units up to the number `told` of
+    /// [`Store::told`]. With a log that is to be on the disk first, this returns when they
+    /// are. It also returns when the log has lost them.
+    ///
+    /// Returns how often the log has lost units. When that has changed, nobody knows whether
+    /// the writes of the worker's turn are on the disk: it closes their clients without
+    /// replies.
+    fn before_replies(&self, told: u64) -> u64;
+
+    /// Waits while `is_full`, which is [`Store::effects_are_full`]: the log is behind.
+    fn await_room(&self, is_full: &dyn Fn() -> bool);
+
+    /// Asks for a new base. Returns false if one is being written.
+    fn ask_compaction(&self) -> bool;
+
+    /// Figures.
+    fn status(&self) -> LogStatus;
+}
+
+/// What a store has besides its keys for a log.
+pub(crate) struct Logged(OnceLock<Arc<dyn EffectLog>>);
+
+impl Logged {
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl Store {
+    /// Gives the store a log, before workers use the store. Nothing happens if it has one.
+    pub fn set_log(&self, log: Arc<dyn EffectLog>) {
+        let _ = self.logged.0.set(log);
+    }
+
+    /// The log of the store, if it has one.
+    pub fn log(&self) -> Option<&Arc<dyn EffectLog>> {
+        self.logged.0.get()
+    }
+
+    /// Figures about the log, if the store has one.
+    pub fn log_status(&self) -> Option<LogStatus> {
+        self.log().map(|log| log.status())
+    }
+}
