@@ -156,7 +156,7 @@ impl Driver {
         }
         last.since = Time(self.now.0 - waited * 1_000_000);
         let owner = last.owner;
-        let is_found = self.link.backdate_last(|it| it == owner, (since, self.now));
+        let is_found = self.link.backdate_last(|it| it == owner, since, self.now);
         assert!(is_found, "a request that was enqueued now");
         // The worker looks at once.
         self.look();

@@ -542,8 +542,8 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
             .pools()
             .iter()
             .map(|pool| {
-                let begins = (topology.pools(), Time(1_000_000_000));
-                let kind = PoolKind::new(&pool.kind, begins, None, || Arc::clone(&store));
+                let (pools, begins) = (topology.pools(), Time(1_000_000_000));
+                let kind = PoolKind::new(&pool.kind, pools, begins, None, || Arc::clone(&store));
                 Arc::new(pool_plan(&pool.name, kind))
             })
             .collect(),

@@ -342,6 +342,11 @@ pub const fn store_saves(verb: Verb) -> bool {
     matches!(verb, Verb::Save)
 }
 
+/// Returns whether `verb` tells or changes the role of the embedded store.
+pub const fn store_replicates(verb: Verb) -> bool {
+    matches!(verb, Verb::Replicaof | Verb::Role | Verb::Slaveof)
+}
+
 /// Returns whether the embedded store serves `verb`.
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;

@@ -24,7 +24,8 @@ pub use class::Class;
 pub use command::{Argument, BeginSearch, Command, Docs, FindKeys, KeySpec};
 pub use counted::{COUNTED_NAMES, Counted};
 pub use handling::{
-    Across, Condition, Handling, Join, Loaded, Split, store_saves, store_scripts, store_serves,
+    Across, Condition, Handling, Join, Loaded, Split, store_replicates, store_saves, store_scripts,
+    store_serves,
 };
 pub use keys::KeysFault;
 pub use lookup::lookup;

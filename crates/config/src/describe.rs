@@ -11,8 +11,8 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig,
-    Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig,
+    StoreLogConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -268,10 +268,27 @@ fn store(store: &StoreConfig, out: &mut Out) {
     if let Some(log) = &store.log {
         out.entry(table, "log", &log_text(log));
     }
+    replica(&store.replica, out);
     if !store.quotas.is_empty() {
         let quotas = store.quotas.iter().map(|quota| format!("  {},\n", quota_text(quota)));
         out.entry(table, "quotas", &format!("[\n{}]", quotas.collect::<String>()));
     }
+}
+
+fn replica(replica: &ReplicaConfig, out: &mut Out) {
+    let table = &schema::STORE;
+    let scheme = if replica.tls.is_some() { "rediss" } else { "redis" };
+    if let Some(primary) = &replica.primary {
+        out.entry(table, "replica_of", &string(&format!("{scheme}://{primary}")));
+    }
+    if let Some(username) = &replica.username {
+        out.entry(table, "replica_user", &string(username));
+    }
+    secret(table, crate::replica::PASSWORD, &replica.password, &replica.password_from, out);
+    if let Some(tls) = &replica.tls {
+        out.entry(table, "replica_tls", &crate::tls::text(&tls.settings));
+    }
+    out.entry(table, "replica_serve_stale_data", &replica.serves_stale.to_string());
 }
 
 fn snapshot_text(snapshot: &SnapshotConfig) -> String {
@@ -317,8 +334,14 @@ mod tests {
         for table in schema::TABLES {
             for key in table.keys {
                 // These keys are described elsewhere: `client_password` as the password of each
-                // listener of the pool, and a token comes from one source.
-                let elsewhere = matches!(key.name, "client_password" | "admin_token_env");
+                // listener of the pool, and a secret comes from one source.
+                let elsewhere = matches!(
+                    key.name,
+                    "client_password"
+                        | "admin_token_env"
+                        | "replica_password"
+                        | "replica_password_env"
+                );
                 assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
             }
         }

@@ -31,6 +31,7 @@ mod model;
 mod named;
 mod placement;
 mod reader;
+mod replica;
 mod resolve;
 mod routes;
 mod schema;
@@ -58,7 +59,7 @@ pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
     ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig,
-    StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
+    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

@@ -142,7 +142,9 @@ pub fn read_file(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Eviction, LogFormat, LogLevel, PoolKindConfig, StoreConfig, Workers};
+    use crate::model::{
+        Eviction, LogFormat, LogLevel, PoolKindConfig, ReplicaConfig, StoreConfig, Workers,
+    };
     use keyway_base::Limits;
 
     #[test]
@@ -171,6 +173,7 @@ mod tests {
                 quotas: Vec::new(),
                 snapshot: None,
                 log: None,
+                replica: ReplicaConfig::NONE,
             })
         );
         assert_eq!(config.warnings, []);

@@ -3,8 +3,8 @@ use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
-    ClusterPool, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom, ReplicatedPool,
-    RoutedPool, ServerSet, Topology,
+    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom,
+    ReplicatedPool, RoutedPool, ServerSet, Topology,
 };
 use keyway_users::{User, Users};
 use std::path::PathBuf;
@@ -411,6 +411,8 @@ pub struct StoreConfig {
     pub snapshot: Option<SnapshotConfig>,
     /// The log of its writes.
     pub log: Option<StoreLogConfig>,
+    /// Whose replica it is, or how it becomes one.
+    pub replica: ReplicaConfig,
 }
 
 /// Where the writes of a store are logged.
@@ -447,6 +449,35 @@ impl LogFsync {
             Self::No => "no",
         }
     }
+}
+
+/// A store as a replica of another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaConfig {
+    /// The primary. `None`: the store is a primary itself.
+    pub primary: Option<Endpoint>,
+    /// The user's name at a primary.
+    pub username: Option<String>,
+    /// The password there.
+    pub password: Option<Password>,
+    /// The source of the password, if not the file itself.
+    pub password_from: Option<SecretSource>,
+    /// TLS settings of the connection to a primary. `None`: it is not secured.
+    pub tls: Option<TlsConfig>,
+    /// True if a replica answers with what it has while the link is down.
+    pub serves_stale: bool,
+}
+
+impl ReplicaConfig {
+    /// Of a store that is a primary.
+    pub const NONE: Self = Self {
+        primary: None,
+        username: None,
+        password: None,
+        password_from: None,
+        tls: None,
+        serves_stale: true,
+    };
 }
 
 /// Where a store is saved, and when.

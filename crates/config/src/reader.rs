@@ -453,6 +453,7 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Prefix if !(1..=PREFIX_LEN_MAX).contains(&text.len()) => {
             Err(Problem::new(format!("the prefix has {} bytes", text.len()), PREFIX_HINT))
         }
+        Kind::Primary => crate::replica::parse(text).map(Value::Primary),
         Kind::Rules => crate::users::read_rules(text),
         Kind::Variable => crate::users::read_variable(text),
         Kind::UserName if !is_user_name(text) => {
@@ -503,6 +504,7 @@ fn text_of<'v>(key: &Key, value: &'v DeValue<'_>) -> Result<&'v str, Problem> {
             Kind::PoolName => "write the name of a pool in double quotes".to_owned(),
             Kind::Prefix => PREFIX_HINT.to_owned(),
             Kind::UserName => USER_NAME_HINT.to_owned(),
+            Kind::Primary => crate::replica::HINT.to_owned(),
             _ => "write text in double quotes".to_owned(),
         };
         Problem::new(format!("{} is not text", shown(value)), hint)

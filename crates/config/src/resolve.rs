@@ -125,7 +125,7 @@ fn pool_kind(
                 clients_max: clients_max(section, limits, report),
             })
         }
-        Some((_, section)) => PoolKindConfig::Store(store(section, report)),
+        Some((_, section)) => PoolKindConfig::Store(store(section, read_file, report)),
         None => PoolKindConfig::Store(STORE_PLACEHOLDER),
     }
 }

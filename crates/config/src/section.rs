@@ -2,6 +2,7 @@
 
 use crate::address::ListenAddr;
 use crate::model::Workers;
+use crate::replica::PrimaryUrl;
 use crate::schema::Table;
 use keyway_base::{KeyspaceEvents, Network};
 use keyway_topology::{HashTag, Password, Rejoin, Server};
@@ -30,6 +31,7 @@ pub(crate) enum Value {
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
     Secret(Password),
+    Primary(PrimaryUrl),
     Hashes(HashedPasswords),
     Path(PathBuf),
     /// The key's word, such as `"off"`.

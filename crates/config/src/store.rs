@@ -1,7 +1,11 @@
 //! The pool of the embedded store.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{Eviction, LogFsync, QuotaConfig, SnapshotConfig, StoreConfig, StoreLogConfig};
+use crate::model::{
+    Eviction, LogFsync, QuotaConfig, ReplicaConfig, SnapshotConfig, StoreConfig, StoreLogConfig,
+};
+use crate::replica;
+use crate::secret::ReadFile;
 use crate::section::{Section, Value};
 use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
@@ -26,10 +30,15 @@ pub(crate) const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     quotas: Vec::new(),
     snapshot: None,
     log: None,
+    replica: ReplicaConfig::NONE,
 };
 
 /// Reads a pool of the embedded store.
-pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
+pub(crate) fn store(
+    section: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
     StoreConfig {
@@ -50,6 +59,7 @@ pub(crate) fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
         quotas: quotas(section, report),
         snapshot: section.section("snapshot").and_then(snapshot),
         log: section.section("log").and_then(log),
+        replica: replica::resolve(section, read_file, report),
     }
 }
 

@@ -23,6 +23,15 @@ pub(crate) fn of_pool(
     Some(resolve(section, read_file, report))
 }
 
+/// Reads `replica_tls` of a store.
+pub(crate) fn of_replica(
+    pool: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Option<TlsConfig> {
+    Some(resolve(pool.section("replica_tls")?, read_file, report))
+}
+
 /// Returns the TLS settings of a pool's sentinels: their own, or the pool's.
 pub(crate) fn of_sentinels(
     pool: &Section,

@@ -1,7 +1,7 @@
 //! Tests over many generated files: a described configuration reads back, no text crashes the
 //! reader, and an import moves no key.
 
-use keyway_config::{Config, describe, import};
+use keyway_config::{Config, PoolKindConfig, describe, import};
 use keyway_topology::{Distribution, Hash, HashTag, Password, Server, ServerSet};
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -29,6 +29,9 @@ fn masked(mut config: Config) -> Config {
     for pool in &mut config.pools {
         if let Some((set, _)) = pool.kind.servers_mut() {
             mask(&mut set.options.password);
+        }
+        if let PoolKindConfig::Store(store) = &mut pool.kind {
+            mask(&mut store.replica.password);
         }
     }
     config

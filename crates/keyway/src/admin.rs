@@ -218,8 +218,9 @@ impl Process {
         of_pool.map(status).collect()
     }
 
-    /// Notes figures of the last seconds. Called about twice a second.
-    pub fn note_streamed_reply(&self, elapsed: Duration) {
+    /// Notes the states of backends and the latencies of the last seconds. `elapsed` is the time
+    /// since the last call, about half a second.
+    pub fn note_elapsed(&self, elapsed: Duration) {
         self.observe();
         self.current().plan.facts.observe(elapsed);
     }

@@ -9,6 +9,7 @@
 mod latencies;
 mod persistence;
 mod rate;
+mod replica;
 mod reset;
 mod settings;
 
@@ -21,7 +22,7 @@ use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::{LogStatus, SnapshotStatus, StoreStats};
-use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan};
+use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan, RoleDoor};
 use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
@@ -77,6 +78,7 @@ struct PoolFacts {
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
     noted: Arc<NotedKeys>,
+    role: RoleDoor,
 }
 
 /// Earlier figures of a pool, which survive a change of settings.
@@ -141,6 +143,7 @@ impl ProcessFacts {
             slow_log: pool.kind.executes().then(|| Arc::clone(&pool.slow_log)),
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),
+            role: pool.role.clone(),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -494,6 +497,9 @@ impl Report<'_> {
     }
 
     fn replication(&self, fields: &mut Fields) {
+        if let Some(replica) = self.pool.role.get().and_then(|role| role.figures()) {
+            return replica::of(&replica, fields);
+        }
         fields
             .put("role", "master")
             .put("connected_slaves", 0)

@@ -24,6 +24,7 @@ mod passwords;
 mod peers;
 mod plan;
 mod reload;
+mod replicas;
 mod serve;
 mod snapshots;
 mod store_logs;

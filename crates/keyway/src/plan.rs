@@ -11,7 +11,7 @@ use keyway_config::{
     Config, EntranceConfig, ListenerConfig, PoolKindConfig, Protocol, StoreConfig,
 };
 use keyway_metrics::{
-    FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
+    FrontFigures, Layout, LoginFigures, PoolLayout, Registry, StoreFigures, TransactionFigures,
 };
 use keyway_net::AcceptFilter;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
@@ -23,7 +23,9 @@ use keyway_store::{
 };
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
-use keyway_worker::{ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
+use keyway_worker::{
+    ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, ReplicaFigures, Retired,
+};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 pub use sockets::{NewSocketFiles, bind, options, unusable_path};
@@ -340,7 +342,7 @@ fn watch(
 fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
     if let PoolKind::Store(store) = &pool.kind {
         let store = Arc::clone(store);
-        let scripts = Arc::clone(&pool.scripts);
+        let (scripts, role) = (Arc::clone(&pool.scripts), pool.role.clone());
         // These figures are shown while a script runs for which reading all of them would wait.
         let last = Mutex::new(store.stats());
         registry.watch_store(index, move || {
@@ -348,7 +350,9 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
             if let Some(stats) = store.stats_beside_script() {
                 *last = stats;
             }
-            figures(&last, &store, &scripts)
+            let replica = role.get().and_then(|role| role.figures());
+            let replica = replica.as_ref().map(replica_figures);
+            StoreFigures { replica, ..figures(&last, &store, &scripts) }
         });
     }
     if let PoolKind::Routed(routes) = &pool.kind {
@@ -488,7 +492,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         Arc::new(open(store, memory_max, seed))
     };
     let pools = topology.pools();
-    let kind = PoolKind::new(&pools[index].kind, (pools, monotonic()), tls, open_store);
+    let kind = PoolKind::new(&pools[index].kind, pools, monotonic(), tls, open_store);
     let limits = of_store.map_or_else(ScriptLimits::default, |store| ScriptLimits {
         time_max: store.script_time_max,
         busy_after: store.script_busy_after,
@@ -511,6 +515,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         noted: Arc::default(),
         slow_log: Arc::new(slow_log),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
+        role: keyway_worker::RoleDoor::default(),
         notices: Default::default(),
         kind,
     }
@@ -547,13 +552,9 @@ fn open(config: &StoreConfig, memory_max: u64, seed: u64) -> Store {
     Store::with_quotas(store, quotas.collect())
 }
 
-fn figures(
-    stats: &StoreStats,
-    store: &Store,
-    scripts: &keyway_script::Registry,
-) -> keyway_metrics::StoreFigures {
+fn figures(stats: &StoreStats, store: &Store, scripts: &keyway_script::Registry) -> StoreFigures {
     let databases = stats.databases.iter().enumerate();
-    keyway_metrics::StoreFigures {
+    StoreFigures {
         databases: databases
             .map(|(database, stats)| keyway_metrics::DatabaseFigures {
                 database: database as u32,
@@ -572,6 +573,20 @@ fn figures(
         snapshots: snapshot_figures(&store.snapshot_status()),
         log: store.log_status().map(|status| log_figures(&status)),
         loading: loading_figure(store),
+        replica: None,
+    }
+}
+
+fn replica_figures(replica: &ReplicaFigures) -> keyway_metrics::ReplicaFigures {
+    keyway_metrics::ReplicaFigures {
+        is_up: u64::from(replica.is_up()),
+        last_io_seconds: replica.last_io_seconds.unwrap_or(0),
+        offset_bytes: replica.offset,
+        full_resyncs: replica.full_resyncs,
+        partial_resyncs: replica.partial_resyncs,
+        failures: replica.failures,
+        commands: replica.applied,
+        failed_commands: replica.failed,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
+use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
 use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
@@ -89,6 +90,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let mut logs = StoreLogs::prepare(&plan, &config, wake.clone())?;
     let mut snapshots = snapshots((&plan, &config), wake.clone(), before, &logs)?;
     logs.begin()?;
+    let mut replicas = Replicas::prepare(&plan, &config);
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
@@ -107,6 +109,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     files.keep();
     snapshots.start().context("cannot start a thread")?;
     logs.start().context("cannot start a thread")?;
+    replicas.start().context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -121,6 +124,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         access,
         snapshots,
         logs,
+        replicas,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
@@ -194,6 +198,7 @@ impl Serving {
         };
         let order = give_notice(&mut self.workers, (&self.process, &self.woken), notice, order);
         let then = drain(self.workers, &self.live, &self.woken, order);
+        self.live.replicas.end();
         // If another process serves, the snapshot's file belongs to that one.
         self.live.snapshots.end(kept.is_empty());
         self.live.logs.end();
@@ -222,6 +227,7 @@ impl Serving {
 
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.
         self.live.snapshots.end(false);
         self.workers.leave(upgrade::grace(&self.live));
@@ -437,7 +443,7 @@ fn run(
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.note_streamed_reply(elapsed);
+                process.note_elapsed(elapsed);
                 // The sockets of a worker added now would not be handed over.
                 if !upgrades.is_running() {
                     sample(workers, elapsed);

@@ -42,7 +42,7 @@ fn child() {
         for thread in 0..THREADS {
             let (logged, written) = (&logged, &written);
             scope.spawn(move || {
-                let held = run_in(&logged.store, 0, &format!("GET key:{thread}"));
+                let held = run_in(&logged.store, 0, &format!("LINDEX list:{thread} -1"));
                 let held = held.split("\r\n").nth(1).and_then(|text| text.parse::<u64>().ok());
                 for nth in held.unwrap_or(0) + 1.. {
                     run_in(&logged.store, 0, &format!("SET key:{thread} {nth}"));

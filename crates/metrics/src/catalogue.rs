@@ -380,6 +380,30 @@ catalogue! {
     LOG_COMPACTION_FAILURES: Counter "keyway_store_log_compaction_failures_total" in "failures" by [Pool]
         measures "Compactions of the log of the embedded store that failed. The log goes on and grows; the next attempt comes after a minute."
         leaves_out "Leaves out those that were never begun."
+    REPLICA_LINK_UP: Gauge "keyway_replica_link_up" in "up" by [Pool]
+        measures "1 while the embedded store gets its primary's stream of commands, else 0."
+        leaves_out "Leaves out stores that are primaries. Is 0 while a snapshot comes."
+    REPLICA_LAST_IO: Gauge "keyway_replica_last_io_seconds" in "seconds" by [Pool]
+        measures "Time since the last byte from the primary of the embedded store: a primary that has nothing to send says so every repl-ping-replica-period."
+        leaves_out "Leaves out stores that are primaries. Is 0 before the first byte."
+    REPLICA_OFFSET: Gauge "keyway_replica_offset_bytes" in "bytes" by [Pool]
+        measures "Replication offset up to which the embedded store has executed its primary's stream: the primary's master_repl_offset less this is the lag in bytes."
+        leaves_out "Leaves out stores that are primaries."
+    REPLICA_FULL_RESYNCS: Counter "keyway_replica_full_resyncs_total" in "resyncs" by [Pool]
+        measures "Snapshots of a primary that the embedded store took whole."
+        leaves_out "Leaves out snapshots that were cut off: keyway_replica_link_failures_total."
+    REPLICA_PARTIAL_RESYNCS: Counter "keyway_replica_partial_resyncs_total" in "resyncs" by [Pool]
+        measures "Links to a primary that went on from where the one before had ended."
+        leaves_out "Leaves out links that began with a snapshot."
+    REPLICA_FAILURES: Counter "keyway_replica_link_failures_total" in "links" by [Pool]
+        measures "Links to a primary that ended or did not come about. The log says why."
+        leaves_out "Leaves out links that REPLICAOF has ended."
+    REPLICA_COMMANDS: Counter "keyway_replica_commands_total" in "commands" by [Pool]
+        measures "Commands of the primary's stream that the embedded store has executed."
+        leaves_out "Leaves out PING, SELECT and other commands that concern the stream alone."
+    REPLICA_FAILED_COMMANDS: Counter "keyway_replica_failed_commands_total" in "commands" by [Pool]
+        measures "Commands of the primary's stream that failed in the embedded store: the data of the two may differ."
+        leaves_out "Leaves out commands that the store does not have: these stop the link."
     TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []
         measures "Memory held for all clients' commands between MULTI and EXEC, and on the embedded store for those that block and keys under WATCH, now: what transactions_len_max bounds."
         leaves_out "Leaves out what goes with commands that a server runs: blocking ones and WATCH on a sharded pool."

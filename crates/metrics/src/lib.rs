@@ -38,6 +38,6 @@ pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals, PoolTotals,
-    QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, SnapshotFigures,
-    StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
+    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

@@ -3,8 +3,8 @@ mod totals;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LogFigures,
-    LoginFigures, QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, SnapshotFigures,
-    StoreFigures, TransactionFigures, WarmUpFigures,
+    LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
+    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };
 pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};
 

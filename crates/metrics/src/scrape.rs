@@ -10,7 +10,7 @@ use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
     ClusterFigures, CommandTotals, FrontFigures, LatencyShares, LogFigures, QuotaFigures, Registry,
-    RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
+    ReplicaFigures, RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -101,6 +101,17 @@ const OF_LOGS: &[Reader<LogFigures>] = &[
     (&c::LOG_FSYNCS, |it| it.fsyncs),
     (&c::LOG_COMPACTIONS, |it| it.compactions),
     (&c::LOG_COMPACTION_FAILURES, |it| it.compaction_failures),
+];
+
+const OF_REPLICAS: &[Reader<ReplicaFigures>] = &[
+    (&c::REPLICA_LINK_UP, |it| it.is_up),
+    (&c::REPLICA_LAST_IO, |it| it.last_io_seconds),
+    (&c::REPLICA_OFFSET, |it| it.offset_bytes),
+    (&c::REPLICA_FULL_RESYNCS, |it| it.full_resyncs),
+    (&c::REPLICA_PARTIAL_RESYNCS, |it| it.partial_resyncs),
+    (&c::REPLICA_FAILURES, |it| it.failures),
+    (&c::REPLICA_COMMANDS, |it| it.commands),
+    (&c::REPLICA_FAILED_COMMANDS, |it| it.failed_commands),
 ];
 
 const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
@@ -453,6 +464,14 @@ impl Registry {
             for (pool, figures) in &stores {
                 if let Some(snapshots) = &figures.snapshots {
                     samples.sample(&[pool], read(snapshots));
+                }
+            }
+        }
+        for (metric, read) in OF_REPLICAS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &stores {
+                if let Some(replica) = &figures.replica {
+                    samples.sample(&[pool], read(replica));
                 }
             }
         }

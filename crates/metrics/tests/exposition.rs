@@ -13,8 +13,8 @@ use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
     DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
-    LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
     catalogue_markdown,
 };
 use text::{Family, Sample, parse};
@@ -69,6 +69,16 @@ fn registry() -> Arc<Registry> {
             cached: 2,
             memory_bytes: 70_000,
         },
+        replica: Some(ReplicaFigures {
+            is_up: 1,
+            last_io_seconds: 7,
+            offset_bytes: 123_456,
+            full_resyncs: 2,
+            partial_resyncs: 5,
+            failures: 6,
+            commands: 900,
+            failed_commands: 3,
+        }),
         snapshots: Some(SnapshotFigures {
             saved: 9,
             failures: 2,

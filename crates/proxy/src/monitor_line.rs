@@ -37,7 +37,8 @@ pub fn write_line(request: &Request, clock: Clock, database: u32, addr: &str, ou
 pub fn write_memcached_line(
     request: &keyway_memcache::Request,
     bytes: &[u8],
-    (clock, addr): (Clock, &str),
+    clock: Clock,
+    addr: &str,
     out: &mut Vec<u8>,
 ) {
     write_head(clock, &format!("0 {addr}"), out);

@@ -1,8 +1,8 @@
 //! Why a link ended.
 
 use crate::target::{Recovery, TargetError};
-use keyway_rdb::Fault;
 use keyway_rdb::replication::{CommandFault, HandshakeFault};
+use keyway_rdb::{Fault, What};
 use std::fmt;
 use std::time::Duration;
 
@@ -138,7 +138,14 @@ impl LinkFault {
 
     /// Returns whether the follower stops.
     pub(crate) fn stops(&self) -> bool {
-        matches!(&self.cause, Cause::Target(error) if error.recovery() == Recovery::Stop)
+        match &self.cause {
+            Cause::Target(error) => error.recovery() == Recovery::Stop,
+            // Another snapshot of the same server would have the same.
+            Cause::Snapshot(fault) => {
+                matches!(fault.what(), What::ModuleValue(_) | What::ModuleData(_))
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether the stream cannot go on from where it was: the same bytes would

@@ -83,6 +83,11 @@ impl<'a> UnitCommand<'a> {
         self.raw
     }
 
+    /// The same as a buffer and the places in it.
+    pub fn frame(&self) -> (&'a [u8], &'a [ByteRange]) {
+        (self.of, self.ranges)
+    }
+
     /// Its name and arguments: at least the name.
     pub fn words(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let of = self.of;

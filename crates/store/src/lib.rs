@@ -42,9 +42,12 @@ pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
-pub use snapshot::{Batch, LoadError, Loading, Progress, Replay, ReplayError, SaveError, Saving};
+pub use snapshot::{
+    Batch, Filling, LoadError, Loading, Progress, Replay, ReplayError, SaveError, Saving,
+};
 pub use store::{
     AfterRead, Busy, Context, DatabaseStats, EffectLog, EffectReader, Insertions, KeyEvent,
-    KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun, Patience, SnapshotRefusal,
-    SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
+    KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun, Patience, Restrictions,
+    SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter,
+    Who,
 };

@@ -60,7 +60,7 @@ fn next(applied: Applied) -> (ClusterMap, Vec<LeftOut>) {
 
 /// Checks what holds for every map.
 fn check(map: &ClusterMap) {
-    let mut owned = vec![0u16; map.place_count()];
+    let mut owned = vec![0u16; map.index_count()];
     for slot in 0..SLOT_COUNT as u16 {
         if let Some(place) = map.owners().of(slot) {
             owned[usize::from(place)] += 1;
@@ -75,11 +75,11 @@ fn check(map: &ClusterMap) {
         assert_eq!(map.is_serving(place), owned > 0, "place {place}");
         assert!(owned == 0 || map.node(place).is_some(), "somebody is at place {place}");
     }
-    let beyond = map.place_count();
+    let beyond = map.index_count();
     assert!(map.node(beyond).is_none() && !map.is_serving(beyond) && map.owned_by(beyond) == 0);
     for (place, node) in map.nodes() {
         assert_eq!(map.node(usize::from(place)), Some(node));
-        assert_eq!(map.place_of(&node.endpoint), Some(place));
+        assert_eq!(map.index_of(&node.endpoint), Some(place));
         let of = |(other, _): &(u16, _)| *other == place;
         for (primary, _) in map.nodes() {
             let is_replica = node.role == PlaceRole::Replica { of: Some(primary) };
@@ -92,16 +92,16 @@ fn check(map: &ClusterMap) {
 fn a_map_says_what_its_view_says() {
     let empty = seeds_only(9);
     check(&empty);
-    assert_eq!((empty.version(), empty.is_known(), empty.place_count()), (0, false, 9));
+    assert_eq!((empty.version(), empty.is_known(), empty.index_count()), (0, false, 9));
     assert_eq!((empty.epoch(None), empty.primary(0)), (None, None));
     let told = view(&[(1, 0, 99), (2, 100, 8191), (3, 9000, 16383)], Some(7));
     let (map, left_out) = next(empty.apply(&told, at(1)));
     check(&map);
     assert_eq!(left_out, []);
-    assert_eq!((map.version(), map.is_known(), map.place_count()), (1, true, 9));
+    assert_eq!((map.version(), map.is_known(), map.index_count()), (1, true, 9));
     assert_eq!((map.epoch(None), map.unplaced(), map.nodes().count()), (Some(7), 0, 6));
     for (index, told_node) in told.nodes.iter().enumerate() {
-        let place = map.place_of(told_node.endpoint.as_ref().unwrap()).unwrap();
+        let place = map.index_of(told_node.endpoint.as_ref().unwrap()).unwrap();
         let node = map.node(usize::from(place)).unwrap();
         assert_eq!((&node.id, &node.zone), (&told_node.id, &told_node.zone));
         assert_eq!((node.health, node.tenure <= 1), (told_node.health, true));
@@ -157,7 +157,7 @@ fn maps_place_keys_alike_where_owners_and_primaries_are_the_same() {
 #[test]
 fn a_slot_that_moved_is_at_the_other_place_and_nothing_else_is() {
     let (map, _) = next(seeds_only(9).apply(&view(&[(1, 0, 99), (2, 100, 16383)], Some(3)), at(1)));
-    let place = |port| map.place_of(&endpoint(port)).unwrap();
+    let place = |port| map.index_of(&endpoint(port)).unwrap();
     let moved = map.moved(7, place(2)).unwrap();
     check(&moved);
     assert_eq!((moved.version(), moved.epoch(None)), (map.version() + 1, Some(3)));
@@ -172,7 +172,7 @@ fn a_slot_that_moved_is_at_the_other_place_and_nothing_else_is() {
     assert_eq!(taken.node(usize::from(place(102))).unwrap().role, PlaceRole::Primary);
     let (pool, _) =
         next(ClusterMap::of_seeds(&[], 4, 1).apply_group(&group(0, 1, &[2], None), at(1)));
-    assert!(pool.moved(7, pool.place_of(&endpoint(2)).unwrap()).is_none(), "it has no slots");
+    assert!(pool.moved(7, pool.index_of(&endpoint(2)).unwrap()).is_none(), "it has no slots");
 }
 
 #[test]
@@ -183,11 +183,11 @@ fn seeds_have_places_until_the_cluster_is_known() {
     );
     let map = map.with_seeds(&[endpoint(1), endpoint(50)], at(1)).unwrap();
     assert_eq!((map.version(), map.nodes().count()), (1, 2));
-    let seed = map.node(usize::from(map.place_of(&endpoint(50)).unwrap())).unwrap();
+    let seed = map.node(usize::from(map.index_of(&endpoint(50)).unwrap())).unwrap();
     assert_eq!((seed.role, seed.tenure), (PlaceRole::Seed, 1));
     let (map, _) = next(map.apply(&view(&[(1, 0, 16383)], None), at(2)));
-    assert_eq!(map.place_of(&endpoint(50)), None);
-    assert!(map.place_of(&endpoint(1)).is_some());
+    assert_eq!(map.index_of(&endpoint(50)), None);
+    assert!(map.index_of(&endpoint(1)).is_some());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
         ClusterView { owners, ..view }
     };
     let (map, _) = next(ClusterMap::of_seeds(&[], 3, 0).apply(&primaries(&shares), at(1)));
-    let place = |port| map.place_of(&endpoint(port)).unwrap();
+    let place = |port| map.index_of(&endpoint(port)).unwrap();
     // The first primary leaves, and the second a while after.
     let (map2, _) = next(map.apply(&primaries(&shares[1..]), at(10)));
     let (map2, _) = next(map2.apply(&primaries(&shares[1..]), at(41)));
@@ -212,9 +212,9 @@ fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
     assert_eq!(map2.nodes().count(), 1);
     let later = at(1_000);
     let back = map2.with_member(&endpoint(2), later).unwrap();
-    assert_eq!(back.place_of(&endpoint(2)), Some(place(2)), "its own, though left later");
+    assert_eq!(back.index_of(&endpoint(2)), Some(place(2)), "its own, though left later");
     let other = map2.with_member(&endpoint(9), later).unwrap();
-    assert_eq!(other.place_of(&endpoint(9)), Some(place(1)), "the one left first");
+    assert_eq!(other.index_of(&endpoint(9)), Some(place(1)), "the one left first");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
         check(&map);
         for (index, &port) in order.iter().enumerate() {
             let is_seated = index < usize::from(nodes_max);
-            assert_eq!(map.place_of(&endpoint(port)).is_some(), is_seated, "{port}");
+            assert_eq!(map.index_of(&endpoint(port)).is_some(), is_seated, "{port}");
             let is_left = left_out.iter().any(|out| out.endpoint == endpoint(port));
             assert_eq!(is_left, !is_seated, "{port}");
         }
@@ -242,7 +242,7 @@ fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
     told.nodes.insert(0, node(2, NodeRole::Primary, NodeHealth::Online));
     told.owners.set(last, Some(1));
     let (map, _) = next(ClusterMap::of_seeds(&[], 6, 0).of_nodes(1).apply(&told, at(1)));
-    assert_eq!(map.owners().of(last), map.place_of(&endpoint(5)));
+    assert_eq!(map.owners().of(last), map.index_of(&endpoint(5)));
     assert!(map.owners().of(last).is_some());
 }
 
@@ -255,7 +255,7 @@ fn a_slot_whose_owner_has_no_place_is_told_as_such() {
     for slot in 0..SLOT_COUNT as u16 {
         assert_eq!(map.is_unplaced(slot), (100..200).contains(&slot), "slot {slot}");
     }
-    let took = map.moved(150, map.place_of(&endpoint(1)).unwrap()).unwrap();
+    let took = map.moved(150, map.index_of(&endpoint(1)).unwrap()).unwrap();
     assert!(!took.is_unplaced(150) && took.is_unplaced(151), "it has an owner now");
 }
 
@@ -265,7 +265,7 @@ fn a_server_that_nobody_can_reach_has_no_place() {
         let mut told = view(&[(1, 0, 16383)], None);
         told.nodes[1].health = health;
         let (map, left_out) = next(seeds_only(9).apply(&told, at(1)));
-        assert_eq!((map.place_of(&endpoint(101)), left_out.len()), (None, 0), "{health:?}");
+        assert_eq!((map.index_of(&endpoint(101)), left_out.len()), (None, 0), "{health:?}");
     }
 }
 
@@ -281,13 +281,13 @@ fn each_primary_with_a_name_has_an_epoch_and_replicas_of_its_own() {
     check(&map);
     assert_eq!((map.version(), map.is_known(), map.unplaced()), (1, true, 0));
     assert_eq!((map.epoch(Some(0)), map.epoch(Some(1)), map.epoch(None)), (Some(5), None, None));
-    assert_eq!((map.primary(0), map.primary(1)), (map.place_of(&endpoint(1)), None));
+    assert_eq!((map.primary(0), map.primary(1)), (map.index_of(&endpoint(1)), None));
     assert_eq!(map.replicas_of(map.primary(0).unwrap()).count(), 2);
     // The epochs of one primary do not matter to the other.
     let (map, _) = next(map.apply_group(&group(1, 2, &[21], Some(1)), at(1)));
     check(&map);
-    assert_eq!(map.primary(1), map.place_of(&endpoint(2)));
-    assert_eq!(map.place_of(&endpoint(11)).and(map.primary(0)), map.place_of(&endpoint(1)));
+    assert_eq!(map.primary(1), map.index_of(&endpoint(2)));
+    assert_eq!(map.index_of(&endpoint(11)).and(map.primary(0)), map.index_of(&endpoint(1)));
     let told = |map: &ClusterMap, epoch| map.apply_group(&group(0, 1, &[11, 12], epoch), at(2));
     assert!(matches!(told(&map, Some(4)), Applied::Stale));
     assert!(matches!(told(&map, Some(5)), Applied::Same));
@@ -308,16 +308,16 @@ fn a_replica_of_one_primary_stays_when_another_is_told_of_and_leaves_when_its_ow
         if let Applied::Next(next, _) = map.apply_group(&group(1, 2, &[21], None), at(second)) {
             map = next;
         }
-        assert!(map.place_of(&endpoint(12)).is_some(), "second {second}");
+        assert!(map.index_of(&endpoint(12)).is_some(), "second {second}");
     }
     for (second, stays) in [(100, true), (129, true), (131, false)] {
         if let Applied::Next(next, _) = map.apply_group(&group(0, 1, &[11], None), at(second)) {
             map = next;
         }
         check(&map);
-        assert_eq!(map.place_of(&endpoint(12)).is_some(), stays, "second {second}");
+        assert_eq!(map.index_of(&endpoint(12)).is_some(), stays, "second {second}");
     }
-    assert!([1, 2, 11, 21].iter().all(|&port| map.place_of(&endpoint(port)).is_some()));
+    assert!([1, 2, 11, 21].iter().all(|&port| map.index_of(&endpoint(port)).is_some()));
 }
 
 #[test]
@@ -356,8 +356,8 @@ fn a_replica_that_comes_back_has_its_own_place_again() {
     };
     let there = told(&map, &[11, 12], 1);
     let gone = told(&told(&there, &[11], 2), &[11], 40);
-    assert_eq!(gone.place_of(&endpoint(12)), None);
+    assert_eq!(gone.index_of(&endpoint(12)), None);
     let back = told(&gone, &[11, 12], 41);
-    assert_eq!(back.place_of(&endpoint(12)), there.place_of(&endpoint(12)));
-    assert!(told(&gone, &[11, 13], 41).place_of(&endpoint(13)).is_none(), "another waits");
+    assert_eq!(back.index_of(&endpoint(12)), there.index_of(&endpoint(12)));
+    assert!(told(&gone, &[11, 13], 41).index_of(&endpoint(13)).is_none(), "another waits");
 }

@@ -220,8 +220,8 @@ impl Cluster {
         names: Option<Arc<Ring>>,
     ) -> Cluster {
         let primaries = source.primaries();
-        let (places, primary_count) = (servers.servers.len(), primaries.len());
-        let map = ClusterMap::of_seeds(&settings.seeds, places as u16, primary_count);
+        let (server_count, primary_count) = (servers.servers.len(), primaries.len());
+        let map = ClusterMap::of_seeds(&settings.seeds, server_count as u16, primary_count);
         let map = Arc::new(map.of_nodes(settings.nodes_max));
         Cluster {
             names,
@@ -245,11 +245,11 @@ impl Cluster {
             answered_at: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
-            lags: (0..places).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            lags: (0..server_count).map(|_| AtomicU64::new(u64::MAX)).collect(),
             histories: Mutex::default(),
             lags_asked: AtomicU64::new(0),
-            lags_told: (0..places).map(|_| AtomicU64::new(0)).collect(),
-            settled: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            lags_told: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
+            settled: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
             trouble: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
@@ -271,10 +271,10 @@ impl Cluster {
     }
 
     /// Returns whether the server at an index is the primary of a shard that has lost its replicas.
-    pub(crate) fn has_lost_replicas(&self, place: usize) -> bool {
+    pub(crate) fn has_lost_replicas(&self, server: usize) -> bool {
         let map = self.map();
         let redundancy = self.redundancy.lock();
-        map.node(place).is_some_and(|node| redundancy.is_lost(place, node.tenure))
+        map.node(server).is_some_and(|node| redundancy.is_lost(server, node.tenure))
     }
 
     /// Returns the primaries of the shards that have lost their replicas, including those that are
@@ -295,8 +295,8 @@ impl Cluster {
 
     /// Returns whether the calling worker is the first one to notice a change of the server at an
     /// index: that of this version of the map.
-    pub(crate) fn is_first_at(&self, place: usize, version: u64) -> bool {
-        self.settled.get(place).is_some_and(|last| last.fetch_max(version, Relaxed) < version)
+    pub(crate) fn is_first_at(&self, server: usize, version: u64) -> bool {
+        self.settled.get(server).is_some_and(|last| last.fetch_max(version, Relaxed) < version)
     }
 
     /// Returns the settings of its discovery.
@@ -347,8 +347,8 @@ impl Cluster {
     }
 
     /// Returns the address of the server at an index, for labels.
-    pub fn label(&self, place: usize) -> Option<String> {
-        Some(self.map.lock().node(place)?.endpoint.to_string())
+    pub fn label(&self, server: usize) -> Option<String> {
+        Some(self.map.lock().node(server)?.endpoint.to_string())
     }
 
     /// Replaces the map by the result of `make`, if there is one. Returns the latest map.
@@ -363,17 +363,18 @@ impl Cluster {
 
     /// Handles a server's report.
     pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> ViewUpdate {
-        self.learn_by((None, view.epoch), by, |map| map.apply(view, now))
+        self.learn_by(None, view.epoch, by, |map| map.apply(view, now))
     }
 
     /// Does the same for one primary and its replicas.
     pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> ViewUpdate {
-        self.learn_by((Some(told.group), told.epoch), by, |map| map.apply_group(told, now))
+        self.learn_by(Some(told.group), told.epoch, by, |map| map.apply_group(told, now))
     }
 
     fn learn_by(
         &self,
-        (group, epoch): (Option<u16>, Option<u64>),
+        group: Option<u16>,
+        epoch: Option<u64>,
         by: Speaker,
         apply: impl FnOnce(&ClusterMap) -> Applied,
     ) -> ViewUpdate {
@@ -406,24 +407,24 @@ impl Cluster {
 
     /// Returns whether the server at an index reported an earlier epoch of the cluster than the
     /// known one.
-    pub(crate) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
+    pub(crate) fn is_behind(&self, server: u16, known: Option<u64>) -> bool {
         let doubts = self.doubts.lock();
-        doubts.get(&None).is_some_and(|doubts| doubts.is_behind(place, known))
+        doubts.get(&None).is_some_and(|doubts| doubts.is_behind(server, known))
     }
 
     /// Notes that a slot belongs to the server at this index.
-    pub(crate) fn note_moved(&self, slot: u16, place: u16) {
-        self.update(|map| map.moved(slot, place));
+    pub(crate) fn note_moved(&self, slot: u16, server: u16) {
+        self.update(|map| map.moved(slot, server));
     }
 
     /// Returns the index of a server that a view or the file has named.
-    pub(crate) fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
-        self.map.lock().place_of(endpoint)
+    pub(crate) fn index_of(&self, endpoint: &Endpoint) -> Option<u16> {
+        self.map.lock().index_of(endpoint)
     }
 
     /// Does the same for one that its cluster has just named. Returns `None` if there is no room.
     pub(crate) fn admit(&self, endpoint: &Endpoint, now: Time) -> Option<u16> {
-        self.update(|map| map.with_member(endpoint, now)).place_of(endpoint)
+        self.update(|map| map.with_member(endpoint, now)).index_of(endpoint)
     }
 
     /// Notes whether several servers of a list claim to be primaries. Returns whether that has
@@ -493,16 +494,16 @@ impl Cluster {
     }
 
     /// Returns whether a replica is at most `max` behind its primary, as far as is known.
-    pub(crate) fn is_within(&self, place: u16, max: Duration) -> bool {
-        let lag = self.lags.get(usize::from(place)).map_or(u64::MAX, |lag| lag.load(Relaxed));
-        let told = self.lags_told.get(usize::from(place)).map_or(0, |told| told.load(Relaxed));
+    pub(crate) fn is_within(&self, server: u16, max: Duration) -> bool {
+        let lag = self.lags.get(usize::from(server)).map_or(u64::MAX, |lag| lag.load(Relaxed));
+        let told = self.lags_told.get(usize::from(server)).map_or(0, |told| told.load(Relaxed));
         let is_old = self.lags_asked.load(Relaxed).saturating_sub(told) > LAGS_MISSED_MAX;
         u128::from(lag) <= max.as_millis() && !is_old
     }
 
     /// Returns how far a replica is behind its primary, in milliseconds, if that is known.
-    pub fn lag_millis(&self, place: usize) -> Option<u64> {
-        let millis = self.lags.get(place)?.load(Relaxed);
+    pub fn lag_millis(&self, server: usize) -> Option<u64> {
+        let millis = self.lags.get(server)?.load(Relaxed);
         (millis != u64::MAX).then_some(millis)
     }
 
@@ -535,11 +536,11 @@ impl Cluster {
     }
 
     /// Notes how far a replica is behind its primary.
-    pub(crate) fn note_lag(&self, place: u16, millis: u64) {
-        if let Some(lag) = self.lags.get(usize::from(place)) {
+    pub(crate) fn note_lag(&self, server: u16, millis: u64) {
+        if let Some(lag) = self.lags.get(usize::from(server)) {
             lag.store(millis, Relaxed);
             let asked = self.lags_asked.load(Relaxed);
-            self.lags_told[usize::from(place)].store(asked, Relaxed);
+            self.lags_told[usize::from(server)].store(asked, Relaxed);
         }
     }
 

@@ -20,12 +20,12 @@ impl Handouts {
     /// Leaves a reply for a worker. Returns whether the worker must be woken.
     pub(crate) fn post(&self, worker: u16, handout: Handout) -> bool {
         let mut inboxes = self.inboxes.lock();
-        let place = usize::from(worker);
-        if inboxes.len() <= place {
-            inboxes.resize_with(place + 1, Vec::new);
+        let index = usize::from(worker);
+        if inboxes.len() <= index {
+            inboxes.resize_with(index + 1, Vec::new);
         }
-        inboxes[place].push(handout);
-        inboxes[place].len() == 1
+        inboxes[index].push(handout);
+        inboxes[index].len() == 1
     }
 
     /// Moves the replies for a worker to the end of `out`.

@@ -50,7 +50,7 @@ impl Plan {
         let Some(endpoint) = endpoint else { return };
         for pool in self.replaced_versions(backend.pool_index) {
             match self.cluster(pool) {
-                Some(cluster) => _ = self.put_found((pool, cluster), &endpoint, is_held),
+                Some(cluster) => _ = self.put_found(pool, cluster, &endpoint, is_held),
                 None => {
                     for id in self.listed_at(pool, &endpoint) {
                         match is_held {
@@ -89,7 +89,7 @@ impl Plan {
         let mut was_held = false;
         for version in self.replaced_versions(pool).chain([pool]) {
             let Some(cluster) = self.cluster(version) else { continue };
-            was_held = self.put_found((version, cluster), &endpoint, false);
+            was_held = self.put_found(version, cluster, &endpoint, false);
         }
         was_held
     }
@@ -119,7 +119,7 @@ impl Plan {
     pub fn held_away(&self, pool: usize) -> Vec<String> {
         let Some(cluster) = self.cluster(pool) else { return Vec::new() };
         let (mut held, map) = (cluster.holds.endpoints(), cluster.map());
-        held.retain(|endpoint| map.place_of(endpoint).is_none());
+        held.retain(|endpoint| map.index_of(endpoint).is_none());
         held.iter().map(Endpoint::to_string).collect()
     }
 
@@ -130,7 +130,7 @@ impl Plan {
         let mut named = self.topology.pools().iter().enumerate();
         let Some((index, _)) = named.find(|(_, known)| known.name == pool) else { return false };
         if let Some(cluster) = self.cluster(index) {
-            self.put_found((index, cluster), &endpoint, true);
+            self.put_found(index, cluster, &endpoint, true);
             return true;
         }
         let there = self.listed_at(index, &endpoint);
@@ -176,12 +176,13 @@ impl Plan {
     /// the server an index later settles it there. Returns whether that changes anything.
     fn put_found(
         &self,
-        (pool, cluster): (usize, &Cluster),
+        pool: usize,
+        cluster: &Cluster,
         endpoint: &Endpoint,
         is_held: bool,
     ) -> bool {
-        let at = |place: u16| self.topology.backend_id(pool, usize::from(place));
-        cluster.holds.set(endpoint, is_held, || match cluster.map().place_of(endpoint).map(at) {
+        let at = |server: u16| self.topology.backend_id(pool, usize::from(server));
+        cluster.holds.set(endpoint, is_held, || match cluster.map().index_of(endpoint).map(at) {
             Some(id) if is_held => self.health.eject(id),
             Some(id) if self.health.is_held(id) => self.health.restore(id).is_some(),
             _ => false,
@@ -199,14 +200,14 @@ impl Plan {
         for pool in 0..self.pools.len() {
             let Some(before) = heir_of(pool) else { continue };
             match (self.cluster(pool), old.cluster(before)) {
-                (Some(_), Some(_)) => self.follow_found(pool, (old, before)),
-                (None, None) => self.follow_listed(pool, (old, before)),
+                (Some(_), Some(_)) => self.follow_found(pool, old, before),
+                (None, None) => self.follow_listed(pool, old, before),
                 _ => {}
             }
         }
     }
 
-    fn follow_listed(&self, pool: usize, (old, before): (&Plan, usize)) {
+    fn follow_listed(&self, pool: usize, old: &Plan, before: usize) {
         let servers = |plan: &Plan, pool: usize| plan.topology.pools()[pool].servers().to_vec();
         let known = servers(old, before);
         for (id, server) in self.topology.backend_ids(pool).zip(servers(self, pool)) {
@@ -221,10 +222,10 @@ impl Plan {
         }
     }
 
-    fn follow_found(&self, pool: usize, (old, before): (&Plan, usize)) {
+    fn follow_found(&self, pool: usize, old: &Plan, before: usize) {
         let (Some(new), Some(old)) = (self.cluster(pool), old.cluster(before)) else { return };
         let (held, known) = (old.holds.endpoints(), new.holds.endpoints());
-        let put = |endpoint: &Endpoint, is_held| _ = self.put_found((pool, new), endpoint, is_held);
+        let put = |endpoint: &Endpoint, is_held| _ = self.put_found(pool, new, endpoint, is_held);
         held.iter().filter(|it| !known.contains(it)).for_each(|it| put(it, true));
         known.iter().filter(|it| !held.contains(it)).for_each(|it| put(it, false));
     }
@@ -249,11 +250,11 @@ mod tests {
         assert!(!holds.set(&endpoint(1), true, || false), "it was held already");
         for _ in 0..3 {
             assert!(is_held(Some(1)), "however often it leaves and comes back");
-            assert!(!is_held(None) && !is_held(Some(2)), "a place is free, or another's");
+            assert!(!is_held(None) && !is_held(Some(2)), "an index is free, or of another server");
         }
         assert_eq!(holds.endpoints(), [endpoint(1)]);
         assert!(holds.set(&endpoint(1), false, || false) && !is_held(Some(1)));
         assert!(!holds.set(&endpoint(1), false, || false));
-        assert!(holds.set(&endpoint(1), false, || true), "a place was out of use");
+        assert!(holds.set(&endpoint(1), false, || true), "an index was out of use");
     }
 }

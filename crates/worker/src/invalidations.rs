@@ -328,7 +328,8 @@ impl Table {
     pub(crate) fn change_prefixes(
         &self,
         client: Client,
-        (old, new): (&BTreeSet<Vec<u8>>, &BTreeSet<Vec<u8>>),
+        old: &BTreeSet<Vec<u8>>,
+        new: &BTreeSet<Vec<u8>>,
     ) {
         if old == new {
             return;
@@ -382,7 +383,8 @@ impl Table {
         &self,
         client: Client,
         key: &[u8],
-        (keys_max, random): (usize, u64),
+        keys_max: usize,
+        random: u64,
     ) -> Entered {
         if key.len() > NAME_LEN_MAX {
             let given_up = vec![(key.into(), Readers::of(client))];

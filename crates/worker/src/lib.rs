@@ -26,6 +26,7 @@ mod plan;
 mod pool_kind;
 mod readers;
 mod redirects;
+mod replication;
 mod server_status;
 mod turn;
 
@@ -47,5 +48,6 @@ pub use pool_kind::{
     share_scripts,
 };
 pub use redirects::Redirects;
+pub use replication::{ReplicaFigures, Replication, RoleDoor, RoleReply, Wish};
 pub use server_status::{ServerStatus, backend_state};
 pub use turn::Worker;

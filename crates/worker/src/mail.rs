@@ -4,6 +4,8 @@ use keyway_net::{Listener, Mailer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// A client at rest that is handed over from one worker to another. Its indices are those of the
@@ -55,6 +57,15 @@ pub enum Mail {
     Relieve,
     /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
+    /// Something other than a worker has changed the store of this pool: tell clients of it.
+    Changed {
+        /// Index of the pool.
+        pool: u16,
+        /// To be cleared first: what changes later is another mail.
+        is_asked: Arc<AtomicBool>,
+    },
+    /// Drop this: whoever waits for it knows that every request of an earlier turn is over.
+    Pass(Sender<()>),
     /// Close these clients, if they are here. The ids are in ascending order.
     Kill(Vec<u64>),
     /// End this client's blocking command, if the client is here.

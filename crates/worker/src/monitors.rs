@@ -15,7 +15,11 @@ use std::sync::Arc;
 const INBOX_LEN_MAX: usize = 1 << 20;
 
 /// A line that a pool's monitors are shown.
-pub(crate) type Line = (u16, Arc<[u8]>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) pool: u16,
+    pub(crate) text: Arc<[u8]>,
+}
 
 /// The monitors, by worker.
 #[derive(Debug, Default)]
@@ -42,18 +46,18 @@ impl Part {
         self.lines.is_empty() && self.lost.is_empty()
     }
 
-    fn show(&mut self, (pool, line): &Line) {
-        if !self.watches(*pool) {
+    fn show(&mut self, line: &Line) {
+        if !self.watches(line.pool) {
             return;
         }
-        if self.len + line.len() <= INBOX_LEN_MAX {
-            self.len += line.len();
-            self.lines.push((*pool, Arc::clone(line)));
+        if self.len + line.text.len() <= INBOX_LEN_MAX {
+            self.len += line.text.len();
+            self.lines.push(line.clone());
             return;
         }
-        match self.lost.iter_mut().find(|(of, _)| of == pool) {
+        match self.lost.iter_mut().find(|(of, _)| *of == line.pool) {
             Some((_, lost)) => *lost += 1,
-            None => self.lost.push((*pool, 1)),
+            None => self.lost.push((line.pool, 1)),
         }
     }
 }
@@ -124,11 +128,11 @@ mod tests {
         monitors.add(of(1, 0), &pauses[1]);
         monitors.add(of(1, 2), &pauses[1]);
         monitors.add(of(0, 1), &pauses[0]);
-        let show = |text: &[u8]| monitors.show(vec![(1, text.into())]);
+        let show = |text: &[u8]| monitors.show(vec![Line { pool: 1, text: text.into() }]);
         assert_eq!(show(b"a"), [0, 2]);
         assert_eq!(show(b"b"), [], "they have been told");
         assert_eq!(monitors.take(1).0, []);
-        let lines: Vec<Line> = vec![(1, b"a"[..].into()), (1, b"b"[..].into())];
+        let lines = [b"a", b"b"].map(|text| Line { pool: 1, text: text[..].into() });
         assert_eq!(monitors.take(2).0, lines);
         assert_eq!(show(b"c"), [2]);
         monitors.remove(of(1, 0), &pauses[1]);
@@ -141,8 +145,8 @@ mod tests {
     fn what_finds_no_room_is_counted() {
         let (monitors, pause) = (Monitors::default(), Pause::default());
         monitors.add(of(0, 0), &pause);
-        let line: Arc<[u8]> = vec![b'x'; 1000].into();
-        (0..200).for_each(|_| drop(monitors.show(vec![(0, Arc::clone(&line)); 10])));
+        let line = Line { pool: 0, text: vec![b'x'; 1000].into() };
+        (0..200).for_each(|_| drop(monitors.show(vec![line.clone(); 10])));
         let (lines, lost) = monitors.take(0);
         assert_eq!(lines.len(), INBOX_LEN_MAX / 1000);
         assert_eq!(lost, [(0, 2000 - lines.len() as u64)]);

@@ -1,19 +1,20 @@
 use crate::handouts::Handout;
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
-    PoolKind, PoolNotices, Redirects,
+    PoolKind, PoolNotices, Redirects, RoleDoor,
 };
 use keyway_base::{Limits, Time};
 use keyway_net::Mailer;
 use keyway_proxy::hot_keys::NotedKeys;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
+use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{Store, Who};
 use keyway_topology::{HealthBoard, ReadFrom, Topology};
 use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What all workers of the process share: one version of the settings, and the shared structures
@@ -152,6 +153,50 @@ impl Plan {
         });
     }
 
+    /// Ends the waiting of clients that may write: their store has become a replica. Also waits
+    /// until no worker is at a request that it began before, or for `patience`.
+    pub fn settle_replica(&self, store: &Store, patience: Duration) {
+        store.unblock_writers(|waiter, reply| {
+            let Who { client, worker, .. } = waiter.who;
+            if self.handouts.post(worker, Handout { client, reply }) {
+                self.post_published(worker);
+            }
+        });
+        let (tell, told) = std::sync::mpsc::channel();
+        for mailer in &*self.mailers.lock() {
+            // A worker whose mailbox is full is not waited for.
+            let _ = mailer.post(Mail::Pass(tell.clone()));
+        }
+        drop(tell);
+        // The channel ends when the last worker has dropped its mail.
+        let _ = told.recv_timeout(patience);
+    }
+
+    /// Has a worker tell clients of what was changed in a pool's store by no worker. `is_asked`
+    /// says whether the worker has yet to read an earlier mail.
+    pub fn post_changed(&self, pool: u16, is_asked: &Arc<AtomicBool>) {
+        // ORDER: AcqRel pairs with the worker that clears it before it looks.
+        if is_asked.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mail = Mail::Changed { pool, is_asked: Arc::clone(is_asked) };
+        if self.mailers.lock().first().is_none_or(|mailer| mailer.post(mail).is_err()) {
+            // A worker that reads none looks ten times a second.
+            is_asked.store(false, Ordering::Release);
+        }
+    }
+
+    /// Publishes a message of no worker to the subscribers of a pool's store.
+    pub fn publish(&self, pool: u16, is_sharded: bool, channel: &[u8], message: &[u8]) {
+        let kind = match is_sharded {
+            true => SubscriptionKind::Shard,
+            false => SubscriptionKind::Channel,
+        };
+        let of = PoolWorker { pool, worker: u16::MAX };
+        let receivers = self.channels.publish(of, kind, channel, message);
+        receivers.wake.iter().for_each(|worker| self.post_published(*worker));
+    }
+
     /// Asks every worker but `from` to close these clients. A mailbox that is
     /// full misses it: `CLIENT KILL` is best effort across workers then.
     pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {
@@ -214,6 +259,8 @@ pub struct PoolPlan {
     pub scripts: Arc<keyway_script::Registry>,
     /// The log lines about this pool that are limited in rate.
     pub notices: PoolNotices,
+    /// The role of its store.
+    pub role: RoleDoor,
     /// What serves it.
     pub kind: PoolKind,
 }

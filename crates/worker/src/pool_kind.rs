@@ -111,7 +111,8 @@ impl PoolKind {
     /// secured by `tls`. `store` opens the embedded store of a pool that is one.
     pub fn new(
         kind: &TopologyKind,
-        (pools, now): (&[Pool], Time),
+        pools: &[Pool],
+        now: Time,
         tls: Option<ClientTls>,
         store: impl FnOnce() -> Arc<Store>,
     ) -> Self {

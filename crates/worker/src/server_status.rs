@@ -26,31 +26,31 @@ pub struct ServerStatus {
 
 impl Cluster {
     /// Returns the role of the server at an index, or `None` if there is none.
-    pub fn standing(&self, place: usize) -> Option<ServerStatus> {
+    pub fn standing(&self, server: usize) -> Option<ServerStatus> {
         let map = self.map();
-        let node = map.node(place)?;
-        let role = role(&map, place, node);
+        let node = map.node(server)?;
+        let role = role(&map, server, node);
         Some(ServerStatus {
             role,
             of: self.primary_of(&map, node, role),
-            slots: self.has_slots().then(|| map.owned_by(place)),
+            slots: self.has_slots().then(|| map.owned_by(server)),
             zone: node.zone.as_deref().map(str::to_owned),
-            lag_millis: self.lag_millis(place).filter(|_| role == REPLICA),
+            lag_millis: self.lag_millis(server).filter(|_| role == REPLICA),
             tenure: node.tenure,
         })
     }
 
     /// Returns what its cluster or the sentinels report about a failed server at an index, or about
     /// a replica that they no longer name.
-    pub fn told_down(&self, place: usize) -> Option<&'static str> {
-        told_down(self.map().node(place)?)
+    pub fn told_down(&self, server: usize) -> Option<&'static str> {
+        told_down(self.map().node(server)?)
     }
 
     /// Returns why no request can be served in the pool of this name, whatever its key, or `None`
     /// if some can.
     pub fn unserved(&self, pool: &str) -> Option<String> {
         let map = self.map();
-        if (0..map.place_count()).any(|place| map.is_serving(place)) {
+        if (0..map.index_count()).any(|server| map.is_serving(server)) {
             return None;
         }
         let what = match self.has_slots() {
@@ -73,18 +73,18 @@ impl Cluster {
     pub fn figures(&self, is_down: impl Fn(usize) -> bool) -> ClusterFigures {
         let map = self.map();
         let has_slots = self.has_slots();
-        let is_reachable = |place: &usize| {
+        let is_reachable = |server: &usize| {
             let is_sound = |node: &PlacedNode| node.health != NodeHealth::Failed;
-            map.is_serving(*place) && map.node(*place).is_some_and(is_sound) && !is_down(*place)
+            map.is_serving(*server) && map.node(*server).is_some_and(is_sound) && !is_down(*server)
         };
-        let reachable = || (0..map.place_count()).filter(is_reachable);
-        let slots = || reachable().map(|place| u64::from(map.owned_by(place))).sum();
-        let name = |place| Some(map.node(place)?.endpoint.to_string());
+        let reachable = || (0..map.index_count()).filter(is_reachable);
+        let slots = || reachable().map(|server| u64::from(map.owned_by(server))).sum();
+        let name = |server| Some(map.node(server)?.endpoint.to_string());
         let totals = &self.totals;
         ClusterFigures {
-            backends: (0..map.place_count()).map(name).collect(),
-            roles: (0..map.place_count()).map(|place| self.role(&map, place)).collect(),
-            down: (0..map.place_count()).map(|at| map.node(at).and_then(told_down)).collect(),
+            backends: (0..map.index_count()).map(name).collect(),
+            roles: (0..map.index_count()).map(|server| self.role(&map, server)).collect(),
+            down: (0..map.index_count()).map(|at| map.node(at).and_then(told_down)).collect(),
             moved: totals.moved.load(Relaxed),
             asked: totals.asked.load(Relaxed),
             retried: totals.retried.load(Relaxed),
@@ -107,9 +107,9 @@ impl Cluster {
         }
     }
 
-    fn role(&self, map: &ClusterMap, place: usize) -> Option<BackendRole> {
-        let node = map.node(place)?;
-        let role = role(map, place, node);
+    fn role(&self, map: &ClusterMap, server: usize) -> Option<BackendRole> {
+        let node = map.node(server)?;
+        let role = role(map, server, node);
         Some(BackendRole { role, of: self.primary_of(map, node, role).unwrap_or_default() })
     }
 
@@ -153,12 +153,12 @@ pub fn backend_state(plan: &Plan, id: BackendId) -> (&'static str, Option<&'stat
 }
 
 fn has_lost_replicas(plan: &Plan, id: BackendId) -> bool {
-    cluster_of(plan, id).is_some_and(|(cluster, place)| cluster.has_lost_replicas(place))
+    cluster_of(plan, id).is_some_and(|(cluster, server)| cluster.has_lost_replicas(server))
 }
 
 fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
-    let (cluster, place) = cluster_of(plan, id)?;
-    cluster.told_down(place)
+    let (cluster, server) = cluster_of(plan, id)?;
+    cluster.told_down(server)
 }
 
 /// Returns the cluster of a server, and the server's index there.
@@ -177,11 +177,11 @@ fn told_down(node: &PlacedNode) -> Option<&'static str> {
 
 const REPLICA: &str = "replica";
 
-fn role(map: &ClusterMap, place: usize, node: &PlacedNode) -> &'static str {
+fn role(map: &ClusterMap, server: usize, node: &PlacedNode) -> &'static str {
     match node.role {
         PlaceRole::Replica { .. } => REPLICA,
         // A primary without slots or keys serves nothing.
-        PlaceRole::Primary if map.is_serving(place) => "primary",
+        PlaceRole::Primary if map.is_serving(server) => "primary",
         PlaceRole::Primary if map.primaries().is_empty() => "primary",
         PlaceRole::Primary | PlaceRole::Seed => "none",
     }

@@ -509,6 +509,11 @@ impl<I: Io> Worker<I> {
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}
+                Mail::Changed { pool, is_asked } => {
+                    is_asked.store(false, Ordering::Release);
+                    self.core.tell_changed(pool);
+                }
+                Mail::Pass(waiting) => drop(waiting),
                 Mail::Relieve => self.relieve(),
                 Mail::Follow(follow) => self.follow(*follow),
                 Mail::Unblock(unblock) => {

@@ -397,7 +397,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
     ];
     let store = Arc::new(store);
     let plan_of =
-        |pool: &Pool| PoolKind::new(&pool.kind, (&pools, Time(0)), None, || Arc::clone(&store));
+        |pool: &Pool| PoolKind::new(&pool.kind, &pools, Time(0), None, || Arc::clone(&store));
     let [servers, store, led @ ..] = [0, 1, 2, 3].map(|index: usize| plan_of(&pools[index]));
     let led: [PoolKind; 2] = led;
     let topology = Arc::new(Topology::new(Epoch(1), pools));

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     UserName,
     /// A host name, or an IP address.
     HostName,
+    /// The address of a primary, perhaps with a password; never shown.
+    Primary,
     /// The name of a pool.
     PoolName,
     /// The names of pools.

@@ -113,6 +113,47 @@ pub(crate) static STORE: Table = Table {
         )
         .known_elsewhere_as(&["appendonly", "appenddirname", "aof"]),
         key(
+            "replica_of",
+            Kind::Primary,
+            Unset("the store is a primary"),
+            "Make the store a replica of a server, redis-server 5 to 7, Valkey or Keyway: `\"redis://[USER:PASSWORD@]HOST:PORT\"`, or `\"rediss://…\"` with `replica_tls`. In a user or password `%40` stands for `@`, and so on. Clients cannot write then. `REPLICAOF NO ONE` makes the store a primary until the process ends; a reload follows this key only if it has changed (docs/replicas.md).",
+        )
+        .known_elsewhere_as(&["replicaof", "slaveof", "replica-of"]),
+        key(
+            "replica_user",
+            Kind::UserName,
+            Unset("the default user"),
+            "The user at the primary, also for REPLICAOF.",
+        )
+        .known_elsewhere_as(&["masteruser", "primaryuser"]),
+        key(
+            "replica_password",
+            Kind::Secret,
+            Unset("none is sent"),
+            "The password at the primary, also for REPLICAOF.",
+        )
+        .known_elsewhere_as(&["masterauth", "primaryauth"]),
+        key(
+            "replica_password_file",
+            Path,
+            Unset("none is sent"),
+            "A file that holds that password; one newline at its end is ignored.",
+        ),
+        key(
+            "replica_password_env",
+            Kind::Variable,
+            Unset("none is sent"),
+            "An environment variable that holds that password.",
+        ),
+        super::tls::OF_REPLICA,
+        key(
+            "replica_serve_stale_data",
+            Bool,
+            Is("true"),
+            "Let a replica answer with what it has while the link to its primary is down. `false`: clients get the error `MASTERDOWN` then.",
+        )
+        .known_elsewhere_as(&["replica-serve-stale-data", "slave-serve-stale-data"]),
+        key(
             "quotas",
             List(&QUOTAS),
             Unset("none"),

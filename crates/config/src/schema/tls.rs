@@ -151,6 +151,15 @@ pub(super) const OF_POOL: Key = key(
 )
 .known_elsewhere_as(&["ssl", "use_tls", "secure"]);
 
+/// The key for a store that is a replica.
+pub(super) const OF_REPLICA: Key = key(
+    "replica_tls",
+    Kind::Table(&TLS),
+    Unset("the link to a primary is not encrypted"),
+    "Encrypts the link to the primary, with the keys that `tls` has. `replica_of` begins with `rediss://` then.",
+)
+.known_elsewhere_as(&["tls-replication", "tls_replication"]);
+
 /// The key for a pool's sentinels.
 pub(super) const OF_SENTINELS: Key = key(
     "sentinel_tls",

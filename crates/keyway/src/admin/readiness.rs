@@ -153,8 +153,15 @@ impl Current {
         {
             return Some(format!("pool {:?}: {why}", pool.name));
         }
-        if kind.store().is_some_and(|store| store.is_loading()) {
-            return Some(format!("pool {:?}: its snapshot is being loaded", pool.name));
+        if let Some(store) = kind.store() {
+            let restrictions = store.restrictions();
+            if restrictions.is_loading() {
+                let whose = if restrictions.is_replica() { "its primary's" } else { "its" };
+                return Some(format!("pool {:?}: {whose} snapshot is being loaded", pool.name));
+            }
+            if restrictions.is_stale() {
+                return Some(format!("pool {:?}: the link to its primary is down", pool.name));
+            }
         }
         let totals = self.registry.backend_totals(index);
         let ids = self.plan.topology.backend_ids(index).zip(totals).enumerate();

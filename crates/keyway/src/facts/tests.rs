@@ -11,6 +11,7 @@ fn an_hour_later() -> Clock {
 
 fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
     PoolFacts {
+        role: Default::default(),
         kind: "store",
         name: name.to_owned(),
         store,

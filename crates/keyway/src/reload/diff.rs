@@ -1,6 +1,6 @@
 //! The differences between two configurations, as lines for the log. Secrets are never in them.
 
-use keyway_config::{Config, describe};
+use keyway_config::{Config, PoolKindConfig, describe};
 use std::collections::BTreeMap;
 
 /// Longest shown text of a value. A pool of many servers has a longer one.
@@ -182,6 +182,12 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     }
     for pool in &new.pools {
         let before = old.pools.iter().find(|other| other.name == pool.name);
+        if let (Some(PoolKindConfig::Store(old)), PoolKindConfig::Store(new)) =
+            (before.map(|before| &before.kind), &pool.kind)
+            && is_changed(&old.replica.password, &new.replica.password)
+        {
+            lines.push(format!("pool {}: the password for its primary changed", pool.name));
+        }
         if let Some((old, _)) = before.and_then(|before| before.kind.servers())
             && let Some((new, _)) = pool.kind.servers()
             && is_changed(&old.options.password, &new.options.password)

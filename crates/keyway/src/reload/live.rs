@@ -4,6 +4,7 @@ use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
 use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::plan::{self, Sources, Version};
+use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
 use crate::workers::Workers;
@@ -50,6 +51,8 @@ pub struct Live {
     pub snapshots: Snapshots,
     /// Logs of embedded stores.
     pub logs: StoreLogs,
+    /// Their roles.
+    pub replicas: Replicas,
 }
 
 impl Live {
@@ -176,6 +179,7 @@ impl Live {
         });
         self.snapshots.follow(&version.plan, &merged.config, &self.logs);
         self.logs.adopt(logs);
+        self.replicas.follow(&version.plan, &merged.config);
         if self.file.server.log.level != new.server.log.level {
             log::set_level(new.server.log.level);
         }

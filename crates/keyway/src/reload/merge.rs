@@ -5,7 +5,9 @@
 //! names it until no worker has anything of it.
 
 use keyway_base::Time;
-use keyway_config::{Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig};
+use keyway_config::{
+    Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig, StoreConfig,
+};
 use keyway_topology::{Epoch, PrimarySource, RoutedPool};
 use keyway_worker::Retired;
 use std::sync::Arc;
@@ -127,7 +129,7 @@ fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place>
                 "pool.{name}: a store cannot be removed while Keyway runs, as its data would be \
                  lost; restart it"
             )),
-            Some(new) if is_store && new.kind != pool.kind => faults.push(format!(
+            Some(new) if is_store && !same_but_role(&new.kind, &pool.kind) => faults.push(format!(
                 "pool.{name}: the settings of a store cannot change while Keyway runs; restart it"
             )),
             _ => {}
@@ -149,6 +151,17 @@ fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place>
         }
     };
     names.iter().enumerate().map(&mut place).collect()
+}
+
+/// Returns whether two stores differ in nothing but whose replicas they are.
+fn same_but_role(one: &PoolKindConfig, other: &PoolKindConfig) -> bool {
+    match (one, other) {
+        (PoolKindConfig::Store(one), PoolKindConfig::Store(other)) => {
+            let one = StoreConfig { replica: other.replica.clone(), ..one.clone() };
+            one == *other
+        }
+        (one, other) => one == other,
+    }
 }
 
 /// Returns which pools have the same settings as the pools of the same names. Pools that they name
@@ -331,6 +344,14 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
         slots[place.position] = Some(pool);
         is_same[place.position] = false;
         heir_of[place.position] = place.replaces;
+    }
+    for (pool, place) in new.pools.iter().zip(pools).filter(|(_, place)| place.is_same) {
+        if let Some(PoolConfig { kind: PoolKindConfig::Store(old), .. }) =
+            &mut slots[place.position]
+            && let PoolKindConfig::Store(new) = &pool.kind
+        {
+            old.replica = new.replica.clone();
+        }
     }
     let mut config = Config {
         pools: slots.into_iter().map(|slot| slot.expect("every position is somebody's")).collect(),

@@ -125,7 +125,7 @@ pub(super) fn give_notice(
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
-                process.note_streamed_reply(elapsed);
+                process.note_elapsed(elapsed);
                 sample(workers, elapsed);
             }
             Err(RecvTimeoutError::Disconnected) => return order,

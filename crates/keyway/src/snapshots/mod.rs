@@ -262,7 +262,8 @@ impl Worker {
                 continue;
             }
             job.due = Some(now + every);
-            if job.has_changed() {
+            // A part of a primary's snapshot is nothing to keep.
+            if job.has_changed() && !job.store.is_loading() {
                 // While the base of a log is written, it follows that.
                 let _ = job.store.begin_snapshot(wall_clock().unix_millis(), true);
             }

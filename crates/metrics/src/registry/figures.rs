@@ -40,6 +40,8 @@ pub struct StoreFigures {
     pub log: Option<LogFigures>,
     /// 1 while it is loaded from a file, 0 if it could be.
     pub loading: Option<u64>,
+    /// Its link to a primary, if it is a replica.
+    pub replica: Option<ReplicaFigures>,
 }
 
 /// The log of [`StoreFigures`].
@@ -61,6 +63,27 @@ pub struct LogFigures {
     pub compactions: u64,
     /// Those that failed.
     pub compaction_failures: u64,
+}
+
+/// The link to its primary of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplicaFigures {
+    /// 1 while the stream comes.
+    pub is_up: u64,
+    /// Seconds since the last byte came.
+    pub last_io_seconds: u64,
+    /// The offset of what was executed.
+    pub offset_bytes: u64,
+    /// Snapshots that were taken whole.
+    pub full_resyncs: u64,
+    /// Links that went on where the one before had ended.
+    pub partial_resyncs: u64,
+    /// Links that ended or did not come about.
+    pub failures: u64,
+    /// Commands of the stream that were executed.
+    pub commands: u64,
+    /// Of these, the ones that failed.
+    pub failed_commands: u64,
 }
 
 /// The snapshots of [`StoreFigures`].

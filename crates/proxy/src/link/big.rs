@@ -11,8 +11,10 @@ pub struct BigReply {
     pub whole: u64,
     /// Length of its largest element, or of the reply, in bytes.
     pub bytes: u64,
-    /// Index of that element, and the number of elements. A reply that is no array has one.
-    pub element: (u32, u32),
+    /// Index of that element.
+    pub index: u32,
+    /// Number of elements. A reply that is no array has one.
+    pub elements: u32,
     /// True if it has not been taken yet.
     is_new: bool,
 }
@@ -30,16 +32,16 @@ impl Link {
     /// Notes a large reply.
     #[cold]
     pub(super) fn note_big(&mut self, exchange: &Exchange, reply: &[u8]) {
-        self.note_big_element(exchange, largest_element(reply), reply.len());
+        self.note_big_element(exchange, LargestElement::of(reply), reply.len());
     }
 
-    /// Does the same for a reply that was not kept: `element` contains the index of its largest
-    /// element and the number of elements. The lengths are those of that element and of the whole.
+    /// Does the same for a reply that was not kept, of which the largest element and the length are
+    /// known.
     #[cold]
     pub(super) fn note_big_element(
         &mut self,
         exchange: &Exchange,
-        (index, count, bytes): (u32, u32, usize),
+        largest: LargestElement,
         whole: usize,
     ) {
         let Some(request) = self.trace.answered_request(exchange.len) else { return };
@@ -48,27 +50,47 @@ impl Link {
         if is_larger && !matches!(exchange.owner, Owner::Internal(_)) {
             big.request.clear();
             big.request.extend_from_slice(request);
-            (big.whole, big.bytes) = (whole as u64, bytes as u64);
-            (big.element, big.is_new) = ((index, count), true);
+            (big.whole, big.bytes) = (whole as u64, largest.len as u64);
+            (big.index, big.elements) = (largest.index, largest.count);
+            big.is_new = true;
         }
     }
 }
 
-/// Returns the index of the largest element, the number of elements, and the largest element's
-/// length. These are the elements of an array of strings, which are the values of several keys.
-/// Anything else is one element.
-fn largest_element(reply: &[u8]) -> (u32, u32, usize) {
-    elements_of(reply).unwrap_or((0, 1, reply.len()))
+/// The largest element of a reply. The elements are those of an array of strings, which are the
+/// values of several keys. Anything else is one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LargestElement {
+    /// Its index among the elements.
+    pub(super) index: u32,
+    /// Number of elements.
+    pub(super) count: u32,
+    /// Its length in bytes.
+    pub(super) len: usize,
 }
 
-fn elements_of(reply: &[u8]) -> Option<(u32, u32, usize)> {
+impl LargestElement {
+    /// Returns the largest element of a reply.
+    fn of(reply: &[u8]) -> LargestElement {
+        largest_of_array(reply).unwrap_or(LargestElement::whole(reply.len()))
+    }
+
+    /// Returns the only element of a reply of `len` bytes.
+    pub(super) fn whole(len: usize) -> LargestElement {
+        LargestElement { index: 0, count: 1, len }
+    }
+}
+
+/// Returns the largest element of an array of strings, or `None` for any other reply.
+fn largest_of_array(reply: &[u8]) -> Option<LargestElement> {
     let (count, mut rest) = header(reply, b'*')?;
-    let (count, mut largest) = (u32::try_from(count?).ok()?, (0, 0));
+    let count = u32::try_from(count?).ok()?;
+    let mut largest = LargestElement { index: 0, count, len: 0 };
     for index in 0..count {
         let (len, behind) = header(rest, b'$')?;
         let len = len.unwrap_or(0);
-        if len > largest.1 {
-            largest = (index, len);
+        if len > largest.len {
+            (largest.index, largest.len) = (index, len);
         }
         rest = match behind.get(len + 2..) {
             _ if rest.starts_with(b"$-") => behind,
@@ -76,7 +98,7 @@ fn elements_of(reply: &[u8]) -> Option<(u32, u32, usize)> {
             None => return None,
         };
     }
-    (count > 0).then_some((largest.0, count, largest.1))
+    (count > 0).then_some(largest)
 }
 
 /// Returns the number in a line that begins with `kind`, as `None` if it is negative, and what
@@ -103,9 +125,10 @@ mod tests {
             (b"*0\r\n", (0, 1, 4)),
             (b"VALUE k 0 3\r\nabc\r\nEND\r\n", (0, 1, 23)),
         ] {
-            assert_eq!(largest_element(reply), found, "{}", String::from_utf8_lossy(reply));
+            let LargestElement { index, count, len } = LargestElement::of(reply);
+            assert_eq!((index, count, len), found, "{}", String::from_utf8_lossy(reply));
         }
         let whole = b"*2\r\n$3\r\nabc\r\n$1\r\nd\r\n";
-        (0..whole.len()).for_each(|len| _ = largest_element(&whole[..len]));
+        (0..whole.len()).for_each(|len| _ = LargestElement::of(&whole[..len]));
     }
 }

@@ -104,7 +104,7 @@ impl Link {
                         continue;
                     }
                     if let LinkState::Handshaking { left, deadline } = self.state {
-                        self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
+                        self.on_handshake_reply(kind, &rest[..len], left, deadline)?;
                         continue;
                     }
                     if !self.answered {

@@ -57,7 +57,7 @@ impl Link {
     pub fn on_connected(&mut self, options: &LinkOptions, now: Time) {
         let deadline = now + options.connect_timeout;
         if let Some(memcached) = &options.memcached {
-            return self.on_memcached_connected(memcached, options, (deadline, now));
+            return self.on_memcached_connected(memcached, options, deadline, now);
         }
         let greeting = Greeting { auth: auth(options), selects: selects(options) };
         self.trace.slower_than = options.slower_than;

@@ -55,7 +55,7 @@ const OWNERS: [Owner; 7] = [
 ];
 
 /// Compares what the link reports with a list of owners, each with the time at which it asked.
-fn check(link: &Link, list: &[(Owner, Time)], (unsent, now): (usize, Time)) {
+fn check(link: &Link, list: &[(Owner, Time)], unsent: usize, now: Time) {
     let options = options();
     let is_own = |owner: Owner| matches!(owner, Owner::None | Owner::Internal(_));
     let count = |is: &dyn Fn(Owner) -> bool| list.iter().filter(|(owner, _)| is(*owner)).count();
@@ -121,7 +121,7 @@ proptest! {
                 }
                 _ => {}
             }
-            check(&link, &list, (unsent, at(now)));
+            check(&link, &list, unsent, at(now));
         }
     }
 }
@@ -503,7 +503,7 @@ fn the_second_of_two_equal_requests_brings_the_time_that_the_first_has_waited() 
 fn a_transaction_is_known_by_the_reply_to_multi_that_is_to_come() {
     let mut link = ready();
     link.request_buf().extend_from_slice(PING);
-    link.enqueue_batch(session(0), Counted::OWN, (PING.len(), 2), at(0));
+    link.enqueue_batch(session(0), Counted::OWN, PING.len(), 2, at(0));
     assert!(!link.exchange(0).is_transaction());
     link.set_transaction();
     assert!(link.exchange(0).is_transaction());

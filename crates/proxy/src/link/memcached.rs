@@ -124,7 +124,8 @@ impl Link {
         &mut self,
         memcached: &MemcachedOptions,
         options: &LinkOptions,
-        (deadline, now): (Time, Time),
+        deadline: Time,
+        now: Time,
     ) {
         self.trace.slower_than = options.slower_than;
         self.progress = now;
@@ -168,7 +169,7 @@ impl Link {
                 Ok(Framed::Ready { len }) => {
                     pos += len;
                     framer = None;
-                    self.take_memcached_reply(&rest[..len], (wire, logs_in), big_from, deliver)?;
+                    self.take_memcached_reply(&rest[..len], wire, logs_in, big_from, deliver)?;
                 }
                 Ok(Framed::NeedMore { at_least }) => {
                     framer = Some(one);
@@ -189,7 +190,8 @@ impl Link {
     fn take_memcached_reply(
         &mut self,
         reply: &[u8],
-        (wire, logs_in): (Wire, bool),
+        wire: Wire,
+        logs_in: bool,
         big_from: usize,
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {

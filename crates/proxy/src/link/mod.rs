@@ -396,7 +396,7 @@ impl Link {
     /// [`Link::request_buf`].
     #[inline]
     pub fn enqueue(&mut self, owner: Owner, counted: Counted, len: usize, now: Time) {
-        self.enqueue_batch(owner, counted, (len, 0), now);
+        self.enqueue_batch(owner, counted, len, 0, now);
     }
 
     /// Does the same for requests that stay together: all are sent on one connection or none. The
@@ -406,7 +406,8 @@ impl Link {
         &mut self,
         owner: Owner,
         counted: Counted,
-        (len, replies_before): (usize, u16),
+        len: usize,
+        replies_before: u16,
         now: Time,
     ) {
         if self.fifo.is_empty() {
@@ -611,7 +612,8 @@ impl Link {
         &mut self,
         kind: Kind,
         reply: &[u8],
-        (left, deadline): (u8, Time),
+        left: u8,
+        deadline: Time,
     ) -> Result<(), BackendFault> {
         self.check_room(reply)?;
         // An error may arrive before anything was asked, from a server that accepts no client. A

@@ -33,7 +33,7 @@ impl Link {
         let said = self.multi_refused.as_deref()?;
         let text = String::from_utf8_lossy(said).into_owned() + NOTHING_SENT;
         self.request_buf().extend_from_slice(EMPTY);
-        self.enqueue_batch(Owner::Internal(Internal::Multi), Counted::OWN, (EMPTY.len(), 1), now);
+        self.enqueue_batch(Owner::Internal(Internal::Multi), Counted::OWN, EMPTY.len(), 1, now);
         self.set_transaction();
         Some(text)
     }
@@ -85,7 +85,7 @@ mod tests {
 
     fn transaction(link: &mut Link, sequence: u32) {
         link.request_buf().extend_from_slice(b"MULTI SET EXEC");
-        link.enqueue_batch(owner(sequence), Counted::OWN, (14, 2), Time(0));
+        link.enqueue_batch(owner(sequence), Counted::OWN, 14, 2, Time(0));
         link.set_transaction();
     }
 

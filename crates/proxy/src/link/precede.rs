@@ -61,7 +61,7 @@ mod tests {
             for replies in [format!("+PONG\r\n{said}:1\r\n"), "+PONG\r\n:0\r\n:2\r\n".to_owned()] {
                 link.request_buf().extend_from_slice(b"WAIT");
                 let owner = Owner::Session { session: Key::NONE, sequence: 0 };
-                link.enqueue_batch(owner, Counted::OWN, (4, 2), Time(0));
+                link.enqueue_batch(owner, Counted::OWN, 4, 2, Time(0));
                 link.handle_input(
                     replies.as_bytes(),
                     &Limits::default(),
@@ -82,7 +82,7 @@ mod tests {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
         let owner = Owner::Session { session: Key::NONE, sequence: 0 };
         link.request_buf().extend_from_slice(b"EXEC");
-        link.enqueue_batch(owner, Counted::OWN, (4, crate::session::QUEUED_MAX + 1), Time(0));
+        link.enqueue_batch(owner, Counted::OWN, 4, crate::session::QUEUED_MAX + 1, Time(0));
         link.precede_last(b"FIRST");
         let replies = b"+OK\r\n".repeat(usize::from(u16::MAX) + 1);
         let mut got = 0;

@@ -184,7 +184,7 @@ impl Link {
         let len = request.len();
         self.request_buf().extend_from_slice(request);
         // Only a transaction is sent whole.
-        self.enqueue_batch(exchange.owner, exchange.counted, (len, exchange.transaction), now);
+        self.enqueue_batch(exchange.owner, exchange.counted, len, exchange.transaction, now);
         if let Some(last) = self.fifo.back_mut() {
             last.transaction = exchange.transaction;
             last.translation = exchange.translation;
@@ -376,7 +376,7 @@ mod tests {
         for (last, is_aside) in [("-EXECABORT x\r\n", true), ("*1\r\n+OK\r\n", false)] {
             let mut link = link();
             link.request_buf().extend_from_slice(b"MULTI SET SET EXEC");
-            link.enqueue_batch(owner(1), Counted::OWN, (18, 3), Time(0));
+            link.enqueue_batch(owner(1), Counted::OWN, 18, 3, Time(0));
             link.set_transaction();
             ask(&mut link, 2, b"GET");
             let inner = "+OK\r\n-ERR other\r\n-ASK 7 h:2\r\n";

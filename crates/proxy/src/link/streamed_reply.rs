@@ -8,6 +8,7 @@
 //! being parsed, except for the line end. The exchange stays at the front of the FIFO meanwhile:
 //! loss and timeouts treat it like any other.
 
+use super::big::LargestElement;
 use super::{Exchange, Link, LinkState, Owner, TRANSFER_LEN};
 use keyway_base::{BackendFault, Time};
 use keyway_memcache::Expect;
@@ -179,7 +180,7 @@ impl Link {
         let mut answered = None;
         if ends {
             let exchange = self.take_answered()?;
-            self.note_big_element(&exchange, (0, 1, len), len);
+            self.note_big_element(&exchange, LargestElement::whole(len), len);
             if self.redirected.is_some() {
                 self.release_answered(&exchange, Kind::Bulk, b"")?;
             }
@@ -480,7 +481,7 @@ mod tests {
             if let Some(asked) = asked {
                 ask(&mut link, Key::from_bits(1), at(20));
                 let is_its = |owner| matches!(owner, Owner::Session { .. });
-                assert!(link.backdate_last(is_its, (asked, at(20))));
+                assert!(link.backdate_last(is_its, asked, at(20)));
             }
             let others_within = Some(Duration::from_millis(350));
             (link, Patience { others_within, others_since: room, ..ALONE })

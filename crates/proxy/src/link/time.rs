@@ -332,7 +332,8 @@ impl Link {
     pub fn backdate_last(
         &mut self,
         is_its: impl Fn(Owner) -> bool,
-        (since, now): (Time, Time),
+        since: Time,
+        now: Time,
     ) -> bool {
         if self.held_for.is_some() && self.state != LinkState::Ready {
             // Its time counts from when it is sent.

@@ -117,7 +117,7 @@ pub(super) fn own_line(context: &LocalContext, command: &str) -> String {
     let mut text = String::new();
     if let Some(entry) = context.clients.get(context.identity.id) {
         let blocked = context.clients.blocked();
-        write_line(context.identity.id, &entry, command, (context, &blocked), &mut text);
+        write_line(context.identity.id, &entry, command, context, &blocked, &mut text);
     }
     text
 }
@@ -130,7 +130,7 @@ fn list(args: &Args, context: &LocalContext, out: &mut Vec<u8>) {
     let mut write = |id, entry: &ClientEntry| {
         // It writes one line more than there is room for, which is noticed below.
         if entry.pool == context.pool && text.len() <= context.reply_len_max {
-            write_line(id, entry, "client|list", (context, &blocked), &mut text);
+            write_line(id, entry, "client|list", context, &blocked, &mut text);
         }
     };
     if args.len() == 2 {
@@ -170,7 +170,8 @@ fn write_line(
     id: u64,
     entry: &ClientEntry,
     own_command: &str,
-    (context, blocked): (&LocalContext, &BTreeSet<u64>),
+    context: &LocalContext,
+    blocked: &BTreeSet<u64>,
     text: &mut String,
 ) {
     let is_self = id == context.identity.id;

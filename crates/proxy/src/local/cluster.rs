@@ -91,13 +91,13 @@ impl EmulatedCluster {
         EmulatedCluster { nodes: nodes.into_iter().map(announced).collect(), own }
     }
 
-    /// Where the Keyway at a place is.
+    /// Returns host and port of the Keyway with this index.
     pub fn address(&self, node_index: usize) -> Option<(&str, u16)> {
         self.nodes.get(node_index).map(|node| (node.host.as_str(), node.port))
     }
 
-    /// Notes whether the Keyway at a place is there: while it is not, the others
-    /// have its slots. Returns whether that is new.
+    /// Notes whether the Keyway with this index is down. While it is, the others have its slots.
+    /// Returns whether that is a change.
     pub fn set_down(&self, node_index: usize, is_down: bool) -> bool {
         // Nothing else goes with it.
         let node = self.nodes.get(node_index);

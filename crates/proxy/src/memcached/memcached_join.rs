@@ -224,7 +224,7 @@ impl MemcachedJoin {
     ) {
         match self.rule {
             Rule::Sums => return self.write_sums(out, name),
-            Rule::Each => return self.write_each(out, (&name, &describe)),
+            Rule::Each => return self.write_each(out, &name, &describe),
             _ => {}
         }
         let failed = self.fragments.iter().find(|fragment| fragment.outcome.is_err());
@@ -349,7 +349,8 @@ impl MemcachedJoin {
     fn write_each(
         &self,
         out: &mut Vec<u8>,
-        (name, describe): (&impl Fn(u16) -> String, &impl Fn(u16) -> String),
+        name: &impl Fn(u16) -> String,
+        describe: &impl Fn(u16) -> String,
     ) {
         let mut answers = (0..self.fragments.len()).map(|index| self.answer(index));
         if answers.all(|answer| answer.is_some_and(|answer| stats::is_unknown(&answer))) {

@@ -18,7 +18,7 @@
 //! fill that, after it was stored, finds its item unchanged in the old pool precedes every such
 //! write. One that does not is removed again by the number with which it was stored.
 //!
-//! The worker sends what [`ItemCopy::compose`] writes to the pool of [`ItemCopy::place`], and
+//! The worker sends what [`ItemCopy::compose`] writes to the pool of [`ItemCopy::next_pool`], and
 //! passes the replies, until there is an [`ItemCopy::end`].
 
 use super::{MemcachedJoin, wire_of};
@@ -138,7 +138,7 @@ pub struct ItemCopy {
 impl ItemCopy {
     /// Creates the copy of `key`, which belongs to the server `from` in the old pool and `to` in
     /// the new one.
-    pub fn new(aim: Aim, terms: Terms, key: &[u8], (from, to): (u16, u16)) -> ItemCopy {
+    pub fn new(aim: Aim, terms: Terms, key: &[u8], from: u16, to: u16) -> ItemCopy {
         let step = match aim {
             Aim::Read | Aim::Modify => Step::LookUp,
             Aim::Clear | Aim::Flush(_) => Step::Clear,
@@ -163,7 +163,8 @@ impl ItemCopy {
         }
     }
 
-    /// Where the next request goes; `None` while one is on its way, or at the end.
+    /// Returns the pool of the next request. Returns `None` while a request is in flight, and at the
+    /// end.
     pub fn next_pool(&self) -> Option<WarmUpPool> {
         match self.step {
             _ if self.is_asked => None,
@@ -200,7 +201,7 @@ impl ItemCopy {
         matches!(self.aim, Aim::Read | Aim::Modify)
     }
 
-    /// Returns the protocol of the pool that [`ItemCopy::place`] returns.
+    /// Returns the protocol of the pool that [`ItemCopy::next_pool`] returns.
     fn dialect(&self) -> Dialect {
         match self.step {
             Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => self.terms.new,

@@ -403,9 +403,9 @@ impl SubscriberLink {
                 }
                 Some(Pushed::Changed { kind, subscribes, name }) => {
                     if self.follows && !self.is_expected(kind, subscribes, name) {
-                        return self.take_end((kind, subscribes), (name, frame), hear);
+                        return self.take_end(kind, subscribes, name, frame, hear);
                     }
-                    self.take_change((kind, subscribes), name, hear)
+                    self.take_change(kind, subscribes, name, hear)
                 }
                 Some(Pushed::Pong) => Ok(()),
                 None => Err(BackendFault::Protocol),
@@ -434,8 +434,10 @@ impl SubscriberLink {
     #[cold]
     fn take_end(
         &mut self,
-        (kind, subscribes): (SubscriptionKind, bool),
-        (name, frame): (Option<&[u8]>, &[u8]),
+        kind: SubscriptionKind,
+        subscribes: bool,
+        name: Option<&[u8]>,
+        frame: &[u8],
         hear: &mut impl FnMut(Heard<'_>),
     ) -> Result<(), BackendFault> {
         let Some(name) = name.filter(|_| kind == SubscriptionKind::Shard && !subscribes) else {
@@ -452,7 +454,8 @@ impl SubscriberLink {
 
     fn take_change(
         &mut self,
-        (kind, subscribes): (SubscriptionKind, bool),
+        kind: SubscriptionKind,
+        subscribes: bool,
         name: Option<&[u8]>,
         hear: &mut impl FnMut(Heard<'_>),
     ) -> Result<(), BackendFault> {

@@ -1,6 +1,6 @@
 //! What requests and replies of memcached mean for a route policy.
 
-use super::{Nature, Part, Verdict};
+use super::{KeyOwner, Nature, Part, Verdict};
 use keyway_base::Fault;
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Head, Item, Outcome, ReplyLimits, ReplyParsed, RequestFlags,
@@ -121,7 +121,7 @@ pub fn tell(part: &Part, wire: Wire, asker: &Asker<'_>, out: &mut Vec<u8>) {
 /// whose requests have several keys. An error of any part is the reply.
 pub fn join<'k>(
     parts: &[Part],
-    owners: &[(u16, u32)],
+    owners: &[KeyOwner],
     keys: impl Iterator<Item = &'k [u8]>,
     out: &mut Vec<u8>,
 ) {
@@ -130,8 +130,8 @@ pub fn join<'k>(
         return out.extend_from_slice(&error.reply);
     }
     let mut rests: Vec<&[u8]> = parts.iter().map(|part| &part.reply[..]).collect();
-    for ((part, _), key) in owners.iter().zip(keys) {
-        let rest = &mut rests[usize::from(*part)];
+    for (owner, key) in owners.iter().zip(keys) {
+        let rest = &mut rests[usize::from(owner.part)];
         if let Ok(ReplyParsed::Ready { len, reply }) = parse_reply(rest, Wire::Text, &LIMITS)
             && matches!(reply.outcome, Outcome::Hit(item) if item.key == key)
         {
@@ -160,7 +160,8 @@ mod tests {
             part(b"VALUE b 0 1\r\n2\r\nEND\r\n"),
             part(b"END\r\n"),
         ];
-        let owners = [(0, 0), (1, 0), (0, 1), (2, 0)];
+        let owners =
+            [(0, 0), (1, 0), (0, 1), (2, 0)].map(|(part, index)| KeyOwner::new(part, index));
         let keys = [&b"a"[..], b"b", b"c", b"d"];
         let mut out = Vec::new();
         join(&parts, &owners, keys.into_iter(), &mut out);
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(out.escape_ascii().to_string(), expected.to_string());
         out.clear();
         let parts = [part(b"END\r\n"), part(b"SERVER_ERROR x\r\n")];
-        join(&parts, &[(0, 0), (1, 0)], [&b"a"[..], b"b"].into_iter(), &mut out);
+        join(&parts, &owners[..2], [&b"a"[..], b"b"].into_iter(), &mut out);
         assert_eq!(out, b"SERVER_ERROR x\r\n");
         let reply = b"VALUE a 0 1\r\n1\r\nVALUE c 7 1\r\n3\r\nEND\r\n";
         let missing = misses(reply, [&b"a"[..], b"b", b"c", b"d"].into_iter());

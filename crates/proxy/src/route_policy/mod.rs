@@ -15,7 +15,7 @@ mod routed_request;
 mod totals;
 
 pub use bucket::Bucket;
-pub use routed_request::{Part, RoutedRequest, Speech, SubRequest, SubRequestFor};
+pub use routed_request::{KeyOwner, Part, RoutedRequest, Speech, SubRequest, SubRequestFor};
 pub use totals::RouteTotals;
 
 use keyway_base::{Fault, Sent};

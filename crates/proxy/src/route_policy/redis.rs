@@ -1,6 +1,6 @@
 //! What requests and replies of Redis mean for a route policy.
 
-use super::{Nature, Part, Verdict};
+use super::{KeyOwner, Nature, Part, Verdict};
 use keyway_base::Fault;
 use keyway_command::{Flags, Join, Request, Verb};
 use keyway_resp::{Framer, Framing, Protocol, reply};
@@ -94,7 +94,7 @@ pub fn misses(reply: &[u8]) -> Option<Vec<bool>> {
 
 /// Appends one reply that is merged from those of the parts. An error of any part is the reply: a
 /// join never hides one.
-pub fn join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>) {
+pub fn join(rule: Join, parts: &[Part], owners: &[KeyOwner], out: &mut Vec<u8>) {
     if let Some(error) = parts.iter().find(|part| part.reply.first() == Some(&b'-')) {
         return out.extend_from_slice(&error.reply);
     }
@@ -105,15 +105,15 @@ pub fn join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>
     }
 }
 
-fn try_join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>) -> Option<()> {
+fn try_join(rule: Join, parts: &[Part], owners: &[KeyOwner], out: &mut Vec<u8>) -> Option<()> {
     match rule {
         Join::Array => {
             let lists: Option<Vec<_>> = parts.iter().map(|part| elements(&part.reply)).collect();
             let lists = lists?;
             reply::array(out, owners.len());
-            for (part, index) in owners {
-                let element = lists[usize::from(*part)].get(*index as usize)?.clone();
-                out.extend_from_slice(&parts[usize::from(*part)].reply[element]);
+            for &KeyOwner { part, index } in owners {
+                let element = lists[usize::from(part)].get(index as usize)?.clone();
+                out.extend_from_slice(&parts[usize::from(part)].reply[element]);
             }
         }
         Join::Sum => {
@@ -144,7 +144,7 @@ mod tests {
         part
     }
 
-    fn joined(rule: Join, replies: &[&[u8]], owners: &[(u16, u32)]) -> String {
+    fn joined(rule: Join, replies: &[&[u8]], owners: &[KeyOwner]) -> String {
         let parts: Vec<Part> = replies.iter().map(|reply| part(reply)).collect();
         let mut out = Vec::new();
         join(rule, &parts, owners, &mut out);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn parts_are_joined_in_the_order_of_the_keys() {
-        let owners = [(1, 0), (0, 0), (1, 1)];
+        let owners = [(1, 0), (0, 0), (1, 1)].map(|(part, index)| KeyOwner::new(part, index));
         let replies: [&[u8]; 2] = [b"*1\r\n$1\r\nb\r\n", b"*2\r\n$-1\r\n$1\r\nc\r\n"];
         let all = joined(Join::Array, &replies, &owners);
         assert_eq!(all, "*3\r\n$-1\r\n$1\r\nb\r\n$1\r\nc\r\n");
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_join_hides_no_error_and_invents_no_element() {
-        let owners = [(0, 0), (1, 0)];
+        let owners = [(0, 0), (1, 0)].map(|(part, index)| KeyOwner::new(part, index));
         assert_eq!(joined(Join::Sum, &[b":2\r\n", b"-ERR x\r\n"], &owners), "-ERR x\r\n");
         for (rule, replies) in [
             (Join::Array, [&b"*1\r\n$1\r\nb\r\n"[..], b"*0\r\n"]),

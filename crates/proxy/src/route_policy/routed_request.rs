@@ -21,8 +21,8 @@ pub struct RoutedRequest {
     pub bytes: Vec<u8>,
     /// The whole request, or its keys in several parts.
     pub parts: Vec<Part>,
-    /// For each key its part, and its index there. Empty if the request is whole.
-    pub owners: Vec<(u16, u32)>,
+    /// The owner of each key. Empty if the request is whole.
+    pub owners: Vec<KeyOwner>,
     /// Number of parts without a reply.
     pub parts_left: u16,
     /// Number of sub-requests in flight, or about to be sent.
@@ -31,6 +31,22 @@ pub struct RoutedRequest {
     pub counted: usize,
     /// True if its client has its reply.
     pub is_told: bool,
+}
+
+/// The part of a request that has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOwner {
+    /// Index of the part.
+    pub part: u16,
+    /// Index of the key among those of the part.
+    pub index: u32,
+}
+
+impl KeyOwner {
+    /// Creates the owner of the key with this index in this part.
+    pub fn new(part: u16, index: u32) -> KeyOwner {
+        KeyOwner { part, index }
+    }
 }
 
 /// The protocol of a request.

@@ -127,8 +127,8 @@ impl Identity {
         self.reads_primary_until = self.reads_primary_until.max(until);
     }
 
-    /// It sends what writes, whose reply will have that place: it reads where it writes
-    /// until so long after the reply.
+    /// Notes that the client writes, and that the reply will have the index `reply_index`. The
+    /// client reads from primaries until `lasts` has passed since that reply.
     #[inline]
     pub fn pin_for(&mut self, lasts: Duration, reply_index: u32, now: Time) {
         self.pin(now + lasts);

@@ -231,17 +231,17 @@ fn part() -> Part {
 #[test]
 fn what_is_undelivered_is_in_the_output_or_waits_for_replies_before_it() {
     let mut busy = Box::<Busy>::default();
-    let places = [(); 3].map(|()| busy.order.reserve());
+    let replies = [(); 3].map(|()| busy.order.reserve());
     busy.output.buf().extend_from_slice(b"12345");
     assert_eq!((busy.undelivered(), busy.parts_count()), (5, 0));
-    busy.order.complete(places[1], &mut busy.output, |out| out.extend_from_slice(b"678"));
+    busy.order.complete(replies[1], &mut busy.output, |out| out.extend_from_slice(b"678"));
     assert_eq!((busy.undelivered(), busy.parts_count()), (8, 0));
     let before = busy.undelivered();
-    busy.order.complete_with(places[2], &mut busy.output, part());
+    busy.order.complete_with(replies[2], &mut busy.output, part());
     assert_eq!((busy.undelivered() >= before + 10, busy.parts_count()), (true, 1));
     busy.output.append(part());
     assert_eq!(busy.parts_count(), 2);
-    busy.order.complete(places[0], &mut busy.output, |_| ());
+    busy.order.complete(replies[0], &mut busy.output, |_| ());
     assert_eq!((busy.undelivered(), busy.parts_count()), (5 + 10 + 3 + 10, 2));
     for (soft, has_room) in [(28, false), (29, true)] {
         let limits = Limits { session_output_len_soft: soft, ..Limits::default() };
@@ -281,15 +281,15 @@ fn buffers_are_used_again_and_their_memory_is_counted_and_bounded() {
     (first.parsed, first.input_needed, first.counted) = (3, 9, 7);
     first.input.extend_from_slice(b"all");
     let (second, second_len) = with(2_000);
-    let places = [&raw const *first, &raw const *second];
+    let addresses = [&raw const *first, &raw const *second];
     pool.give(first);
     assert_eq!(pool.held(), first_len);
     pool.give(second);
     assert_eq!(pool.held(), first_len + second_len);
     let second = pool.take();
-    assert_eq!((&raw const *second, pool.held()), (places[1], first_len));
+    assert_eq!((&raw const *second, pool.held()), (addresses[1], first_len));
     let first = pool.take();
-    assert_eq!((&raw const *first, pool.held()), (places[0], 0));
+    assert_eq!((&raw const *first, pool.held()), (addresses[0], 0));
     assert!(first.is_empty() && (first.parsed, first.input_needed, first.counted) == (0, 0, 0));
     assert!(pool.take().input.capacity() == 0, "none is left");
     // One set of buffers is kept up to a length, and all of them up to another.

@@ -19,8 +19,7 @@ pub struct TrackedLinks {
     pub awaited: BTreeSet<ConnectionKey>,
     /// Where its reply belongs.
     pub reply_index: Option<u32>,
-    /// It takes the place of another: what changed in between was told of by
-    /// nobody.
+    /// True if these links replace others. No server has told of the changes in between.
     pub is_renewed: bool,
     /// The servers that refused, if any did.
     pub refusal: Option<String>,
@@ -68,8 +67,8 @@ impl Held {
         }
     }
 
-    /// Appends what is not to be held any longer: `has_passed` tells of a place
-    /// whether everything before it has left.
+    /// Appends the pushes that no longer wait. `has_passed` tells whether all replies before a reply
+    /// index have been sent.
     pub fn release(&mut self, has_passed: impl Fn(u32) -> bool, out: &mut Vec<u8>) {
         while let Some((reply_index, _)) = self.pushes.front() {
             if !has_passed(*reply_index) {
@@ -84,7 +83,7 @@ impl Held {
 }
 
 /// Returns what a link sends to its server, so that the keys of this client are tracked there.
-/// `receiver` is the server's client that is told in its place.
+/// `receiver` is the server's client that gets the invalidations instead.
 pub fn announcement(tracking: &Tracking, receiver: Option<i64>) -> Announcement {
     let mut words: Vec<Vec<u8>> = vec![b"CLIENT".into(), b"TRACKING".into(), b"ON".into()];
     if let Some(id) = receiver {

@@ -93,8 +93,9 @@ pub(super) fn pool_plan(
         noted: Arc::default(),
         slow_log: Arc::new(slow_log.unwrap_or_default()),
         scripts: Arc::default(),
+        role: Default::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, open),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, open),
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
         len: usize,
     ) -> Result<Reserved<'a>, Fault> {
         let (store, turn) = (self.store, self.turn);
-        if len as u64 <= OF_ARGUMENTS || store.config().memory_max == 0 {
+        if len as u64 <= OF_ARGUMENTS || store.config().memory_max == 0 || turn.is(Mode::EFFECT) {
             return Ok(Reserved::nothing(store));
         }
         let replaced = locked.entry(turn, target).bytes().unwrap_or_default();

@@ -18,11 +18,19 @@ const WRITE_STEPS: u32 = 8;
 impl Entry<'_> {
     /// Removes a few of the fields that have expired; the others are hidden from
     /// whoever looks. All of them when there is no other, for then the key is
-    /// not there either: that frees it as any deleted hash.
+    /// not there either: that frees it as any deleted hash. A replica removes none: its
+    /// primary does.
     #[inline]
     pub(super) fn drop_some_hidden(&mut self) {
         let now_millis = self.turn.now_millis;
+        let is_replica = self.store.is_replica();
         if let Some(item) = self.timed_item() {
+            if is_replica {
+                if item.is_spent(now_millis) {
+                    self.position = None;
+                }
+                return;
+            }
             let lasts = item.is_sure_to_last(now_millis);
             self.drop_fields(&mut { if lasts { READ_STEPS } else { u32::MAX } });
         }

@@ -119,12 +119,16 @@ impl<'a> Entry<'a> {
         self.shard.space(self.database)
     }
 
-    /// Removes what has expired.
+    /// Removes what has expired. A replica waits for its primary to remove it, and hides it
+    /// until then.
     fn keep_time(&mut self, position: Position) {
         let now_millis = self.turn.now_millis;
         let item = self.space().table.item(position);
         if item.is_expired(now_millis) {
-            self.expire();
+            match self.store.is_replica() {
+                true => self.position = None,
+                false => self.expire(),
+            }
         } else if item.encoding().is_timed() {
             self.drop_some_hidden();
         }
@@ -161,7 +165,8 @@ impl<'a> Entry<'a> {
     /// moved by that.
     #[inline]
     pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
-        if self.count_read() && self.store.config().after_read.is_some() {
+        if self.count_read() && self.store.config().after_read.is_some() && !self.store.is_replica()
+        {
             self.put_off_expiry();
         }
         self.item()

@@ -90,6 +90,12 @@ impl Store {
             Refused::NotLogged => {
                 call.fail(ErrorKind::Server, b"the log of this pool cannot be written", out);
             }
+            Refused::ReadOnly => {
+                call.fail(ErrorKind::Server, b"a replica takes no writes from clients", out);
+            }
+            Refused::Stale => {
+                call.fail(ErrorKind::Server, b"the replica has no link to its primary", out);
+            }
             Refused::Busy(_) => {
                 call.fail(ErrorKind::Server, b"busy running a Redis script, try again later", out);
             }

@@ -3,8 +3,9 @@
 use crate::commands::{self, FLAGS_COMMAND};
 use crate::items::{Kind, Meta};
 use crate::store::{Context, ShardIndices, Store, Turn};
-use keyway_command::{Args, Refusal, Request};
+use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_resp::reply;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Executes a command of the stream of effects of another store, or of a log of this one,
@@ -15,6 +16,8 @@ impl Store {
     /// Time does not pass for an effect. No key expires by it, however late it comes, and a
     /// time that has passed is set as it is. Nothing is evicted for it and no quota refuses
     /// it: the other store has decided that before. Effects are told in turn.
+    ///
+    /// A replica has them held by [`crate::Footprint::of_effects`].
     ///
     /// # Errors
     /// When there is no such command: the stream is of another kind of server.
@@ -32,8 +35,19 @@ impl Store {
             self.apply_flags(args, turn, out);
             return Ok(());
         }
-        commands::execute(self, &Request::resolve(args)?, turn, None, out);
+        let request = Request::resolve(args)?;
+        commands::execute(self, &request, turn, None, out);
+        if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb) {
+            // Who tells clients of changes is to tell all of them.
+            self.flushes.is_done.store(true, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Returns whether [`Store::apply`] knows the command.
+    pub fn applies(&self, args: Args<'_>) -> bool {
+        args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(FLAGS_COMMAND))
+            || Request::resolve(args).is_ok_and(|request| self.serves(request.command.verb))
     }
 
     /// Gives a string the flags and marks of a memcached client.

@@ -1,6 +1,7 @@
 //! Requests executed on the store: one by one or several as one, within the bound
 //! on memory and the quotas of their keys; and the upkeep between them.
 
+mod admission;
 mod apply;
 mod execute;
 mod flushing;

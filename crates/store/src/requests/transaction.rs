@@ -44,6 +44,10 @@ pub enum Refused {
     Loading,
     /// The log of the store cannot be written.
     NotLogged,
+    /// The store is a replica, and the request may write.
+    ReadOnly,
+    /// The store is a replica whose link is down, and which is not to show old data.
+    Stale,
 }
 
 impl Refused {
@@ -56,6 +60,10 @@ impl Refused {
             Self::NotLogged => {
                 "MISCONF the log of this pool cannot be written, so writes are refused; the log \
                  of the process says why"
+            }
+            Self::ReadOnly => "READONLY You can't write against a read only replica.",
+            Self::Stale => {
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
             }
         }
     }
@@ -95,6 +103,12 @@ impl Footprint {
     /// Adds a request that may make the store larger by so many bytes.
     pub(crate) fn add_room(&mut self, bytes: u64) {
         self.room = Some(self.room.unwrap_or_default().saturating_add(bytes));
+    }
+
+    /// Makes it that of effects, for which no room is made.
+    #[must_use]
+    pub fn of_effects(self) -> Self {
+        Self { room: None, ..self }
     }
 
     /// Adds everything.

@@ -30,7 +30,12 @@ impl Store {
             return false;
         }
         let (now_millis, protocol) = (clock.unix_millis(), Protocol::default());
-        let turn = Turn::of(Context { database: 0, clock, protocol, worker: NO_WORKER });
+        let context = Context { database: 0, clock, protocol, worker: NO_WORKER };
+        // No time passes for a replica: nothing is due but what was flushed.
+        let turn = match self.is_replica() {
+            true => Turn::of_effect(context),
+            false => Turn::of(context),
+        };
         self.check_mortal(turn);
         if !self.has_script() {
             self.events.resume();

@@ -136,6 +136,12 @@ impl Store {
         }
     }
 
+    /// Has a client wait for what another thread does, which ends by [`Store::cancel`].
+    pub fn wait_apart(&self, request: &Request<'_>, context: Context, who: Who) -> Arc<Waiter> {
+        self.events.count_waiting(1);
+        Arc::new(self.waiter(request, context, who, &[]))
+    }
+
     /// Answers who waited for a snapshot that has ended: each reply is given to `served`.
     pub fn serve_saved(&self, mut served: impl FnMut(&Waiter, Vec<u8>)) {
         let waiters = self.take_saved();

@@ -88,9 +88,21 @@ pub struct Loading {
     state: State,
 }
 
+/// A store that is filled from the snapshot of its primary. Give it the snapshot's events, one
+/// by one.
+///
+/// It differs from [`Loading`] as a replica differs from a primary. Keys that have expired are
+/// kept until the primary deletes them, and nothing is evicted: a snapshot that does not fit
+/// is refused.
+pub struct Filling {
+    state: State,
+}
+
 struct State {
     store: Arc<Store>,
     clock: Clock,
+    /// The snapshot is that of a primary.
+    is_replica: bool,
     database: u32,
     /// What memcached clients know of the next key.
     meta: Meta,
@@ -203,20 +215,13 @@ impl From<Fault> for LoadError {
 impl Loading {
     /// Of a store that nobody uses meanwhile.
     pub fn new(store: &Arc<Store>) -> Self {
-        let limits = ReadLimits { string_len_max: STRING_LEN_MAX, block_len_max: STRING_LEN_MAX };
-        let state = State {
-            store: Arc::clone(store),
-            clock: Clock::default(),
-            database: 0,
-            meta: Meta::new(Encoding::Text, None),
-            building: None,
-            keys: 0,
-            expired: 0,
-            numbers: 0,
-            cut_millis: None,
-            is_base: false,
-        };
-        Self { feed: Feed::new(limits), state }
+        let limits = Self::limits();
+        Self { feed: Feed::new(limits), state: State::new(store, false) }
+    }
+
+    /// The longest strings that a store can hold.
+    pub fn limits() -> ReadLimits {
+        ReadLimits { string_len_max: STRING_LEN_MAX, block_len_max: STRING_LEN_MAX }
     }
 
     /// The same for the base of a log. Keys and fields that have expired are loaded: an effect
@@ -259,20 +264,70 @@ impl Loading {
     }
 }
 
+impl Filling {
+    /// Of a store that is empty and that nobody uses meanwhile.
+    pub fn new(store: &Arc<Store>) -> Self {
+        Self { state: State::new(store, true) }
+    }
+
+    /// Takes what comes next; a library of functions goes to `library`.
+    ///
+    /// # Errors
+    /// [`LoadError`]; a part of the snapshot is in the store then.
+    pub fn take(
+        &mut self,
+        event: Event<'_>,
+        clock: Clock,
+        library: &mut TakeLibrary<'_>,
+    ) -> Result<(), LoadError> {
+        let is_key = matches!(event, Event::KeyEnd);
+        self.state.clock = clock;
+        self.state.take(event, library)?;
+        if is_key {
+            self.state.store.note_loaded(0, self.state.keys, 0);
+        }
+        Ok(())
+    }
+
+    /// Ends loading: the snapshot is whole. The number of keys.
+    pub fn finish(self) -> u64 {
+        self.state.settle();
+        self.state.keys
+    }
+}
+
 impl State {
+    fn new(store: &Arc<Store>, is_replica: bool) -> Self {
+        Self {
+            store: Arc::clone(store),
+            clock: Clock::default(),
+            is_replica,
+            database: 0,
+            meta: Meta::new(Encoding::Text, None),
+            building: None,
+            keys: 0,
+            expired: 0,
+            numbers: 0,
+            cut_millis: None,
+            is_base: false,
+        }
+    }
+
+    /// Returns whether effects follow: the data is to be as the other side had it.
+    fn is_followed(&self) -> bool {
+        self.is_replica || self.is_base
+    }
+
     fn turn(&self) -> Turn {
         let protocol = Protocol::default();
         let context =
             Context { database: self.database, clock: self.clock, protocol, worker: NO_WORKER };
-        match self.is_base {
-            true => Turn::of_effect(context),
-            false => Turn::of(context),
-        }
+        if self.is_followed() { Turn::of_effect(context) } else { Turn::of(context) }
     }
 
-    /// The time by which keys and fields have expired.
-    fn expiry_millis(&self) -> u64 {
-        if self.is_base { 0 } else { self.clock.unix_millis() }
+    /// What has expired by this time is left out.
+    fn expires_by(&self) -> u64 {
+        if self.is_followed() { 0 } else { self.clock.unix_millis() }
     }
 
     fn take(&mut self, event: Event<'_>, library: &mut TakeLibrary<'_>) -> Result<(), LoadError> {
@@ -318,6 +373,7 @@ impl State {
                 (self.numbers, self.cut_millis) = (greatest, Some(millis));
             }
         } else if name == FLUSH_FIELD
+            && !self.is_replica
             && let Some((database, at)) = numbers()
             && let Ok(database) = u32::try_from(database)
             && database < self.store.database_count()
@@ -327,7 +383,7 @@ impl State {
     }
 
     fn begin(&mut self, key: &Key<'_>) {
-        let now_millis = self.expiry_millis();
+        let now_millis = self.expires_by();
         let meta = std::mem::replace(&mut self.meta, Meta::new(Encoding::Text, None));
         let parts = match key.value.kind {
             Kind::Text => Parts::Nothing,
@@ -409,7 +465,7 @@ impl State {
             return Ok(());
         }
         self.make_room(building.key.len() + strings.bytes_len())?;
-        let now_millis = self.expiry_millis();
+        let now_millis = self.expires_by();
         let is_first = building.count == 0;
         let expired = times.iter().filter(|time| **time != 0 && **time <= now_millis).count();
         let value = match building.kind {
@@ -512,7 +568,7 @@ impl State {
         if self.numbers > 0 || self.cut_millis.is_some() {
             self.store.raise_numbers(numbers);
         }
-        if !self.is_base {
+        if !self.is_followed() {
             self.store.settle_all_quotas(self.turn());
         }
     }

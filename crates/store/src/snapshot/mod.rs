@@ -15,7 +15,7 @@ mod load;
 mod replay;
 mod save;
 
-pub use load::{LoadError, Loading};
+pub use load::{Filling, LoadError, Loading};
 pub use replay::{Replay, ReplayError};
 pub use save::{Batch, Progress, SaveError, Saving};
 

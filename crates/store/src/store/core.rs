@@ -2,6 +2,7 @@ use super::arenas::{Compaction, arena_count};
 use super::config::{DatabaseStats, StoreConfig, StoreStats};
 use super::events::Events;
 use super::flushes::Flushes;
+use super::gate::Gate;
 use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
@@ -93,6 +94,8 @@ pub struct Store {
     pub(crate) snapshots: Snapshots,
     /// The log of its effects.
     pub(super) logged: Logged,
+    /// What keeps clients from being served.
+    pub(crate) gate: Gate,
 }
 
 impl Store {
@@ -152,6 +155,7 @@ impl Store {
             streamed_sets: StreamedSets::default(),
             snapshots: Snapshots::new(),
             logged: Logged::new(),
+            gate: Gate::new(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);

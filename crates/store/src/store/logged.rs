@@ -1,13 +1,7 @@
-//! The log of a store, as workers see it, and what the store refuses now.
+//! The log of a store, as workers see it.
 
 use super::core::Store;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// The store is being loaded.
-const LOADING: u8 = 1;
-/// Writes would not be logged.
-const READ_ONLY: u8 = 1 << 1;
 
 /// What a log does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,77 +74,27 @@ pub trait EffectLog: Send + Sync {
 }
 
 /// What a store has besides its keys for a log.
-pub(crate) struct Logged {
-    log: OnceLock<Arc<dyn EffectLog>>,
-    /// What is refused now.
-    refused: AtomicU8,
-}
+pub(crate) struct Logged(OnceLock<Arc<dyn EffectLog>>);
 
 impl Logged {
     pub(crate) const fn new() -> Self {
-        Self { log: OnceLock::new(), refused: AtomicU8::new(0) }
-    }
-
-    fn set(&self, what: u8, is_set: bool) {
-        // ORDER: Release; workers see what was loaded through the shards' locks.
-        match is_set {
-            true => self.refused.fetch_or(what, Ordering::Release),
-            false => self.refused.fetch_and(!what, Ordering::Release),
-        };
-    }
-
-    pub(super) fn set_loading(&self, is_loading: bool) {
-        self.set(LOADING, is_loading);
-    }
-
-    #[inline]
-    fn has(&self, what: u8) -> bool {
-        self.refused.load(Ordering::Relaxed) & what != 0
+        Self(OnceLock::new())
     }
 }
 
 impl Store {
     /// Gives the store a log, before workers use the store. Nothing happens if it has one.
     pub fn set_log(&self, log: Arc<dyn EffectLog>) {
-        let _ = self.logged.log.set(log);
+        let _ = self.logged.0.set(log);
     }
 
     /// The log of the store, if it has one.
     pub fn log(&self) -> Option<&Arc<dyn EffectLog>> {
-        self.logged.log.get()
+        self.logged.0.get()
     }
 
     /// Figures about the log, if the store has one.
     pub fn log_status(&self) -> Option<LogStatus> {
         self.log().map(|log| log.status())
-    }
-
-    /// Has workers refuse writes, or take them again.
-    pub fn refuse_writes(&self, is_refused: bool) {
-        self.logged.set(READ_ONLY, is_refused);
-    }
-
-    /// Returns whether some requests are refused: see [`Store::is_loading`] and
-    /// [`Store::refuses_writes`].
-    #[inline]
-    pub fn is_restricted(&self) -> bool {
-        self.has_restriction(LOADING | READ_ONLY)
-    }
-
-    /// Returns whether the store is being loaded: nobody is to be served.
-    #[inline]
-    pub fn is_loading(&self) -> bool {
-        self.has_restriction(LOADING)
-    }
-
-    /// Returns whether writes are refused, as the log cannot take them.
-    #[inline]
-    pub fn refuses_writes(&self) -> bool {
-        self.has_restriction(READ_ONLY)
-    }
-
-    #[inline]
-    fn has_restriction(&self, what: u8) -> bool {
-        self.logged.has(what)
     }
 }

@@ -184,6 +184,13 @@ impl Store {
         self.held().saturating_add_unsigned(len) <= self.bound() + over_max
     }
 
+    /// Returns whether the store has taken more than its bound, and a part of it more. A replica
+    /// evicts nothing, so only this tells that its primary has more than it may hold.
+    pub fn is_over_full(&self) -> bool {
+        self.config.memory_max != 0
+            && self.held() > (self.config.memory_max + self.config.memory_max / 16) as i64
+    }
+
     /// Bytes used as far as shards told, with what is still to be freed, what
     /// nobody but the replies that share it wants, and what pages hold beyond it.
     #[inline]
@@ -272,6 +279,11 @@ impl Store {
         let mut freed_max = FREED_LEN_MAX + FREED_PER_BYTE * extra;
         let mut steps = FREED_STEPS_MAX + extra / BYTES_PER_FREED;
         self.resident.look();
+        // A replica holds what its primary holds.
+        let policy = match self.is_replica() {
+            true => EvictionPolicy::NoEviction,
+            false => self.policy(),
+        };
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
             if wanted <= 0 {
@@ -290,7 +302,7 @@ impl Store {
             let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shard_count() - 1);
             // Without eviction, only memory of flushed databases can be had.
             let flushed = self.due_of(index).load(Ordering::Relaxed) == 0;
-            if self.policy() == EvictionPolicy::NoEviction && !flushed {
+            if policy == EvictionPolicy::NoEviction && !flushed {
                 search.note(0);
                 continue;
             }
@@ -301,7 +313,7 @@ impl Store {
             let gone = |space_index: usize, key: &[u8]| {
                 self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
             };
-            let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
+            let freed = shard.evict(&self.upkeep(index, turn), policy, wanted, gone);
             self.charge(&mut shard, -freed);
             freed_max -= freed;
             search.note(freed as u64);

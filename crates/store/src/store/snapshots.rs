@@ -347,7 +347,7 @@ impl Store {
     pub fn begin_loading(&self, len: u64, clock: Clock) {
         self.snapshots.load_len.store(len, Ordering::Relaxed);
         self.snapshots.load_began.store(clock.unix_millis() / 1000, Ordering::Relaxed);
-        self.logged.set_loading(true);
+        self.gate.set_loading(true);
     }
 
     /// Notes how many bytes of [`Store::begin_loading`] were read so far, how many keys were
@@ -360,7 +360,7 @@ impl Store {
 
     /// Lets requests be served: all is loaded.
     pub fn end_loading(&self) {
-        self.logged.set_loading(false);
+        self.gate.set_loading(false);
     }
 
     /// Figures about snapshots.

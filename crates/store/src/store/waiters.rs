@@ -7,7 +7,7 @@
 
 use super::mortal::Mortal;
 use keyway_base::ByteRange;
-use keyway_command::{Args, Command, Counted, Request, Verb};
+use keyway_command::{Args, Command, Counted, Flags, Request, Verb};
 use keyway_memory::Lock;
 use keyway_resp::{Protocol, reply};
 use std::collections::BTreeMap;
@@ -95,6 +95,11 @@ impl Waiter {
         self.command.counted()
     }
 
+    /// The flags of the command.
+    pub(crate) fn flags(&self) -> Flags {
+        self.command.flags
+    }
+
     /// What it is answered when its time is up.
     pub fn write_timeout(&self, out: &mut Vec<u8>) {
         if self.command.verb == Verb::Save {
@@ -117,6 +122,16 @@ impl Waiters {
     fn stripe(&self, key: &[u8]) -> &Lock<Stripe> {
         let sum = key.iter().fold(key.len(), |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
         &self.stripes[sum % self.stripes.len()]
+    }
+
+    /// All who wait, each once or more.
+    pub(crate) fn all(&self) -> Vec<Arc<Waiter>> {
+        let mut all = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = stripe.lock();
+            all.extend(stripe.values().flat_map(BTreeMap::values).map(Arc::clone));
+        }
+        all
     }
 
     /// Returns whether anybody waits for a key.

@@ -39,6 +39,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("worker", 4),
     ("sim", 4),
     ("control", 5),
+    ("standby", 5),
     ("client-c", 5),
     ("bus-bench", 5),
     ("load", 5),

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server keeps its place after the last view that lists it. Views leave out a replica
+/// How long a server keeps its index after the last view that lists it. Views leave out a replica
 /// that still copies its primary, as a former primary does for a moment.
 const ABSENCE: Duration = Duration::from_secs(30);
 
-/// How long a place stays empty before another node may take it. Until then logs, metrics and late
-/// replies that name the place mean the node that has left.
+/// How long an index stays empty before another node may take it. Until then logs, metrics and late
+/// replies that name the index mean the node that has left.
 const VACANCY: Duration = Duration::from_secs(60);
 
 /// The role of a server of a cluster, as this process knows it.
@@ -22,12 +22,12 @@ pub enum PlaceRole {
     Primary,
     /// The server copies a primary.
     Replica {
-        /// The place of its primary, if that is known.
+        /// The index of its primary, if that is known.
         of: Option<u16>,
     },
 }
 
-/// A server with its place.
+/// A server with its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedNode {
     /// Its address, which identifies it.
@@ -40,7 +40,7 @@ pub struct PlacedNode {
     pub health: NodeHealth,
     /// Its availability zone.
     pub zone: Option<Box<str>>,
-    /// The version of the map in which it got its place.
+    /// The version of the map in which it got its index.
     pub tenure: u64,
     /// Time since which no view lists it.
     pub absent_since: Option<Time>,
@@ -48,31 +48,30 @@ pub struct PlacedNode {
     pub group: Option<u16>,
 }
 
-/// The servers of a cluster and the owner of each slot. A server keeps its place, which is its
-/// index, as long as it belongs to the cluster. A map is immutable: new knowledge makes the next
-/// version.
+/// The servers of a cluster and the owner of each slot. A server keeps its index as long as it
+/// belongs to the cluster. A map is immutable: new knowledge makes the next version.
 #[derive(Clone, Debug)]
 pub struct ClusterMap {
     version: u64,
-    places: Vec<Option<PlacedNode>>,
-    /// For each empty place, when it was left and by which server; `None` if no server ever had it.
+    nodes: Vec<Option<PlacedNode>>,
+    /// For each empty index, when it was left and by which server; `None` if no server ever had it.
     left: Vec<Option<(Time, Endpoint)>>,
     owners: Arc<SlotOwners>,
-    /// The number of slots of each place. In a pool that is not a cluster, 1 for each primary.
+    /// The number of slots of each server, by its index. In a pool that is not a cluster, 1 for each primary.
     owned: Vec<u16>,
-    /// The place of each primary, in a pool that is not a cluster.
+    /// The index of each primary, in a pool that is not a cluster.
     primaries: Arc<[u16]>,
     /// The latest epoch told for each primary.
     primary_epochs: Vec<Option<u64>>,
-    /// Most servers of a view that get places. There may be more places, so that leaving servers do
-    /// not block new ones.
+    /// Largest number of servers of a view that get an index. There may be more indices, so that
+    /// leaving servers do not block new ones.
     nodes_max: usize,
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
-    /// Slots whose owner is known but has no place, as ranges of a first and a last slot.
+    /// Slots whose owner is known but has no index, as ranges of a first and a last slot.
     unplaced_slots: Arc<[(u16, u16)]>,
-    /// For each primary of a pool that is not a cluster, whether it is known but has no place.
+    /// For each primary of a pool that is not a cluster, whether it is known but has no index.
     unplaced_primaries: Vec<bool>,
 }
 
@@ -97,11 +96,11 @@ pub enum Applied {
     Same,
     /// The view is older than the map.
     Stale,
-    /// The next version, and the servers that have no place in it.
+    /// The next version, and the servers that have no index in it.
     Next(ClusterMap, Vec<LeftOut>),
 }
 
-/// A server that got no place.
+/// A server that got no index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// Its address.
@@ -111,14 +110,14 @@ pub struct LeftOut {
 }
 
 impl ClusterMap {
-    /// Creates the map of a cluster of which only the seeds are known. It has `places_max` places,
-    /// or as many as there are seeds. `primaries` is the number of primaries of a pool that is not
+    /// Creates the map of a cluster of which only the seeds are known. It has room for `indices_max`
+    /// servers, or for as many as there are seeds. `primaries` is the number of primaries of a pool that is not
     /// a cluster.
-    pub fn of_seeds(seeds: &[Endpoint], places_max: u16, primaries: usize) -> ClusterMap {
-        let count = usize::from(places_max).max(seeds.len()).min(usize::from(SlotOwners::NONE));
+    pub fn of_seeds(seeds: &[Endpoint], indices_max: u16, primaries: usize) -> ClusterMap {
+        let count = usize::from(indices_max).max(seeds.len()).min(usize::from(SlotOwners::NONE));
         let mut map = ClusterMap {
             version: 0,
-            places: vec![None; count],
+            nodes: vec![None; count],
             left: vec![None; count],
             owners: Arc::new(SlotOwners::new()),
             owned: vec![0; count],
@@ -134,11 +133,11 @@ impl ClusterMap {
         map
     }
 
-    /// Returns the same map, in which at most `nodes_max` servers have places. Seeds are exempt as
+    /// Returns the same map, in which at most `nodes_max` servers have indices. Seeds are exempt as
     /// long as no other server is known.
     #[must_use]
     pub fn of_nodes(mut self, nodes_max: u16) -> ClusterMap {
-        self.nodes_max = usize::from(nodes_max).min(self.places.len());
+        self.nodes_max = usize::from(nodes_max).min(self.nodes.len());
         self
     }
 
@@ -152,31 +151,31 @@ impl ClusterMap {
         self.is_known
     }
 
-    /// Returns the owner of each slot, as a place.
+    /// Returns the owner of each slot, as an index.
     pub fn owners(&self) -> &Arc<SlotOwners> {
         &self.owners
     }
 
-    /// Returns the place of each primary, in a pool that is not a cluster.
+    /// Returns the index of each primary, in a pool that is not a cluster.
     pub fn primaries(&self) -> &Arc<[u16]> {
         &self.primaries
     }
 
-    /// Returns the place of the primary with this number; `None` while it is not known.
+    /// Returns the index of the primary with this number; `None` while it is not known.
     pub fn primary(&self, number: u16) -> Option<u16> {
-        let place = self.primaries.get(usize::from(number)).copied();
-        place.filter(|&place| place != SlotOwners::NONE)
+        let index = self.primaries.get(usize::from(number)).copied();
+        index.filter(|&index| index != SlotOwners::NONE)
     }
 
-    /// Returns the number of slots whose owner has no place. In a pool that is not a cluster,
-    /// returns the number of primaries without a place.
+    /// Returns the number of slots whose owner has no index. In a pool that is not a cluster,
+    /// returns the number of primaries without an index.
     pub fn unplaced(&self) -> usize {
         let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
         let slots = |&(first, last): &(u16, u16)| usize::from(last - first) + 1;
         self.unplaced_slots.iter().map(slots).sum::<usize>() + primaries
     }
 
-    /// Returns whether the owner of a slot is known but has no place.
+    /// Returns whether the owner of a slot is known but has no index.
     pub fn is_unplaced(&self, slot: u16) -> bool {
         let of = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
         self.owners.of(slot).is_none() && self.unplaced_slots.iter().any(of)
@@ -189,39 +188,39 @@ impl ClusterMap {
             && self.is_known == other.is_known
     }
 
-    /// Returns the server at a place.
-    pub fn node(&self, place: usize) -> Option<&PlacedNode> {
-        self.places.get(place)?.as_ref()
+    /// Returns the server at an index.
+    pub fn node(&self, index: usize) -> Option<&PlacedNode> {
+        self.nodes.get(index)?.as_ref()
     }
 
-    /// Returns every server with its place.
+    /// Returns every server with its index.
     pub fn nodes(&self) -> impl Iterator<Item = (u16, &PlacedNode)> {
-        let numbered = self.places.iter().enumerate();
-        numbered.filter_map(|(place, node)| Some((place as u16, node.as_ref()?)))
+        let numbered = self.nodes.iter().enumerate();
+        numbered.filter_map(|(index, node)| Some((index as u16, node.as_ref()?)))
     }
 
-    /// Returns how many places there are.
-    pub fn place_count(&self) -> usize {
-        self.places.len()
+    /// Returns the number of server indices, used or not.
+    pub fn index_count(&self) -> usize {
+        self.nodes.len()
     }
 
-    /// Returns whether the server at a place owns slots.
+    /// Returns whether the server at an index owns slots.
     #[inline]
-    pub fn is_serving(&self, place: usize) -> bool {
-        self.owned.get(place).is_some_and(|&owned| owned > 0)
+    pub fn is_serving(&self, index: usize) -> bool {
+        self.owned.get(index).is_some_and(|&owned| owned > 0)
     }
 
-    /// Returns the number of slots that the server at a place owns.
-    pub fn owned_by(&self, place: usize) -> u16 {
-        self.owned.get(place).copied().unwrap_or(0)
+    /// Returns the number of slots that the server at an index owns.
+    pub fn owned_by(&self, index: usize) -> u16 {
+        self.owned.get(index).copied().unwrap_or(0)
     }
 
-    /// Returns the place of a server.
-    pub fn place_of(&self, endpoint: &Endpoint) -> Option<u16> {
-        self.nodes().find(|(_, node)| node.endpoint == *endpoint).map(|(place, _)| place)
+    /// Returns the index of a server.
+    pub fn index_of(&self, endpoint: &Endpoint) -> Option<u16> {
+        self.nodes().find(|(_, node)| node.endpoint == *endpoint).map(|(index, _)| index)
     }
 
-    /// Returns the replicas of the server at a place.
+    /// Returns the replicas of the server at an index.
     pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &PlacedNode)> {
         self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
     }
@@ -280,27 +279,27 @@ impl ClusterMap {
             }
         }
         let left_out = unseated.into_iter().chain(left_out).filter_map(LeftOut::of).collect();
-        let place = |index: u16| of_view.get(usize::from(index)).copied().flatten();
+        let in_map = |index: u16| of_view.get(usize::from(index)).copied().flatten();
         for (told, at) in view.nodes.iter().zip(&of_view) {
             let Some(at) = at else { continue };
-            if let Some(node) = &mut next.places[usize::from(*at)] {
+            if let Some(node) = &mut next.nodes[usize::from(*at)] {
                 node.id.clone_from(&told.id);
                 node.zone.clone_from(&told.zone);
                 node.absent_since = None;
                 node.health = told.health;
                 node.role = match told.role {
                     NodeRole::Primary => PlaceRole::Primary,
-                    NodeRole::Replica { of } => PlaceRole::Replica { of: of.and_then(place) },
+                    NodeRole::Replica { of } => PlaceRole::Replica { of: of.and_then(in_map) },
                 };
             }
         }
         let mut owners = SlotOwners::new();
         let mut unplaced = Vec::new();
         for (first, last, owner) in view.owners.ranges() {
-            if place(owner).is_none() {
+            if in_map(owner).is_none() {
                 unplaced.push((first, last));
             }
-            owners.set_range(first, last, place(owner));
+            owners.set_range(first, last, in_map(owner));
         }
         next.unplaced_slots = unplaced.into();
         next.own(owners);
@@ -310,40 +309,40 @@ impl ClusterMap {
         }
     }
 
-    /// Returns the next version, in which the server at `place` owns `slot`. Returns `None` if it
-    /// owns the slot already, if no server is at the place, or if the pool has no slots.
-    pub fn moved(&self, slot: u16, place: u16) -> Option<ClusterMap> {
-        self.node(usize::from(place))?;
-        if self.owners.of(slot) == Some(place) || !self.primaries.is_empty() {
+    /// Returns the next version, in which the server at `index` owns `slot`. Returns `None` if it
+    /// owns the slot already, if no server is at the index, or if the pool has no slots.
+    pub fn moved(&self, slot: u16, index: u16) -> Option<ClusterMap> {
+        self.node(usize::from(index))?;
+        if self.owners.of(slot) == Some(index) || !self.primaries.is_empty() {
             return None;
         }
         let mut next = self.next();
-        if let Some(node) = &mut next.places[usize::from(place)] {
+        if let Some(node) = &mut next.nodes[usize::from(index)] {
             node.role = PlaceRole::Primary;
         }
         let mut owners = SlotOwners::clone(&next.owners);
-        owners.set(slot, Some(place));
+        owners.set(slot, Some(index));
         next.own(owners);
         Some(next)
     }
 
-    /// Returns the next version, with a place for a server that has no slots yet and that views by
-    /// slots therefore leave out. Returns `None` if the server has a place or there is no room. The
+    /// Returns the next version, with an index for a server that has no slots yet and that views by
+    /// slots therefore leave out. Returns `None` if the server has an index or there is no room. The
     /// map may have one server more than `nodes_max` until the next view, because a server that has
     /// left may still be in it.
     pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
-        if self.place_of(endpoint).is_some() {
+        if self.index_of(endpoint).is_some() {
             return None;
         }
         let mut next = self.next();
-        let place = next.seat(endpoint, now)?;
+        let index = next.seat(endpoint, now)?;
         // It stays for a while, like a server that views no longer list.
-        next.places[usize::from(place)].as_mut()?.role = PlaceRole::Primary;
+        next.nodes[usize::from(index)].as_mut()?.role = PlaceRole::Primary;
         Some(next)
     }
 
-    /// Returns the next version, with places for the seeds, because no other server can be asked.
-    /// Returns `None` if all seeds have places.
+    /// Returns the next version, with indices for the seeds, because no other server can be asked.
+    /// Returns `None` if all seeds have indices.
     pub fn with_seeds(&self, seeds: &[Endpoint], now: Time) -> Option<ClusterMap> {
         let mut next = self.next();
         next.add_seeds(seeds, now).then_some(next)
@@ -361,22 +360,22 @@ impl ClusterMap {
         self.nodes().count() > before
     }
 
-    /// Returns the place of a server. Gives it one if it has none.
+    /// Returns the index of a server. Gives it one if it has none.
     fn seat(&mut self, endpoint: &Endpoint, now: Time) -> Option<u16> {
-        if let Some(place) = self.place_of(endpoint) {
-            return Some(place);
+        if let Some(index) = self.index_of(endpoint) {
+            return Some(index);
         }
-        // The server gets its former place first, then a place that was never used, then the place
+        // The server gets its former index first, then an index that was never used, then the index
         // that was left first.
         let was_its =
-            |place: usize| self.left[place].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
-        let is_free = |&place: &usize| {
-            self.places[place].is_none() && (was_its(place) || self.is_vacant(place, now))
+            |index: usize| self.left[index].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
+        let is_free = |&index: &usize| {
+            self.nodes[index].is_none() && (was_its(index) || self.is_vacant(index, now))
         };
-        let since = |place: usize| self.left[place].as_ref().map(|(since, _)| since.0);
-        let free = (0..self.places.len()).filter(is_free);
-        let place = free.min_by_key(|&place| (!was_its(place), since(place)))?;
-        self.places[place] = Some(PlacedNode {
+        let since = |index: usize| self.left[index].as_ref().map(|(since, _)| since.0);
+        let free = (0..self.nodes.len()).filter(is_free);
+        let index = free.min_by_key(|&index| (!was_its(index), since(index)))?;
+        self.nodes[index] = Some(PlacedNode {
             endpoint: endpoint.clone(),
             id: None,
             role: PlaceRole::Seed,
@@ -386,13 +385,13 @@ impl ClusterMap {
             absent_since: None,
             group: None,
         });
-        self.left[place] = None;
-        Some(place as u16)
+        self.left[index] = None;
+        Some(index as u16)
     }
 
-    /// Returns the servers of a view that get places, as indices, and the servers beyond
-    /// `nodes_max`. Owners of slots come first; servers that failed come last, and replicas just
-    /// before them. Among equals, servers that have a place already come first, so that they keep
+    /// Returns the servers of a view that get an index in this map, as indices of the view, and the
+    /// servers beyond `nodes_max`. Owners of slots come first; servers that failed come last, and replicas just
+    /// before them. Among equals, servers that have an index already come first, so that they keep
     /// it. The rest is ordered by slot and address, so that the result does not depend on which
     /// server was asked or on the order of its reply.
     fn choose<'a>(&self, view: &'a ClusterView) -> (Vec<usize>, Vec<&'a ClusterNode>) {
@@ -418,43 +417,43 @@ impl ClusterMap {
         (order, beyond.into_iter().map(|index| &view.nodes[index]).collect())
     }
 
-    /// Takes places away from servers that views have not listed for long, and from servers of this
+    /// Takes indices away from servers that views have not listed for long, and from servers of this
     /// view that were not chosen.
     fn part_with_absent(&mut self, view: &ClusterView, chosen: &[usize], now: Time) {
         let endpoint = |index: &usize| view.nodes[*index].endpoint.as_ref();
         let stay: BTreeSet<&Endpoint> = chosen.iter().filter_map(endpoint).collect();
         let told = view.nodes.iter().filter(|node| is_placed(node));
         for beyond in told.filter_map(|node| node.endpoint.as_ref()) {
-            if let Some(place) = self.place_of(beyond).filter(|_| !stay.contains(beyond)) {
-                self.vacate(usize::from(place), now);
+            if let Some(index) = self.index_of(beyond).filter(|_| !stay.contains(beyond)) {
+                self.vacate(usize::from(index), now);
             }
         }
         self.part_with(now, |_, node| !stay.contains(&node.endpoint));
     }
 
-    /// Takes places away from servers for which `is_absent` has held for long.
+    /// Takes indices away from servers for which `is_absent` has held for long.
     fn part_with(&mut self, now: Time, is_absent: impl Fn(u16, &PlacedNode) -> bool) {
-        for place in 0..self.places.len() {
-            let Some(node) = &mut self.places[place] else { continue };
-            if !is_absent(place as u16, node) {
+        for index in 0..self.nodes.len() {
+            let Some(node) = &mut self.nodes[index] else { continue };
+            if !is_absent(index as u16, node) {
                 continue;
             }
             // A seed is no longer needed once other servers are known.
             let since = *node.absent_since.get_or_insert(now);
             if node.role == PlaceRole::Seed || since + ABSENCE <= now {
-                self.vacate(place, now);
+                self.vacate(index, now);
             }
         }
     }
 
-    /// Returns whether any server may take a place.
-    fn is_vacant(&self, place: usize, now: Time) -> bool {
+    /// Returns whether any server may take an index.
+    fn is_vacant(&self, index: usize, now: Time) -> bool {
         let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
-        self.places[place].is_none() && self.left[place].as_ref().is_none_or(is_due)
+        self.nodes[index].is_none() && self.left[index].as_ref().is_none_or(is_due)
     }
 
-    fn vacate(&mut self, place: usize, now: Time) {
-        self.left[place] = self.places[place].take().map(|node| (now, node.endpoint));
+    fn vacate(&mut self, index: usize, now: Time) {
+        self.left[index] = self.nodes[index].take().map(|node| (now, node.endpoint));
     }
 
     fn own(&mut self, owners: SlotOwners) {
@@ -486,31 +485,31 @@ impl ClusterMap {
             left_out.push(LeftOut { endpoint: told.primary.clone(), is_primary: true });
             next.make_room(now);
         }
-        let mut told_places: Vec<u16> = primary.into_iter().collect();
+        let mut told_indices: Vec<u16> = primary.into_iter().collect();
         let mut replicas: Vec<&(Endpoint, NodeHealth)> = told.replicas.iter().collect();
         replicas.sort_by_key(|(endpoint, _)| endpoint);
         for (endpoint, health) in replicas {
-            let Some(place) = next.seat_replica(endpoint, (group, primary), now) else {
+            let Some(index) = next.seat_replica(endpoint, (group, primary), now) else {
                 left_out.push(LeftOut { endpoint: endpoint.clone(), is_primary: false });
                 continue;
             };
-            if Some(place) == primary {
+            if Some(index) == primary {
                 continue;
             }
-            told_places.push(place);
-            next.settle(place, told.group, PlaceRole::Replica { of: primary }, *health);
+            told_indices.push(index);
+            next.settle(index, told.group, PlaceRole::Replica { of: primary }, *health);
         }
         if let Some(primary) = primary {
             next.settle(primary, told.group, PlaceRole::Primary, NodeHealth::Online);
         }
-        next.part_with(now, |place, node| {
-            node.group == Some(told.group) && !told_places.contains(&place)
+        next.part_with(now, |index, node| {
+            node.group == Some(told.group) && !told_indices.contains(&index)
         });
         let mut primaries = next.primaries.to_vec();
         primaries[group] = primary.unwrap_or(SlotOwners::NONE);
         next.owned.fill(0);
-        for &place in primaries.iter().filter(|&&place| place != SlotOwners::NONE) {
-            next.owned[usize::from(place)] = 1;
+        for &index in primaries.iter().filter(|&&index| index != SlotOwners::NONE) {
+            next.owned[usize::from(index)] = 1;
         }
         next.primaries = primaries.into();
         match next.differs_from(self) {
@@ -519,8 +518,8 @@ impl ClusterMap {
         }
     }
 
-    /// Returns the place of a replica of the group `group`, whose primary is at `primary`. Gives it
-    /// one if it has none, but not a place that a primary still needs.
+    /// Returns the index of a replica of the group `group`, whose primary is at `primary`. Gives it
+    /// one if it has none, but not an index that a primary still needs.
     fn seat_replica(
         &mut self,
         endpoint: &Endpoint,
@@ -532,27 +531,27 @@ impl ClusterMap {
             false => **at != SlotOwners::NONE,
         };
         let lacking = self.primaries.iter().enumerate().filter(|it| !is_seated(it)).count();
-        let vacant = (0..self.places.len()).filter(|&place| self.is_vacant(place, now)).count();
-        match self.place_of(endpoint) {
+        let vacant = (0..self.nodes.len()).filter(|&index| self.is_vacant(index, now)).count();
+        match self.index_of(endpoint) {
             None if lacking > 0 && vacant <= lacking => None,
             _ => self.seat(endpoint, now),
         }
     }
 
-    /// Takes the place of one replica away if primaries lack places and too few are empty.
+    /// Takes the index of one replica away if primaries lack indices and too few are empty.
     fn make_room(&mut self, now: Time) {
         let lacking = self.unplaced_primaries.iter().filter(|lacks| **lacks).count();
-        let empty = self.places.iter().filter(|place| place.is_none()).count();
+        let empty = self.nodes.iter().filter(|node| node.is_none()).count();
         let replicas =
             self.nodes().filter(|(_, node)| matches!(node.role, PlaceRole::Replica { .. }));
-        let last = replicas.max_by_key(|(_, node)| &node.endpoint).map(|(place, _)| place);
-        if let Some(place) = last.filter(|_| empty < lacking) {
-            self.vacate(usize::from(place), now);
+        let last = replicas.max_by_key(|(_, node)| &node.endpoint).map(|(index, _)| index);
+        if let Some(index) = last.filter(|_| empty < lacking) {
+            self.vacate(usize::from(index), now);
         }
     }
 
-    fn settle(&mut self, place: u16, group: u16, role: PlaceRole, health: NodeHealth) {
-        if let Some(node) = &mut self.places[usize::from(place)] {
+    fn settle(&mut self, index: u16, group: u16, role: PlaceRole, health: NodeHealth) {
+        if let Some(node) = &mut self.nodes[usize::from(index)] {
             node.group = Some(group);
             node.role = role;
             node.health = health;
@@ -563,7 +562,7 @@ impl ClusterMap {
     fn differs_from(&self, other: &ClusterMap) -> bool {
         self.is_known != other.is_known
             || self.epoch != other.epoch
-            || self.places != other.places
+            || self.nodes != other.nodes
             || self.owners != other.owners
             || self.primaries != other.primaries
             || self.primary_epochs != other.primary_epochs
@@ -579,7 +578,7 @@ impl LeftOut {
     }
 }
 
-/// Returns the rank by which a node gets a place; the lowest comes first. `first_slot` is at least
+/// Returns the rank by which a node gets an index; the lowest comes first. `first_slot` is at least
 /// [`SLOT_COUNT`] for a node without slots.
 fn need(node: &ClusterNode, first_slot: u16) -> u8 {
     match (node.role, node.health) {

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_replaces_another_knows_its_primaries_and_believes_no_earlier_epoch() {
-        let late = Speaker { place: 0, of: 3, times: 2 };
+        let late = Speaker { server: 0, of: 3, times: 2 };
         let (old, new) = (cluster(1), cluster(1));
         assert!(matches!(old.learn_group(&told(1, 5), late, Time(1)), ViewUpdate::New(_)));
         assert!(matches!(old.learn_group(&told(2, 6), late, Time(2)), ViewUpdate::New(_)));
@@ -103,7 +103,7 @@ mod tests {
         assert!(matches!(new.learn_group(&told(1, 5), late, Time(3)), ViewUpdate::Stale));
         let map = new.map();
         assert_eq!((new.version(), map.version()), (old.version(), old.version()));
-        let primary = map.primary(0).and_then(|place| map.node(usize::from(place)));
+        let primary = map.primary(0).and_then(|server| map.node(usize::from(server)));
         assert_eq!(primary.map(|node| &node.endpoint), Some(&endpoint(2)));
         assert!(matches!(new.learn_group(&told(2, 6), late, Time(3)), ViewUpdate::Same));
     }

@@ -82,8 +82,8 @@ impl Redundancy {
 
     /// Returns the primaries of the shards that have lost their replicas, reported or not.
     pub(crate) fn lost_primaries(&self, map: &ClusterMap) -> Vec<Endpoint> {
-        let primary = |(&place, lost): (&u16, &Lost)| {
-            let node = map.node(usize::from(place))?;
+        let primary = |(&server, lost): (&u16, &Lost)| {
+            let node = map.node(usize::from(server))?;
             (lost.had && node.tenure == lost.tenure).then(|| node.endpoint.clone())
         };
         let seen = self.lost.iter().filter_map(primary);
@@ -105,11 +105,11 @@ impl Redundancy {
             self.version = Some(map.version());
             self.look(map, now, &mut followed.changes);
         }
-        for (place, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.is_told) {
+        for (server, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.is_told) {
             let due = lost.since + GRACE;
             if due <= heard || due + GRACE <= now {
                 lost.is_told = true;
-                followed.changes.extend(change(map, *place, (lost.had, false)));
+                followed.changes.extend(change(map, *server, lost.had, false));
             } else if due <= now && !lost.is_doubted {
                 lost.is_doubted = true;
                 followed.asks_again = true;
@@ -119,46 +119,46 @@ impl Redundancy {
     }
 
     fn look(&mut self, map: &ClusterMap, now: Time, changes: &mut Vec<ShardChange>) {
-        let count = map.place_count();
+        let count = map.index_count();
         let mut is_redundant = vec![false; count];
         for primary in map.nodes().filter_map(|(_, node)| primary_of_sound(node)) {
             is_redundant[usize::from(primary)] = true;
         }
         let shards = shards(map);
-        for (place, keys) in &shards {
-            let is_expected = self.take_expected(map, *place);
+        for (server, keys) in &shards {
+            let is_expected = self.take_expected(map, *server);
             for had in self.had.get_mut(keys.clone()).into_iter().flatten() {
-                *had |= is_redundant[usize::from(*place)] || is_expected;
+                *had |= is_redundant[usize::from(*server)] || is_expected;
             }
         }
         let has_replicas = self.had.contains(&true);
         let mut had = vec![false; count];
         let mut is_lost = vec![false; count];
-        for (place, keys) in shards {
-            let place = usize::from(place);
-            had[place] |= self.had.get(keys).is_some_and(|had| had.contains(&true));
-            is_lost[place] = has_replicas && !is_redundant[place];
+        for (server, keys) in shards {
+            let server = usize::from(server);
+            had[server] |= self.had.get(keys).is_some_and(|had| had.contains(&true));
+            is_lost[server] = has_replicas && !is_redundant[server];
         }
-        self.lost.retain(|&place, lost| {
-            let node = map.node(usize::from(place));
+        self.lost.retain(|&server, lost| {
+            let node = map.node(usize::from(server));
             let is_same = node.is_some_and(|node| node.tenure == lost.tenure);
-            let is_kept = is_same && is_lost[usize::from(place)];
-            if is_same && !is_kept && lost.is_told && is_redundant[usize::from(place)] {
-                changes.extend(change(map, place, (lost.had, true)));
+            let is_kept = is_same && is_lost[usize::from(server)];
+            if is_same && !is_kept && lost.is_told && is_redundant[usize::from(server)] {
+                changes.extend(change(map, server, lost.had, true));
             }
             is_kept
         });
-        for (place, node) in map.nodes().filter(|(place, _)| is_lost[usize::from(*place)]) {
-            let (tenure, had) = (node.tenure, had[usize::from(place)]);
+        for (server, node) in map.nodes().filter(|(server, _)| is_lost[usize::from(*server)]) {
+            let (tenure, had) = (node.tenure, had[usize::from(server)]);
             let lost = Lost { tenure, since: now, had, is_doubted: false, is_told: false };
-            self.lost.entry(place).or_insert(lost).had |= had;
+            self.lost.entry(server).or_insert(lost).had |= had;
         }
     }
 
     /// Returns whether the previous process knew that the shard of the primary at an index had a
     /// replica.
-    fn take_expected(&mut self, map: &ClusterMap, place: u16) -> bool {
-        let Some(node) = map.node(usize::from(place)) else { return false };
+    fn take_expected(&mut self, map: &ClusterMap, server: u16) -> bool {
+        let Some(node) = map.node(usize::from(server)) else { return false };
         let before = self.expected.len();
         self.expected.retain(|expected| *expected != node.endpoint);
         self.expected.len() < before
@@ -166,8 +166,8 @@ impl Redundancy {
 
     /// Returns whether the server at an index is the primary of a shard that is reported as one
     /// without replicas.
-    pub(crate) fn is_lost(&self, place: usize, tenure: u64) -> bool {
-        let lost = u16::try_from(place).ok().and_then(|place| self.lost.get(&place));
+    pub(crate) fn is_lost(&self, server: usize, tenure: u64) -> bool {
+        let lost = u16::try_from(server).ok().and_then(|server| self.lost.get(&server));
         lost.is_some_and(|lost| lost.is_told && lost.tenure == tenure)
     }
 
@@ -177,8 +177,8 @@ impl Redundancy {
     }
 }
 
-fn change(map: &ClusterMap, place: u16, (had, is_redundant): (bool, bool)) -> Option<ShardChange> {
-    let primary = map.node(usize::from(place))?.endpoint.to_string();
+fn change(map: &ClusterMap, server: u16, had: bool, is_redundant: bool) -> Option<ShardChange> {
+    let primary = map.node(usize::from(server))?.endpoint.to_string();
     Some(ShardChange { primary, had, is_redundant })
 }
 
@@ -188,7 +188,7 @@ fn shards(map: &ClusterMap) -> Vec<(u16, std::ops::RangeInclusive<usize>)> {
     if map.primaries().is_empty() {
         let ranges = map.owners().ranges();
         return ranges
-            .map(|(first, last, place)| (place, usize::from(first)..=usize::from(last)))
+            .map(|(first, last, server)| (server, usize::from(first)..=usize::from(last)))
             .collect();
     }
     let numbered = (0..map.primaries().len())
@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(follow(&mut redundancy, &map, 67), std::slice::from_ref(&lost));
         assert!(follow(&mut redundancy, &map, 68).is_empty(), "told once");
         assert_eq!(redundancy.lost_count(), 1);
-        let place = map.place_of(&endpoint(1)).unwrap();
-        let tenure = map.node(usize::from(place)).unwrap().tenure;
-        assert!(redundancy.is_lost(usize::from(place), tenure));
+        let server = map.index_of(&endpoint(1)).unwrap();
+        let tenure = map.node(usize::from(server)).unwrap().tenure;
+        assert!(redundancy.is_lost(usize::from(server), tenure));
         let map = told(map, 1, &[(3, online)], at(69));
         let regained = ShardChange { is_redundant: true, ..lost.clone() };
         assert_eq!(follow(&mut redundancy, &map, 69), [regained]);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker {
     /// Its index in its pool.
-    pub(crate) place: u16,
+    pub(crate) server: u16,
     /// Number of sources of its kind, whether they answer or not.
     pub(crate) of: usize,
     /// How often each must have reported the same earlier epoch before that counts.
@@ -20,7 +20,7 @@ pub(crate) struct Speaker {
 #[cfg(test)]
 impl Speaker {
     /// The only source.
-    pub(crate) const ALONE: Speaker = Speaker { place: 0, of: 1, times: 1 };
+    pub(crate) const ALONE: Speaker = Speaker { server: 0, of: 1, times: 1 };
 }
 
 /// What is done with a report.
@@ -47,15 +47,15 @@ pub(super) struct StaleViews {
 impl StaleViews {
     pub(super) fn weigh(&mut self, by: Speaker, told: Option<u64>, known: Option<u64>) -> Verdict {
         let (Some(told), Some(known)) = (told, known) else { return Verdict::Current };
-        let is_outvoted = self.outvoted.get(&by.place).is_some_and(|&before| told <= before);
+        let is_outvoted = self.outvoted.get(&by.server).is_some_and(|&before| told <= before);
         if told > known && is_outvoted {
             return Verdict::Stale;
         }
-        self.outvoted.remove(&by.place);
+        self.outvoted.remove(&by.server);
         if told > known {
             self.told.clear();
         }
-        let (epoch, times) = self.told.entry(by.place).or_insert((told, 0));
+        let (epoch, times) = self.told.entry(by.server).or_insert((told, 0));
         *times = if *epoch == told { times.saturating_add(1) } else { 1 };
         *epoch = told;
         if told >= known {
@@ -66,14 +66,14 @@ impl StaleViews {
             return Verdict::Stale;
         }
         let later = self.told.iter().filter(|(_, (epoch, _))| *epoch > told);
-        self.outvoted.extend(later.map(|(&place, &(epoch, _))| (place, epoch)));
+        self.outvoted.extend(later.map(|(&server, &(epoch, _))| (server, epoch)));
         self.told.clear();
         Verdict::Earlier
     }
 
     /// Returns whether the source at an index last reported an earlier epoch than this.
-    pub(super) fn is_behind(&self, place: u16, known: Option<u64>) -> bool {
-        self.told.get(&place).is_some_and(|&(epoch, _)| Some(epoch) < known)
+    pub(super) fn is_behind(&self, server: u16, known: Option<u64>) -> bool {
+        self.told.get(&server).is_some_and(|&(epoch, _)| Some(epoch) < known)
     }
 }
 
@@ -81,8 +81,8 @@ impl StaleViews {
 mod tests {
     use super::*;
 
-    fn weigh(doubts: &mut StaleViews, place: u16, told: u64, known: u64) -> Verdict {
-        doubts.weigh(Speaker { place, of: 3, times: 2 }, Some(told), Some(known))
+    fn weigh(doubts: &mut StaleViews, server: u16, told: u64, known: u64) -> Verdict {
+        doubts.weigh(Speaker { server, of: 3, times: 2 }, Some(told), Some(known))
     }
 
     #[test]
@@ -102,8 +102,8 @@ mod tests {
     fn who_was_outvoted_has_to_tell_of_something_new() {
         let mut doubts = StaleViews::default();
         assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Current);
-        for place in [0, 1, 0] {
-            assert_eq!(weigh(&mut doubts, place, 5, u64::MAX), Verdict::Stale);
+        for server in [0, 1, 0] {
+            assert_eq!(weigh(&mut doubts, server, 5, u64::MAX), Verdict::Stale);
         }
         assert_eq!(weigh(&mut doubts, 1, 5, u64::MAX), Verdict::Earlier);
         assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Stale);
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn a_later_epoch_makes_what_was_told_before_it_count_no_more() {
         let mut doubts = StaleViews::default();
-        for place in [0, 0, 1] {
-            assert_eq!(weigh(&mut doubts, place, 5, 6), Verdict::Stale);
+        for server in [0, 0, 1] {
+            assert_eq!(weigh(&mut doubts, server, 5, 6), Verdict::Stale);
         }
         assert_eq!(weigh(&mut doubts, 2, 7, 6), Verdict::Current);
         assert_eq!(weigh(&mut doubts, 1, 5, 7), Verdict::Stale);

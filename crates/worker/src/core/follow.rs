@@ -4,7 +4,7 @@
 //!  mail ─► follow: the new plan is in force ─► sessions at rest go over at once
 //!             │                                 others before their next request
 //!             ▼
-//!          tend_retired, ten times a second ─► nobody is left ─► links end ─► the place is free
+//!          tend_retired, ten times a second ─► nobody is left ─► links end ─► the index is free
 //! ```
 //! A pool whose settings differ is another pool with another index, and the old one is *retired*:
 //! what was begun in it ends in it. So nothing changes under a request, and the only moment at
@@ -81,7 +81,7 @@ impl Core {
         let state = PoolState::new(&plan, index, links);
         let own = state.links(plan.topology.pools()[index].servers().len());
         match plane.pools.get_mut(index) {
-            Some(place) => *place = state,
+            Some(ended) => *ended = state,
             None => plane.pools.push(state),
         }
         plane.servers.pubsub.begin_pool(&plan, index);

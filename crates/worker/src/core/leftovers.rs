@@ -37,7 +37,7 @@ pub struct Leftovers {
     /// Sessions that a pause holds back, or whose login is being verified.
     pub held_back: usize,
     /// Large values that are streamed to clients.
-    pub streamed_reply: usize,
+    pub streamed_replies: usize,
     /// Slow requests whose reply has not reached the client.
     pub unwritten: usize,
     /// Subscribed names, and connections for them.
@@ -85,7 +85,7 @@ impl Core {
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),
-            streamed_reply: plane.upstream.streamed_replies.len() + takes_large.count(),
+            streamed_replies: plane.upstream.streamed_replies.len() + takes_large.count(),
             unwritten: plane.observe.unwritten.len(),
             subscriptions: plane.servers.pubsub.subscriptions()
                 + plane.servers.pubsub.waiting()

@@ -25,7 +25,7 @@ mod rooms;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
-use crate::core::request::ClientRef;
+use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
 pub use pools::store::repeat_function_command;
@@ -191,7 +191,8 @@ impl Core {
             self.plane.forget_unwritten(key);
         }
         self.plane.end_streamed_reply(&mut self.links, ClientRef { key, session: &session });
-        self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
+        let client = ClientMut { key, session: &mut session };
+        self.plane.cut_off_streaming(&mut self.links, client, None);
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);
@@ -395,6 +396,17 @@ impl Core {
             if let Some(session) = self.sessions.get_mut(key) {
                 self.plane.wake(key, session);
             }
+        }
+    }
+
+    /// Tells clients of what was changed in a pool's store by no worker.
+    pub(crate) fn tell_changed(&mut self, pool: u16) {
+        let plan = Arc::clone(&self.plane.plan);
+        let store = plan.pools.get(usize::from(pool)).and_then(|pool| pool.kind.store());
+        if let Some(store) = store
+            && store.notifies()
+        {
+            self.plane.settle_upkeep(pool, store);
         }
     }
 

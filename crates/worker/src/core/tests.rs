@@ -125,8 +125,9 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         noted: Arc::default(),
         slow_log: Arc::default(),
         scripts: Arc::default(),
+        role: Default::default(),
         notices: Default::default(),
-        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, || panic!("a plan without stores")),
+        kind: PoolKind::new(&pool.kind, pools, Time(0), None, || panic!("a plan without stores")),
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-const BOUND: (usize, u64) = (1000, 1);
+const KEYS_MAX: usize = 1000;
 
 fn table_of(clients: &[Client]) -> Table {
     let table = Table::default();
@@ -21,9 +21,9 @@ fn sorted(readers: Readers) -> Vec<Client> {
 #[test]
 fn every_reader_is_found_once_by_who_changes_the_key() {
     let table = table_of(&[1, 2, 3]);
-    assert!(table.enter(1, b"a", BOUND).is_new && table.enter(2, b"a", BOUND).is_new);
-    assert!(!table.enter(1, b"a", BOUND).is_new);
-    assert!(table.enter(3, b"b", BOUND).is_new);
+    assert!(table.enter(1, b"a", KEYS_MAX, 1).is_new && table.enter(2, b"a", KEYS_MAX, 1).is_new);
+    assert!(!table.enter(1, b"a", KEYS_MAX, 1).is_new);
+    assert!(table.enter(3, b"b", KEYS_MAX, 1).is_new);
     assert_eq!(sorted(table.take(b"a", None)), [1, 2]);
     assert!(table.take(b"a", None).is_empty() && table.take(b"c", None).is_empty());
     assert_eq!((sorted(table.take(b"b", None)), table.len()), (vec![3], 0));
@@ -32,8 +32,8 @@ fn every_reader_is_found_once_by_who_changes_the_key() {
 #[test]
 fn who_reads_a_key_as_it_expires_stays_entered() {
     let table = table_of(&[1, 2]);
-    table.enter(1, b"a", BOUND);
-    table.enter(2, b"a", BOUND);
+    table.enter(1, b"a", KEYS_MAX, 1);
+    table.enter(2, b"a", KEYS_MAX, 1);
     assert_eq!(sorted(table.take(b"a", Some(2))), [1, 2]);
     assert_eq!((sorted(table.take(b"a", Some(9))), table.len()), (vec![2], 0));
 }
@@ -45,7 +45,7 @@ fn above_the_bound_keys_are_given_up_and_their_readers_told() {
     for number in 0..1000u64 {
         let key = number.to_string();
         let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        for (key, readers) in table.enter(1, key.as_bytes(), (100, random)).given_up {
+        for (key, readers) in table.enter(1, key.as_bytes(), 100, random).given_up {
             assert!(readers.iter().eq([1]));
             assert!(given_up.insert(key));
         }
@@ -64,16 +64,16 @@ fn long_names_and_many_readers_count_for_more() {
     for number in 0..1000u64 {
         let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let key = format!("{number:01000}");
-        let entered = table.enter(number, key.as_bytes(), (keys_max, random));
+        let entered = table.enter(number, key.as_bytes(), keys_max, random);
         given_up += entered.given_up.len();
         assert!(table.bytes() <= bytes_max);
-        let entered = table.enter(number, b"hot", (keys_max, random));
+        let entered = table.enter(number, b"hot", keys_max, random);
         assert!(entered.is_new && table.bytes() <= bytes_max);
     }
     assert!(given_up > 900 && table.len() < keys_max / 2, "{given_up}");
     let huge = vec![b'x'; NAME_LEN_MAX + 1];
     let before = table.len();
-    let entered = table.enter(7, &huge, (keys_max, 0));
+    let entered = table.enter(7, &huge, keys_max, 0);
     assert!(entered.is_new && entered.given_up.len() == 1 && table.len() == before);
     table.clear();
     assert_eq!((table.len(), table.bytes()), (0, 0));
@@ -82,8 +82,8 @@ fn long_names_and_many_readers_count_for_more() {
 #[test]
 fn prefixes_are_told_in_their_order_and_keys_in_theirs() {
     let table = table_of(&[1, 2]);
-    table.change_prefixes(1, (&prefixes(&[]), &prefixes(&["x", "ab"])));
-    table.change_prefixes(2, (&prefixes(&[]), &prefixes(&["", "ab"])));
+    table.change_prefixes(1, &prefixes(&[]), &prefixes(&["x", "ab"]));
+    table.change_prefixes(2, &prefixes(&[]), &prefixes(&["", "ab"]));
     let keys = [("abc", Some(1)), ("ab", None), ("a", Some(2)), ("xy", Some(1))];
     let changed = keys.map(|(key, by)| (Box::from(key.as_bytes()), by)).into();
     let told: Vec<_> = table
@@ -100,11 +100,11 @@ fn prefixes_are_told_in_their_order_and_keys_in_theirs() {
         ("xy".to_owned(), vec![(1, 1)]),
     ];
     assert_eq!(told, expected);
-    table.change_prefixes(2, (&prefixes(&["", "ab"]), &prefixes(&["ab"])));
-    table.change_prefixes(1, (&prefixes(&["x", "ab"]), &prefixes(&[])));
+    table.change_prefixes(2, &prefixes(&["", "ab"]), &prefixes(&["ab"]));
+    table.change_prefixes(1, &prefixes(&["x", "ab"]), &prefixes(&[]));
     assert!(table.has_prefixes());
     assert_eq!(table.broadcasts(&changed).len(), 1);
-    table.change_prefixes(2, (&prefixes(&["ab"]), &prefixes(&[])));
+    table.change_prefixes(2, &prefixes(&["ab"]), &prefixes(&[]));
     assert!(!table.has_prefixes());
 }
 
@@ -113,9 +113,9 @@ fn nothing_is_left_of_clients_who_have_left() {
     let table = table_of(&[1, 2]);
     for number in 0..20_000 {
         let key = format!("k{number}");
-        table.enter(1 + number % 2, key.as_bytes(), (1 << 20, 0));
-        table.enter(1, b"common", (1 << 20, 0));
-        table.enter(2, b"common", (1 << 20, 0));
+        table.enter(1 + number % 2, key.as_bytes(), 1 << 20, 0);
+        table.enter(1, b"common", 1 << 20, 0);
+        table.enter(2, b"common", 1 << 20, 0);
     }
     table.leave(1, || panic!("there is another"));
     let mut both = Readers::of(1);
@@ -139,9 +139,9 @@ fn a_client_that_is_told_of_prefixes_is_told_of_no_key_that_it_read_before() {
     let table = table_of(&[1, 2]);
     let mut both = Readers::of(1);
     both.insert(2);
-    table.change_prefixes(1, (&prefixes(&[]), &prefixes(&[""])));
+    table.change_prefixes(1, &prefixes(&[]), &prefixes(&[""]));
     assert!(table.present(&both).as_slice() == [(2, 2)]);
-    table.change_prefixes(1, (&prefixes(&[""]), &prefixes(&[])));
+    table.change_prefixes(1, &prefixes(&[""]), &prefixes(&[]));
     assert_eq!(table.present(&both).len(), 2);
 }
 

@@ -103,15 +103,15 @@ impl<I: Io> Worker<I> {
     /// Counts a client that was refused, and logs it.
     #[cold]
     fn note_away(&mut self, listener: u16, peer: Peer, away: Away) {
-        let place = &self.plan.listeners[usize::from(listener)];
-        let is_due = place.entrance.tally.note_away(away).is_due(self.core.clock().now);
+        let listener_plan = &self.plan.listeners[usize::from(listener)];
+        let is_due = listener_plan.entrance.tally.note_away(away).is_due(self.core.clock().now);
         // Health checks connect and leave without a word. A client for which there is no room is
         // told so.
         if matches!(away, Away::Gone | Away::Full) || !is_due {
             return;
         }
         tracing::warn!(
-            listener = &*place.name,
+            listener = &*listener_plan.name,
             client = peer.to_string(),
             "client turned away: {}; told at most once a minute for each reason, and counted in \
              keyway_listener_refused_connections_total",
@@ -140,8 +140,8 @@ impl<I: Io> Worker<I> {
 
     fn is_idle(&self, key: Key<Session>) -> bool {
         let Some(session) = self.core.session(key) else { return false };
-        let place = &self.plan.listeners[usize::from(session.listener)];
-        let Some(timeout) = place.entrance.idle_timeout else { return false };
+        let listener_plan = &self.plan.listeners[usize::from(session.listener)];
+        let Some(timeout) = listener_plan.entrance.idle_timeout else { return false };
         let now = self.core.clock().now;
         let silence = session.identity.live.silence(now);
         let silence = silence.unwrap_or_else(|| now.since(session.identity.connected));
@@ -168,29 +168,30 @@ impl<I: Io> Worker<I> {
     }
 
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
-        let place = &self.plan.listeners[listener as usize];
-        if place.is_ended {
+        let listener_plan = &self.plan.listeners[listener as usize];
+        if listener_plan.is_ended {
             // It arrived while a reload removed the listener.
             return self.io.close(socket);
         }
-        let pool = &self.plan.pools[place.pool as usize];
-        let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
+        let pool = &self.plan.pools[listener_plan.pool as usize];
+        let clients = &self.core.plane.cells.pool(listener_plan.pool as usize).clients;
         clients.accepted.add(1);
-        let in_pool = self.core.plane.cells.registry().clients_connected(place.pool as usize);
+        let in_pool =
+            self.core.plane.cells.registry().clients_connected(listener_plan.pool as usize);
         let all = self.plan.clients.len() as u64;
-        let of_listener = place.entrance.tally.connected();
-        let is_listener_full =
-            place.entrance.clients_max != 0 && of_listener >= place.entrance.clients_max;
+        let of_listener = listener_plan.entrance.tally.connected();
+        let is_listener_full = listener_plan.entrance.clients_max != 0
+            && of_listener >= listener_plan.entrance.clients_max;
         let is_full =
             is_listener_full || pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
             let mut out = Vec::new();
             let fault = Fault::Limit(LimitFault::Clients);
-            match place.memcached {
+            match listener_plan.memcached {
                 Some(_) => write_no_room(&mut out),
                 None => write_fault(fault, "", &mut out),
             }
-            self.core.plane.cells.pool(place.pool as usize).refused.of(fault).add(1);
+            self.core.plane.cells.pool(listener_plan.pool as usize).refused.of(fault).add(1);
             let name = self.lingering.name_of_refused();
             let is_watched = self.io.watch(socket, name);
             self.io.send(socket, &out);
@@ -204,17 +205,20 @@ impl<I: Io> Worker<I> {
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
         let addr = Arc::from(peer.to_string());
         let mut identity = Identity { addr, ..Identity::new(id, false, clock.now) };
-        identity.begin(&place.users);
-        let laddr = match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
+        identity.begin(&listener_plan.users);
+        let laddr = match listener_plan.cluster.as_ref().and_then(|_| self.io.local_address(socket))
+        {
             // Clients of a cluster see nodes by the address that they use.
             Some(reached) => reached.to_string().into(),
-            None => Arc::clone(&place.name),
+            None => Arc::clone(&listener_plan.name),
         };
         let connected_unix = clock.unix_micros / 1_000_000;
-        let entry = ClientEntry::new(&identity, laddr, self.index, place.pool, connected_unix);
+        let entry =
+            ClientEntry::new(&identity, laddr, self.index, listener_plan.pool, connected_unix);
         self.plan.clients.insert(id, entry);
-        let is_secured = place.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
-        place.entrance.tally.note_in(is_secured);
-        self.install(Adopted { socket, pool: place.pool, listener, identity });
+        let is_secured =
+            listener_plan.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
+        listener_plan.entrance.tally.note_in(is_secured);
+        self.install(Adopted { socket, pool: listener_plan.pool, listener, identity });
     }
 }

@@ -46,11 +46,12 @@ const PIECES_MAX: usize = 64;
 fn send_output<I: Io>(
     io: &mut I,
     socket: Socket,
-    (output, len_max): (&mut Output, usize),
+    output: &mut Output,
+    len_max: usize,
     calls: &Counter,
 ) -> Send {
     if output.has_parts() {
-        return send_pieces(io, socket, (output, len_max), calls);
+        return send_pieces(io, socket, output, len_max, calls);
     }
     calls.add(1);
     let unsent = output.unsent();
@@ -65,7 +66,8 @@ fn send_output<I: Io>(
 fn send_pieces<I: Io>(
     io: &mut I,
     socket: Socket,
-    (output, len_max): (&mut Output, usize),
+    output: &mut Output,
+    len_max: usize,
     calls: &Counter,
 ) -> Send {
     let mut all_taken = 0;
@@ -281,8 +283,8 @@ impl<I: Io> Worker<I> {
                     session.identity.live.note_request(None, now);
                 }
                 let calls = &self.core.plane.cells.send_calls;
-                let output = (&mut busy.output, len_max);
-                match send_output(&mut self.io, client.socket, output, calls) {
+                let output = &mut busy.output;
+                match send_output(&mut self.io, client.socket, output, len_max, calls) {
                     Send::Taken(taken) => {
                         session.send_blocked = taken < len.min(len_max);
                         if session.send_blocked {

@@ -40,8 +40,9 @@ impl<I: Io> Worker<I> {
         plan.followers.fetch_add(1, Ordering::Release);
         for key in self.core.sessions.keys() {
             let session = self.core.session(key).filter(|session| session.sub_request.is_none());
-            let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
-            if place.is_some_and(|place| place.is_ended) {
+            let listener_plan =
+                session.map(|session| &plan.listeners[usize::from(session.listener)]);
+            if listener_plan.is_some_and(|it| it.is_ended) {
                 self.end_soon(key);
             }
         }
@@ -49,8 +50,8 @@ impl<I: Io> Worker<I> {
 
     /// Ends a listener when all clients that wait there are accepted.
     fn end_listener(&mut self, listener: ListenerIndex) {
-        let place = self.plan.listeners.get(usize::from(listener.0));
-        if self.drain_deadline.is_none() && place.is_some_and(|place| !place.is_ended) {
+        let listener_plan = self.plan.listeners.get(usize::from(listener.0));
+        if self.drain_deadline.is_none() && listener_plan.is_some_and(|it| !it.is_ended) {
             self.accept_waiting(listener);
         }
         self.io.end_listening(listener);

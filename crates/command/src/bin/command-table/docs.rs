@@ -1,7 +1,8 @@
 //! The support table, as Markdown.
 
 use keyway_command::{
-    Across, COMMANDS, Command, Condition, Handling, Verb, store_saves, store_scripts, store_serves,
+    Across, COMMANDS, Command, Condition, Handling, Verb, store_replicates, store_saves,
+    store_scripts, store_serves,
 };
 use std::collections::BTreeMap;
 
@@ -227,6 +228,7 @@ fn in_store(command: &Command) -> &'static str {
         || store_serves(command.verb)
         || store_scripts(command.verb)
         || store_saves(command.verb)
+        || store_replicates(command.verb)
     {
         "yes"
     } else if does_nothing(command.verb) {

@@ -9,10 +9,10 @@ fn the_time_of_what_was_just_enqueued_counts_from_an_earlier_one_if_told_so() {
     for (sequence, now) in [(0, 100), (1, 200), (2, 200), (3, 200)] {
         ask(&mut link, session(sequence), PING, at(now));
     }
-    assert!(!link.backdate_last(|_| true, (at(50), at(201))), "nothing was enqueued then");
-    assert!(!link.backdate_last(|owner| owner == session(2), (at(50), at(200))));
+    assert!(!link.backdate_last(|_| true, at(50), at(201)), "nothing was enqueued then");
+    assert!(!link.backdate_last(|owner| owner == session(2), at(50), at(200)));
     assert!(link.is_awaited());
-    assert!(link.backdate_last(|owner| owner != session(1), (at(50), at(200))));
+    assert!(link.backdate_last(|owner| owner != session(1), at(50), at(200)));
     let asked = |link: &Link, at: usize| link.exchange(at).asked();
     let all = [0, 1, 2, 3].map(|at| asked(&link, at));
     assert_eq!(all, [at(100), at(200), at(50), at(50)]);
@@ -29,7 +29,7 @@ fn the_time_of_what_was_just_enqueued_counts_from_an_earlier_one_if_told_so() {
         let mut link = if stands { ready() } else { Link::default() };
         link.hold_unsent(held_for);
         ask(&mut link, session(0), PING, at(200));
-        assert_eq!(link.backdate_last(|_| true, (at(50), at(200))), has_effect);
+        assert_eq!(link.backdate_last(|_| true, at(50), at(200)), has_effect);
         assert_eq!(asked(&link, 0), at(if has_effect { 50 } else { 200 }));
     }
 }
@@ -206,7 +206,7 @@ fn what_is_put_aside_is_somebodys_and_sent_elsewhere() {
         link.follow_redirections();
         let transaction = |link: &mut Link, count: u16| {
             link.request_buf().extend_from_slice(PING);
-            link.enqueue_batch(session(0), Counted::OWN, (PING.len(), count), at(0));
+            link.enqueue_batch(session(0), Counted::OWN, PING.len(), count, at(0));
             send(link);
         };
         transaction(&mut link, 2);

@@ -123,7 +123,8 @@ impl RedisCommand {
         out: &mut Vec<u8>,
         head: &Head,
         keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-        (value, terms): (&[u8], Terms),
+        value: &[u8],
+        terms: Terms,
     ) -> (Question, Expect) {
         let key = keys.clone().next().unwrap_or_default();
         let question = match self {
@@ -166,7 +167,7 @@ impl RedisCommand {
                 words(out, [b"INFO"]);
                 return (Question::Info { database: terms.database }, Expect::List);
             }
-            RedisCommand::Script(op) => return write_script(out, op, head, keys, (value, terms)),
+            RedisCommand::Script(op) => return write_script(out, op, head, keys, value, terms),
         };
         (question, Expect::One)
     }
@@ -322,7 +323,8 @@ fn write_script<'a>(
     op: &str,
     head: &Head,
     keys: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
-    (value, terms): (&[u8], Terms),
+    value: &[u8],
+    terms: Terms,
 ) -> (Question, Expect) {
     let arguments = match op {
         "gat" => 3,

@@ -64,7 +64,7 @@ pub(in crate::memcached) fn read<'k>(
         (Question::Value, first) => value(out, head, first),
         (Question::Touched, first) => touched(out, first),
         (Question::Values, Some(Element::Array(_))) => values(out, head, keys, &mut elements),
-        (Question::Stored { cas, len }, first) => stored(out, head, first, (cas, len)),
+        (Question::Stored { cas, len }, first) => stored(out, head, first, cas, len),
         (Question::Found, Some(Element::Number(count))) => {
             line(out, if count > 0 { "HD" } else { "NF" })
         }
@@ -154,7 +154,8 @@ fn stored(
     out: &mut Vec<u8>,
     head: &Head,
     element: Option<Element<'_>>,
-    (cas, len): (Option<u64>, u32),
+    cas: Option<u64>,
+    len: u32,
 ) -> Option<()> {
     match element? {
         Element::Null => return line(out, "NS"),

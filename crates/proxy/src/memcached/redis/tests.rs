@@ -20,7 +20,7 @@ fn sent(bytes: &[u8]) -> Result<(String, Question, Expect), &'static str> {
     let mut out = Vec::new();
     let value = request.value.of(bytes);
     let (question, expect) =
-        command.write(&mut out, &request.head, request.keys(bytes), (value, TERMS));
+        command.write(&mut out, &request.head, request.keys(bytes), value, TERMS);
     Ok((words_of(&out), question, expect))
 }
 

@@ -4,7 +4,7 @@ use keyway_base::BackendFault;
 const NOW: i64 = 1_700_000_000;
 
 fn item_copy(aim: Aim, old: Dialect, new: Dialect) -> ItemCopy {
-    ItemCopy::new(aim, Terms { old, new, ttl_max: 3600 }, b"k", (1, 2))
+    ItemCopy::new(aim, Terms { old, new, ttl_max: 3600 }, b"k", 1, 2)
 }
 
 /// Asks, hears `reply`, and tells where and what was asked.
@@ -186,7 +186,7 @@ fn a_write_that_needs_nothing_only_deletes() {
 #[test]
 fn a_key_the_old_servers_cannot_name_is_not_there() {
     let terms = Terms { old: Dialect::Text, new: Dialect::Binary, ttl_max: 1 };
-    let mut item_copy = ItemCopy::new(Aim::Read, terms, b"a b", (0, 0));
+    let mut item_copy = ItemCopy::new(Aim::Read, terms, b"a b", 0, 0);
     assert_eq!(item_copy.compose(&mut Vec::new()), None);
     assert_eq!(item_copy.end(), Some(End::Missing));
 }

@@ -25,20 +25,20 @@ fn known() -> ClusterMap {
 fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
     let map = known();
     let mut map = map.with_member(&endpoint(2), at(2)).unwrap();
-    let place = map.place_of(&endpoint(2)).unwrap();
+    let index = map.index_of(&endpoint(2)).unwrap();
     for second in 3..30 {
         if let Applied::Next(next, _) = map.apply(&view(16383), at(second)) {
             map = next;
         }
-        assert_eq!(map.place_of(&endpoint(2)), Some(place), "second {second}");
+        assert_eq!(map.index_of(&endpoint(2)), Some(index), "second {second}");
         assert!(map.with_member(&endpoint(2), at(second)).is_none());
     }
     let Applied::Next(map, _) = map.apply(&view(16383), at(40)) else { panic!("it has left") };
-    assert_eq!(map.place_of(&endpoint(2)), None);
-    // No other server may take the place so soon, but its former server may.
+    assert_eq!(map.index_of(&endpoint(2)), None);
+    // No other server may take the index so soon, but its former server may.
     assert!(map.with_member(&endpoint(3), at(41)).is_none());
-    assert_eq!(map.with_member(&endpoint(2), at(41)).unwrap().place_of(&endpoint(2)), Some(place));
-    assert_eq!(map.with_member(&endpoint(3), at(101)).unwrap().place_of(&endpoint(3)), Some(place));
+    assert_eq!(map.with_member(&endpoint(2), at(41)).unwrap().index_of(&endpoint(2)), Some(index));
+    assert_eq!(map.with_member(&endpoint(3), at(101)).unwrap().index_of(&endpoint(3)), Some(index));
 }
 
 /// Returns a view as CLUSTER NODES tells it: `count` primaries at ports from 1 on with equal shares
@@ -80,8 +80,8 @@ fn primaries_have_places_first_whoever_is_asked() {
         for seeds in [vec![1], vec![101, 102, 103], vec![4, 104], vec![900, 901]] {
             for order in orders {
                 let seeds: Vec<Endpoint> = seeds.iter().copied().map(endpoint).collect();
-                let places = nodes_max + seeds.len() as u16;
-                let map = ClusterMap::of_seeds(&seeds, places, 0).of_nodes(nodes_max);
+                let indices = nodes_max + seeds.len() as u16;
+                let map = ClusterMap::of_seeds(&seeds, indices, 0).of_nodes(nodes_max);
                 let view = told(4, order);
                 let Applied::Next(map, left_out) = map.apply(&view, at(1)) else {
                     panic!("it is new")
@@ -113,7 +113,7 @@ fn a_primary_that_comes_has_the_place_of_a_replica() {
     assert_eq!(ports(left_out.iter().map(|it| it.endpoint.clone())), [104, 105]);
     assert_eq!(map.unplaced(), 0);
     for primary in 1..=5 {
-        assert!(map.place_of(&endpoint(primary)).is_some(), "{primary}");
+        assert!(map.index_of(&endpoint(primary)).is_some(), "{primary}");
     }
 }
 
@@ -138,18 +138,18 @@ fn replicas_of_one_primary_leave_a_place_to_another() {
         panic!("it is new")
     };
     assert_eq!((map.unplaced(), left_out.len()), (0, 1));
-    // A server that had no place becomes the primary.
+    // A server that had no index becomes the primary.
     let Applied::Next(map, left_out) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(2)) else {
         panic!("it is new")
     };
     assert!(left_out[0].is_primary && map.unplaced() == 1, "{left_out:?}");
-    assert_eq!(map.place_of(&endpoint(11)), None, "it makes room");
+    assert_eq!(map.index_of(&endpoint(11)), None, "it makes room");
     let later = map.apply_group(&group(0, 13, &[1, 11, 12]), at(30));
     assert!(matches!(later, Applied::Same), "one leaves for it, and no more: {later:?}");
     let Applied::Next(map, _) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(70)) else {
         panic!("it has a place now")
     };
-    assert_eq!((map.unplaced(), map.place_of(&endpoint(13)).is_some()), (0, true));
+    assert_eq!((map.unplaced(), map.index_of(&endpoint(13)).is_some()), (0, true));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
 use crate::core::request::PoolInPlan;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, ClientRef, RequestContext};
+use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan, Upstream};
@@ -46,7 +46,8 @@ impl Plane {
                 return Step::Started;
             }
             Err(refusal) => {
-                self.refuse_unresolved(links, key, (session, busy), args, refusal);
+                let client = BusyClient { key, session, busy };
+                self.refuse_unresolved(links, client, args, refusal);
                 return Step::Started;
             }
         };
@@ -70,7 +71,7 @@ impl Plane {
         let (upstream, finds_servers) = match &pool.kind {
             PoolKind::Store(store) => return self.serve(links, pool, store, &mut incoming),
             PoolKind::Routed(routes) => {
-                return self.dispatch_routed(links, plan, (pool, routes), &mut incoming);
+                return self.dispatch_routed(links, plan, pool, routes, &mut incoming);
             }
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
@@ -254,8 +255,7 @@ impl Plane {
     fn refuse_unresolved(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        (session, busy): (&mut Session, &mut Busy),
+        BusyClient { key, session, busy }: BusyClient<'_>,
         args: Args,
         refusal: Refusal,
     ) {
@@ -322,7 +322,7 @@ impl Plane {
         index: ConnectionKey,
     ) -> Step {
         if session.has_late_write
-            && let Some(late) = late_apart(links, ClientMut { key, session }, (index, request))
+            && let Some(late) = late_apart(links, ClientMut { key, session }, index, request)
         {
             return Step::Full(late);
         }

@@ -1,7 +1,7 @@
 //! Handles the bytes of clients, from their sockets to the loop that reads requests.
 
 use super::resp::Resp;
-use crate::core::request::BusyClient;
+use crate::core::request::{BusyClient, ClientMut};
 use crate::core::{Connections, Core, Plane, reads_on};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
@@ -74,7 +74,7 @@ impl Core {
         let Some(session) = sessions.get_mut(key) else { return };
         if session.streaming.is_some() {
             let mut busy = session.busy.take();
-            plane.cut_off_streaming(links, key, (session, busy.as_deref_mut()));
+            plane.cut_off_streaming(links, ClientMut { key, session }, busy.as_deref_mut());
             session.busy = busy;
             session.closing = true;
         }

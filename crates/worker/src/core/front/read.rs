@@ -29,16 +29,24 @@ pub(in crate::core) enum Taken {
     All,
 }
 
+/// The bytes of a client whose requests were not started yet.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct Unread<'b> {
+    pub(in crate::core) bytes: &'b [u8],
+    /// Number of bytes that were taken before these.
+    pub(in crate::core) pos: usize,
+}
+
 /// How the requests of one protocol are read and started.
 pub(in crate::core) trait Codec {
-    /// Reads the first request of `bytes` and starts it. `pos` bytes were taken before it.
+    /// Reads the first of the unread requests and starts it.
     fn start(
         &mut self,
         plane: &mut Plane,
         links: &mut Connections,
         pool: PoolInPlan<'_>,
         client: BusyClient<'_>,
-        bytes: (&[u8], usize),
+        unread: Unread<'_>,
         next: &mut NextRequest,
     ) -> Taken;
 
@@ -91,7 +99,7 @@ impl Plane {
             }
             session.lift_fence();
             let client = BusyClient { key, session, busy };
-            let rest = (&bytes[pos..], pos);
+            let rest = Unread { bytes: &bytes[pos..], pos };
             let next = &mut reading.next;
             match codec.start(self, links, PoolInPlan { plan: &plan, pool }, client, rest, next) {
                 Taken::Request(consumed) => {

@@ -1,11 +1,11 @@
 //! Requests of clients with Redis's protocol.
 
-use super::read::{Codec, Taken};
+use super::read::{Codec, Taken, Unread};
 use super::waits::{Late, NextRequest};
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, Step};
-use crate::core::upstream::streamed_requests::Begun;
+use crate::core::upstream::streamed_requests::{Begun, PartialRequest};
 use crate::core::{Connections, Plane};
 use keyway_base::{ByteRange, Fault, Limits};
 use keyway_command::Verb;
@@ -38,7 +38,7 @@ impl Codec for Resp {
         links: &mut Connections,
         PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (bytes, pos): (&[u8], usize),
+        Unread { bytes, pos }: Unread<'_>,
         next: &mut NextRequest,
     ) -> Taken {
         let limits = parse_limits(&plane.plan.limits, session);
@@ -54,14 +54,8 @@ impl Codec for Resp {
                 if at_least < plan.limits.pass_len() {
                     return Taken::Part;
                 }
-                let part = (bytes, at_least);
-                match plane.begin_streaming(
-                    links,
-                    pool,
-                    BusyClient { key, session, busy },
-                    part,
-                    args,
-                ) {
+                let part = PartialRequest { bytes, end: at_least, args };
+                match plane.begin_streaming(links, pool, BusyClient { key, session, busy }, part) {
                     Begun::Yes => return Taken::All,
                     Begun::Wait => session.paused = true,
                     Begun::No => {}
@@ -83,7 +77,7 @@ impl Codec for Resp {
         ) {
             Step::Started => {
                 if plane.observe.hot_keys.is_due(consumed) {
-                    plane.note_request((plan.pools.as_slice(), session), frame, args);
+                    plane.note_request(plan.pools.as_slice(), session, frame, args);
                 }
                 Taken::Request(consumed)
             }

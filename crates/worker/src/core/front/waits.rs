@@ -116,7 +116,7 @@ impl Plane {
         for connection in links.iter_mut() {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
             let since = self.counts_from(connection.server_id.pool, since);
-            if connection.link.backdate_last(is_its, (since, self.clock.now)) {
+            if connection.link.backdate_last(is_its, since, self.clock.now) {
                 let timeout =
                     self.plan.pools[usize::from(connection.server_id.pool)].kind.timeout();
                 self.note_deadline(timeout.map(|timeout| since + timeout));

@@ -15,6 +15,26 @@ use std::sync::Arc;
 /// counted one represents several.
 const KEYS_MAX: usize = 8;
 
+/// A value that was seen: its key, and the request that has it or whose reply does.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct Sight<'a> {
+    key: &'a [u8],
+    command: &'static str,
+    direction: Direction,
+}
+
+impl<'a> Sight<'a> {
+    /// Returns the sight of a value in a request.
+    pub(in crate::core) fn of_request(key: &'a [u8], command: &'static str) -> Sight<'a> {
+        Sight { key, command, direction: Direction::Request }
+    }
+
+    /// Returns the sight of a value in a reply.
+    fn of_reply(key: &'a [u8], command: &'static str) -> Sight<'a> {
+        Sight { key, command, direction: Direction::Reply }
+    }
+}
+
 /// The counted keys of a request: each by its argument, with what is done with it.
 #[derive(Default)]
 struct Picked {
@@ -58,7 +78,8 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn note_request(
         &mut self,
-        (pools, session): (&[Arc<PoolPlan>], &Session),
+        pools: &[Arc<PoolPlan>],
+        session: &Session,
         frame: &[u8],
         ranges: &[ByteRange],
     ) {
@@ -147,7 +168,7 @@ impl Plane {
         }
         let value = request.value.of(bytes).len();
         if verb.stores() && value >= self.observe.hot_keys.big_from {
-            let sight = (request.key(bytes, 0), command, Direction::Request);
+            let sight = Sight::of_request(request.key(bytes, 0), command);
             self.note_sight(&pool.noted, sight, value);
         }
     }
@@ -155,7 +176,7 @@ impl Plane {
     fn note_sight(
         &self,
         noted: &NotedKeys,
-        (key, command, direction): (&[u8], &'static str, Direction),
+        Sight { key, command, direction }: Sight<'_>,
         bytes: usize,
     ) {
         let (bytes, unix_seconds) = (bytes as u64, self.unix_seconds());
@@ -163,12 +184,7 @@ impl Plane {
     }
 
     /// Notes a value, if it is large.
-    pub(in crate::core) fn note_large(
-        &self,
-        noted: &NotedKeys,
-        sight: (&[u8], &'static str, Direction),
-        len: usize,
-    ) {
+    pub(in crate::core) fn note_large(&self, noted: &NotedKeys, sight: Sight<'_>, len: usize) {
         if len >= self.observe.hot_keys.big_from {
             self.note_sight(noted, sight, len);
         }
@@ -190,7 +206,7 @@ impl Plane {
         request.for_each_key(|index, _| keys = (keys.0 + 1, index));
         // With several keys it is not known whose value is large.
         if let (1, key) = keys {
-            let sight = (argument(request, key), request.command.name, Direction::Reply);
+            let sight = Sight::of_reply(argument(request, key), request.command.name);
             self.note_sight(noted, sight, len);
         }
     }
@@ -209,7 +225,7 @@ impl Plane {
             return;
         }
         if let (Some(command), 1) = (command_of(request.head.verb), request.keys.len()) {
-            let sight = (request.key(bytes, 0), command, Direction::Reply);
+            let sight = Sight::of_reply(request.key(bytes, 0), command);
             self.note_sight(&self.plan.pools[usize::from(pool)].noted, sight, len);
         }
     }
@@ -234,12 +250,12 @@ impl Plane {
             && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
         {
             // For other commands, an element is a part of one key's value.
-            let (element, bytes) = match request.command.verb {
-                Verb::Mget => (big.element, big.bytes),
-                _ => ((0, 1), big.whole),
+            let (index, elements, bytes) = match request.command.verb {
+                Verb::Mget => (big.index, big.elements, big.bytes),
+                _ => (0, 1, big.whole),
             };
-            if let Some(key) = key_of(&request, element) {
-                let sight = (argument(&request, key), request.command.name, Direction::Reply);
+            if let Some(key) = key_of(&request, index, elements) {
+                let sight = Sight::of_reply(argument(&request, key), request.command.name);
                 self.note_large(&plan.noted, sight, bytes as usize);
             }
         }
@@ -266,7 +282,7 @@ fn argument<'a>(request: &Request<'a>, index: usize) -> &'a [u8] {
 
 /// Returns the argument with the key of an element of a reply. With one key, all elements belong to
 /// it.
-fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
+fn key_of(request: &Request, element: u32, elements: u32) -> Option<usize> {
     let (mut count, mut found) = (0, None);
     let mut last = None;
     request.for_each_key(|index, _| {

@@ -9,6 +9,7 @@ use crate::core::observe::state::Watcher;
 use crate::core::request::Step;
 use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
+use crate::monitors::Line;
 use crate::plan::PoolWorker;
 use keyway_base::Key;
 use keyway_command::Request;
@@ -73,7 +74,8 @@ impl Plane {
         let line = &mut self.observe.monitoring.line;
         line.clear();
         write_line(request, self.clock, identity.database, &identity.addr, line);
-        self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
+        let shown = Line { pool: session.pool, text: line.as_slice().into() };
+        self.observe.monitoring.held.push((key, shown));
     }
 
     /// Does the same for a request of a memcached client.
@@ -91,17 +93,18 @@ impl Plane {
         let identity = &session.identity;
         let line = &mut self.observe.monitoring.line;
         line.clear();
-        write_memcached_line(request, bytes, (self.clock, &identity.addr), line);
-        self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
+        write_memcached_line(request, bytes, self.clock, &identity.addr, line);
+        let shown = Line { pool: session.pool, text: line.as_slice().into() };
+        self.observe.monitoring.held.push((key, shown));
     }
 
     /// Shows the previous request: it has started.
     #[cold]
     pub(in crate::core) fn commit_shown(&mut self) {
         let Monitoring { held, started, started_len, .. } = &mut self.observe.monitoring;
-        for (_, pool, line) in held.drain(..) {
-            *started_len += line.len();
-            started.push((pool, line));
+        for (_, line) in held.drain(..) {
+            *started_len += line.text.len();
+            started.push(line);
         }
         if self.observe.monitoring.started_len > STARTED_LEN_MAX {
             self.hand_on_shown();
@@ -155,8 +158,8 @@ impl Core {
             let missed = lost.iter().filter(|(pool, _)| *pool == watcher.pool);
             watcher.lost += missed.map(|(_, count)| *count).sum::<u64>();
             let busy = session.busy.get_or_insert_with(|| busy_pool.take());
-            for (_, line) in lines.iter().filter(|(pool, _)| *pool == watcher.pool) {
-                if busy.undelivered() + line.len() > OUTPUT_LEN_MAX {
+            for Line { text, .. } in lines.iter().filter(|line| line.pool == watcher.pool) {
+                if busy.undelivered() + text.len() > OUTPUT_LEN_MAX {
                     watcher.lost += 1;
                     continue;
                 }
@@ -165,7 +168,7 @@ impl Core {
                     let reason = "requests are not shown: this client reads too slowly";
                     write_lost(lost, *clock, reason, busy.output.buf());
                 }
-                busy.output.buf().extend_from_slice(line);
+                busy.output.buf().extend_from_slice(text);
             }
             if !session.is_dirty {
                 session.is_dirty = true;

@@ -77,8 +77,8 @@ impl Plane {
             write_micros: None,
         };
         let pool = Arc::clone(&self.plan.pools[usize::from(server.pool)]);
-        let received = (self.clock.now, received.subsec_nanos() % 1000);
-        self.keep_slow(&pool, entry, client.reply, received);
+        let rest = received.subsec_nanos() % 1000;
+        self.keep_slow(&pool, entry, client.reply, self.clock.now, rest);
     }
 
     /// Returns address and name of a client, as far as it exists.
@@ -89,14 +89,15 @@ impl Plane {
         })
     }
 
-    /// Adds an entry to the log of its pool. It is completed once the client has the reply, which
-    /// arrived at `received`. The tuple also has the nanoseconds by which its times were rounded.
+    /// Adds an entry to the log of its pool. The entry is completed once the client has the reply,
+    /// which arrived at `received`. `rest` is the number of nanoseconds that its times leave out.
     pub(in crate::core) fn keep_slow(
         &mut self,
         pool: &PoolPlan,
         entry: SlowEntry,
         reply: Option<ReplyIndex>,
-        (received, rest): (Time, u32),
+        received: Time,
+        rest: u32,
     ) {
         let told = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| Told { pool: pool.name.clone(), entry: entry.clone() });

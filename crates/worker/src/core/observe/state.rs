@@ -84,7 +84,7 @@ pub(crate) struct Monitoring {
     pub(in crate::core::observe) watchers: Vec<Watcher>,
     /// The lines of the request that was started last, one for each pool that it crosses, and its
     /// client.
-    pub(in crate::core::observe) held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
+    pub(in crate::core::observe) held: Vec<(Key<Session>, Line)>,
     /// Lines for the monitors of all workers, and their bytes.
     pub(in crate::core::observe) started: Vec<Line>,
     pub(in crate::core::observe) started_len: usize,

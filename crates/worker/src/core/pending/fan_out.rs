@@ -46,7 +46,8 @@ impl Plane {
         split: Split,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.pending.fan_out);
-        let step = self.split_with(&mut scratch, links, key, session, busy, (request, split));
+        let mut incoming = RequestContext { key, session, busy, request };
+        let step = self.split_with(&mut scratch, links, &mut incoming, split);
         self.pending.fan_out = scratch;
         step
     }
@@ -55,20 +56,16 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        (request, split): (&Request, Split),
+        incoming: &mut RequestContext,
+        split: Split,
     ) -> Step {
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[session.pool as usize];
+        let pool = &plan.pools[incoming.session.pool as usize];
         if pool.kind.cluster().is_some() {
-            return self.split_by_slot(
-                links,
-                &mut RequestContext { key, session, busy, request },
-                split,
-            );
+            return self.split_by_slot(links, incoming, split);
         }
+        let RequestContext { key, session, busy, request } = incoming;
+        let key = *key;
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
         let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
@@ -165,8 +162,7 @@ impl Plane {
         join.is_whole = matches!(work.cut, Cut::Whole);
         let down = self.begin_fragments(scratch, links, session, work, &mut join);
         if let Cut::Keys { args_per_key } = work.cut {
-            let keys = (work.request, args_per_key);
-            self.copy_keys(scratch, links, session, keys, &mut join);
+            self.copy_keys(scratch, links, session, work.request, args_per_key, &mut join);
         }
         let operation = self.pending.begin(to, join);
         if matches!(work.cut, Cut::Whole) {
@@ -216,7 +212,7 @@ impl Plane {
             }
             if session.has_late_write
                 && let Some(late) =
-                    late_apart(links, ClientMut { key, session }, (link, work.request))
+                    late_apart(links, ClientMut { key, session }, link, work.request)
             {
                 return Some(late);
             }
@@ -292,7 +288,8 @@ impl Plane {
         scratch: &Scratch,
         links: &mut Connections,
         session: &Session,
-        (request, stride): (&Request, usize),
+        request: &Request,
+        stride: usize,
         join: &mut Join,
     ) {
         let ranges = request.args.ranges();

@@ -33,7 +33,7 @@ impl Plane {
         self.conclude(key, to.pool, &join);
         let fault = join.fault();
         let write = |out: &mut Vec<u8>| write_join(&self.plan, to.pool, &mut join, out);
-        if self.answer_operation_now((session, busy), to, fault, write) {
+        if self.answer_operation_now(session, busy, to, fault, write) {
             self.note_join(to, &join);
         }
         self.pending.joins_free.give(join);

@@ -86,14 +86,8 @@ impl Plane {
                 reply::bulk(out, b"SCAN");
                 reply::bulk(out, at.inner.to_string().as_bytes());
                 request.args.from(2).for_each(|arg| reply::bulk(out, arg));
-                return self.start_multi_step(
-                    links,
-                    key,
-                    session,
-                    busy,
-                    request,
-                    (multi_step, None),
-                );
+                let mut incoming = RequestContext { key, session, busy, request };
+                return self.start_multi_step(links, &mut incoming, multi_step, None);
             }
             Ok(None) => return self.no_server(session, busy, request),
             Err(CursorFault::NoNumber) => "ERR invalid cursor",
@@ -144,7 +138,8 @@ impl Plane {
             .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
-        self.start_multi_step(links, key, session, busy, request, (multi_step, None))
+        let mut incoming = RequestContext { key, session, busy, request };
+        self.start_multi_step(links, &mut incoming, multi_step, None)
     }
 
     /// Executes FLUSHALL. With one database, it empties only that one: other databases of its
@@ -187,15 +182,15 @@ impl Plane {
     pub(in crate::core) fn start_multi_step(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-        (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
+        incoming: &mut RequestContext,
+        mut multi_step: Box<MultiStep>,
+        preload: Option<Preload>,
     ) -> Step {
+        let RequestContext { key, session, busy, request } = incoming;
+        let key = *key;
         let index = self.link_of(session, multi_step.server);
         let waits = session.has_late_write
-            && late_apart(links, ClientMut { key, session }, (index, request)).is_some();
+            && late_apart(links, ClientMut { key, session }, index, request).is_some();
         let connection = &mut links[index];
         let has_room =
             !waits && connection.link.has_room(self.link_options(connection.server_id.pool));
@@ -211,7 +206,7 @@ impl Plane {
         multi_step.protocol = session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
         self.prepare_link(index, connection, multi_step.database);
-        if let Some((digest, body)) = preload {
+        if let Some(Preload { digest, body }) = preload {
             give_script(connection, digest, &body, self.clock.now);
         }
         self.ask(links, index, to, multi_step);
@@ -222,8 +217,10 @@ impl Plane {
     /// is not kept.
     pub(in crate::core) fn own_as_multi_step(
         &mut self,
-        (connection, index): (&Connection, ConnectionKey),
-        (incoming, owner): (&RequestContext, Owner),
+        connection: &Connection,
+        index: ConnectionKey,
+        incoming: &RequestContext,
+        owner: Owner,
         work: Work,
     ) -> Owner {
         let to = ReplyTo {
@@ -311,13 +308,14 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         key: Key<Operation>,
-        (kind, bytes): (Kind, &[u8]),
+        kind: Kind,
+        bytes: &[u8],
         next: Next,
     ) {
         if next == Next::Again && self.may_ask_again(sessions, key) {
             return self.pending.add_due(Due::Next(key));
         }
-        self.end_multi_step(sessions, key, (kind, bytes), next);
+        self.end_multi_step(sessions, key, kind, bytes, next);
     }
 
     /// Answers the client.
@@ -325,7 +323,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         key: Key<Operation>,
-        (kind, bytes): (Kind, &[u8]),
+        kind: Kind,
+        bytes: &[u8],
         next: Next,
     ) {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
@@ -391,7 +390,7 @@ impl Plane {
         match multi_step.on_fault() {
             Next::Again => return self.pending.add_due(Due::Next(key)),
             Next::Said => {
-                return self.end_multi_step(sessions, key, (Kind::Error, &[]), Next::Said);
+                return self.end_multi_step(sessions, key, Kind::Error, &[], Next::Said);
             }
             _ => {}
         }

@@ -91,7 +91,7 @@ impl Plane {
             }
             OperationKind::MultiStep(multi_step) => {
                 let next = multi_step.on_reply(kind, reply);
-                self.after_multi_step_reply(sessions, key, (kind, reply), next);
+                self.after_multi_step_reply(sessions, key, kind, reply, next);
             }
             OperationKind::MemcachedJoin(memcached_join) => {
                 if memcached_join.on_reply(part as u16, reply) {
@@ -158,7 +158,8 @@ impl Plane {
     /// Does the same for one that ends while its session is being parsed.
     pub(in crate::core) fn answer_operation_now(
         &self,
-        (session, busy): (&mut Session, &mut Busy),
+        session: &mut Session,
+        busy: &mut Busy,
         to: ReplyTo,
         fault: Option<Fault>,
         write: impl FnOnce(&mut Vec<u8>),

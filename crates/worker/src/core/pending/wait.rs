@@ -221,7 +221,7 @@ impl Plane {
         let len = out.len() - start;
         let owner = Owner::Operation { operation, part };
         let counted = incoming.request.command.counted();
-        connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
+        connection.link.enqueue_batch(owner, counted, len, REPLIES_BEFORE_WAIT, self.clock.now);
         self.note_unsent(index, connection);
     }
 
@@ -244,16 +244,16 @@ impl Plane {
 }
 
 impl Plane {
-    /// Who has the slot of what went before a WAIT.
-    fn place_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
+    /// Returns the index of the server that has the slot of the requests before a WAIT.
+    fn server_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
         let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
-        let (owners, mut place) = (state.map.owners(), None);
+        let (owners, mut server) = (state.map.owners(), None);
         self.each_command(sent, |request| {
             if request.command.verb == Verb::Spublish {
-                place = owners.of(key_slot(&request.args[1]));
+                server = owners.of(key_slot(&request.args[1]));
             }
         });
-        place
+        server
     }
 }
 
@@ -264,12 +264,13 @@ impl Core {
     #[cold]
     pub(in crate::core) fn wait_again(
         &mut self,
-        (from, server): (ConnectionKey, ServerId),
+        from: ConnectionKey,
+        server: ServerId,
         mut one: Redirected,
         waits: Option<Waits>,
     ) {
         let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(server.server));
-        let place = match self.plane.cluster_state(server.pool).is_some_and(is_serving) {
+        let to = match self.plane.cluster_state(server.pool).is_some_and(is_serving) {
             true => {
                 let tag = self.plane.tag_of_server(server);
                 let mut request = Vec::with_capacity(one.request.len());
@@ -279,10 +280,10 @@ impl Core {
                 one.request = request.into();
                 Some(server.server)
             }
-            false => self.plane.place_of_offset(server.pool, &one.request),
+            false => self.plane.server_of_offset(server.pool, &one.request),
         };
-        match place {
-            Some(place) => self.retry_private(place, from, &one, waits),
+        match to {
+            Some(to) => self.retry_private(to, from, &one, waits),
             None => self.give_up_private(from, &one),
         }
     }

@@ -1,14 +1,14 @@
-//! What each kind of pool does with a request, and what a worker knows of each pool.
+//! The handling of requests by each kind of pool, and the worker's state of each pool.
 //!
 //! | folder | what happens there |
 //! | --- | --- |
 //! | `store` | the embedded store |
-//! | `servers` | what all pools with servers do |
+//! | `servers` | the common handling of all pools with servers |
 //! | `memcached` | clients that speak memcached's protocols, and pools of its servers |
 //! | `cluster` | pools that find out their servers: Redis Cluster, and primaries with replicas |
 //! | `routed` | pools of pools |
 //!
-//! `state` has what a worker knows of each pool, one variant for each kind.
+//! `state` has the worker's state of each pool, one variant for each kind.
 
 pub(in crate::core) mod cluster;
 pub(in crate::core) mod memcached;

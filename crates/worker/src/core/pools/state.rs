@@ -1,4 +1,4 @@
-//! What a worker knows of each pool: the state of each kind.
+//! The worker's state of each pool, by kind.
 
 use crate::core::connection::Connection;
 use crate::core::connection::Connections;
@@ -9,12 +9,12 @@ use keyway_proxy::ConnectionKey;
 use keyway_resp::Protocol;
 use keyway_topology::{Ring, ServerId, ServerSet};
 
-/// The lane of sessions whose replies are large: they share a connection to each
-/// server, which is made when the first of them needs it.
+/// The lane of sessions with large replies. They share a connection to each server, which is made
+/// when the first of them needs it.
 pub(in crate::core) const BULK: u32 = u32::MAX;
 
-/// The lane of sessions whose own connection has a large reply to bring to another: one to each
-/// server, made likewise. See `upstream::bypass`.
+/// The lane of sessions whose own connection is receiving a large reply for another session. They
+/// share one connection to each server, made in the same way. See `upstream::bypass`.
 pub(in crate::core) const BYPASS: u32 = u32::MAX - 1;
 
 /// The state of a pool in this worker, one variant for each kind.
@@ -23,11 +23,11 @@ pub(in crate::core) enum PoolState {
     Ended,
     /// The store is shared and always there.
     Store,
-    /// The pools that it leads to see to theirs.
+    /// The pools that it leads to have the state.
     Routed,
     Sharded(ServersState),
     Memcached(ServersState),
-    /// Clients ask no sentinel: the worker does.
+    /// Only the worker asks sentinels. Clients ask none.
     Sentinels(ServersState),
     Cluster(FoundState),
     Replicated(FoundState),
@@ -41,7 +41,7 @@ impl PoolState {
         let redis = &[Protocol::Resp2, Protocol::Resp3][..];
         let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Connections| {
             let ring = build_ring(plan, index, &upstream.servers);
-            ServersState::new((plan, index), (upstream, protocols, false), ring, links)
+            ServersState::new(plan, index, upstream, protocols, false, ring, links)
         };
         let found = |found: &DiscoveredPlan, links: &mut Connections| {
             let cluster = ClusterState::new(&found.cluster);
@@ -51,12 +51,7 @@ impl PoolState {
                 hedging: cluster.hedging(),
                 retries: cluster.retries(),
                 cluster,
-                servers: ServersState::new(
-                    (plan, index),
-                    (&found.upstream, redis, true),
-                    ring,
-                    links,
-                ),
+                servers: ServersState::new(plan, index, &found.upstream, redis, true, ring, links),
             }
         };
         match &plan.pools[index].kind {
@@ -72,7 +67,7 @@ impl PoolState {
         }
     }
 
-    /// The connections to its servers, of kinds that have some of their own.
+    /// Returns the connections to the pool's servers, for kinds that have servers of their own.
     #[inline]
     pub(in crate::core) fn servers(&self) -> Option<&ServersState> {
         match self {
@@ -84,7 +79,7 @@ impl PoolState {
         }
     }
 
-    /// As [`PoolState::servers`], to be changed.
+    /// Returns the same as [`PoolState::servers`], mutably.
     #[inline]
     pub(in crate::core) fn servers_mut(&mut self) -> Option<&mut ServersState> {
         match self {
@@ -96,7 +91,7 @@ impl PoolState {
         }
     }
 
-    /// The servers that were found, of kinds that find theirs while they serve.
+    /// Returns the discovered servers, for kinds that discover theirs while they serve.
     #[inline]
     pub(in crate::core) fn found(&self) -> Option<&FoundState> {
         match self {
@@ -110,7 +105,7 @@ impl PoolState {
         }
     }
 
-    /// As [`PoolState::found`], to be changed.
+    /// Returns the same as [`PoolState::found`], mutably.
     #[inline]
     pub(in crate::core) fn found_mut(&mut self) -> Option<&mut FoundState> {
         match self {
@@ -124,24 +119,24 @@ impl PoolState {
         }
     }
 
-    /// The choice of replicas for reads; `None` if no replica is read.
+    /// Returns the choice of replicas for reads, or `None` if no replica is read.
     #[inline]
     pub(in crate::core) fn readers(&self) -> Option<&Readers> {
         self.found()?.readers.as_deref()
     }
 
-    /// Its shared links to so many servers.
+    /// Returns the shared links to the first `servers` servers.
     pub(in crate::core) fn links(
         &self,
         servers: usize,
     ) -> impl Iterator<Item = ConnectionKey> + use<> {
         let row = self.servers().map(|state| (state.first_link, servers * state.connections));
-        // Those for RESP3 wait until a client speaks it.
+        // Links for RESP3 wait until a client speaks it.
         row.into_iter().flat_map(|(first, count)| (0..count).map(move |n| first.behind(n)))
     }
 
-    /// Follows the health board: rebuilds the ring if who may be used changed.
-    /// Returns whether it did.
+    /// Follows the health board: rebuilds the ring if the usable servers have changed. Returns
+    /// whether it did.
     pub(in crate::core) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
         let listed = plan.pools[index].kind.listed();
         let Some(state) = self.servers_mut() else { return false };
@@ -156,32 +151,36 @@ impl PoolState {
     }
 }
 
-/// The connections to servers, and where keys are.
+/// The connections to servers, and the ring that tells where keys are.
 pub(in crate::core) struct ServersState {
-    /// Ring over the servers in use, as of `health_epoch`. Where servers are found out it is what
-    /// these have said.
+    /// Ring over the servers in use, as of `health_epoch`. If the servers are discovered, it is
+    /// made of their answers.
     pub(in crate::core::pools) ring: Ring,
     pub(in crate::core::pools) health_epoch: u64,
-    /// First link of server 0; each server has `connections` in a row. Behind
-    /// those of all servers come as many again, for clients that speak RESP3.
+    /// First link of server 0. Each server has `connections` links in a row. Behind the links of
+    /// all servers come as many again for clients that speak RESP3.
     pub(in crate::core::pools) first_link: ConnectionKey,
     pub(in crate::core::pools) connections: usize,
-    /// From a link to the one for RESP3 in the same place.
+    /// Distance from a link to the one for RESP3 with the same server and lane.
     pub(in crate::core::pools) to_resp3: usize,
-    /// First link for large values; each server has one, and one for RESP3 behind those of all.
+    /// First link for large values. Each server has one, and behind those of all servers there is
+    /// one each for RESP3.
     pub(in crate::core::pools) first_bulk: ConnectionKey,
-    /// First link around large values; likewise.
+    /// First link of the lane `BYPASS`, in the same order.
     pub(in crate::core::pools) first_bypass: ConnectionKey,
     /// Idle private links of each server.
     pub(in crate::core::pools) idle: Vec<Vec<ConnectionKey>>,
 }
 
 impl ServersState {
-    /// The links to the servers of a pool, for clients that speak `protocols`. What is sent there may
-    /// be sent elsewhere if it `follows` redirections.
+    /// Makes the links to the servers of a pool, for clients that speak `protocols`. If it
+    /// `follows` redirections, requests that were sent there may be sent elsewhere.
     pub(in crate::core::pools) fn new(
-        (plan, index): (&Plan, usize),
-        (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
+        plan: &Plan,
+        index: usize,
+        upstream: &Upstream,
+        protocols: &[Protocol],
+        follows: bool,
         ring: Ring,
         links: &mut Connections,
     ) -> Self {
@@ -221,34 +220,34 @@ impl ServersState {
         }
     }
 
-    /// The ring, which tells the server of a key.
+    /// Returns the ring, which tells the server of a key.
     #[inline]
     pub(in crate::core) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Takes another ring, as servers have said that keys have moved.
+    /// Takes another ring, because servers have said that keys have moved.
     pub(in crate::core) fn set_ring(&mut self, ring: Ring) {
         self.ring = ring;
     }
 
-    /// The version of the health board by which it was last seen who is in use.
+    /// Returns the version of the health board of which the usable servers are known.
     pub(in crate::core) fn health_epoch(&self) -> u64 {
         self.health_epoch
     }
 
-    /// The number of connections that clients share to each server, for each protocol.
+    /// Returns the number of connections that clients share to each server, for each protocol.
     pub(in crate::core) fn connections(&self) -> usize {
         self.connections
     }
 
-    /// The private links to a server that nobody has.
+    /// Returns the idle private links to a server.
     #[inline]
     pub(in crate::core) fn idle_mut(&mut self, server: u16) -> &mut Vec<ConnectionKey> {
         &mut self.idle[usize::from(server)]
     }
 
-    /// The link of a server for a session of that lane that speaks `protocol`: always
+    /// Returns the link to a server for a session of a lane that speaks `protocol`. It is always
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]
     pub(in crate::core) fn link(
@@ -279,20 +278,20 @@ impl ServersState {
         first.behind(if protocol == Protocol::Resp3 { index + servers } else { index })
     }
 
-    /// The link that finds out whether a server answers again.
+    /// Returns the link that finds out whether a server answers again.
     pub(in crate::core) fn probe_link(&self, server: usize) -> ConnectionKey {
         self.first_link.behind(server * self.connections)
     }
 }
 
-/// The same of a pool that finds its servers while it serves.
+/// The connections and the state of a pool that discovers its servers while it serves.
 pub(in crate::core) struct FoundState {
     pub(in crate::core) servers: ServersState,
-    /// The servers that are known.
+    /// The known servers.
     pub(in crate::core) cluster: ClusterState,
-    /// The choice of replicas for reads; only where replicas are read.
+    /// The choice of replicas for reads, if replicas are read.
     pub(in crate::core) readers: Option<Box<Readers>>,
-    /// When reads are sent to a second server; only where they are.
+    /// The hedging of reads, if it is switched on.
     pub(in crate::core) hedging: Option<Box<Hedging>>,
     /// The bound on requests that are sent again, if there is one.
     pub(in crate::core) retries: Option<Box<Budget>>,

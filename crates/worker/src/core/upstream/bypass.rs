@@ -217,7 +217,8 @@ pub(in crate::core) fn late_link(
 pub(in crate::core) fn late_apart(
     links: &Connections,
     ClientMut { key, session }: ClientMut<'_>,
-    (at, request): (ConnectionKey, &Request),
+    at: ConnectionKey,
+    request: &Request,
 ) -> Option<ConnectionKey> {
     if !owes_late_write(links, ClientMut { key, session })
         || !request.command.counted().class().may_write()

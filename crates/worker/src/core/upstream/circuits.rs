@@ -220,9 +220,9 @@ impl Plane {
             if !board.claim_period(index, now) {
                 continue;
             }
-            for places in readers.sets() {
-                let id = |place: u16| self.plan.topology.backend_id(index, usize::from(place));
-                let ids: Vec<BackendId> = places.into_iter().map(id).collect();
+            for servers in readers.sets() {
+                let id = |server: u16| self.plan.topology.backend_id(index, usize::from(server));
+                let ids: Vec<BackendId> = servers.into_iter().map(id).collect();
                 let is_fit = |id| is_asked(&self.plan.health, id, now);
                 for change in board.judge(index, &ids, is_fit, now) {
                     self.on_outlier(&change);

@@ -173,11 +173,11 @@ impl Core {
         );
         for (exchange, sent) in lost {
             let why = lost_with(fault, sent);
-            plane.fail(sessions, server, (&exchange, false), why);
+            plane.fail(sessions, server, &exchange, false, why);
         }
         if !has_left {
             // Otherwise its server no longer belongs to the cluster.
-            plane.connect_again((index, connection), &options, (worked, is_idle));
+            plane.connect_again(index, connection, &options, worked, is_idle);
             plane.note_gone(index, connection);
         }
         // A client that asks for too much at once must not cause an ejection, and neither must the
@@ -246,7 +246,7 @@ impl Core {
                 if ready {
                     plane.note_late(sessions, exchange, &mut connection.late_of);
                 }
-                plane.fail(sessions, server, (exchange, is_blocking), fault);
+                plane.fail(sessions, server, exchange, is_blocking, fault);
                 plane.cluster.waited = None;
                 has_expired = true;
                 // The request may have waited behind other clients' requests, or on another link.
@@ -259,7 +259,7 @@ impl Core {
             connection.settle_late();
             plane.note_failed(connection, failed, FailureReason::Timeout);
             if has_expired && connection.is_private {
-                plane.on_private_expired(sessions, index, (connection, is_blocking));
+                plane.on_private_expired(sessions, index, connection, is_blocking);
             }
             if let Some(began) = expired {
                 plane.doubt_cluster(connection);
@@ -368,9 +368,11 @@ impl Plane {
     /// it or if it must always be connected.
     fn connect_again(
         &mut self,
-        (index, connection): (ConnectionKey, &mut Connection),
+        index: ConnectionKey,
+        connection: &mut Connection,
         options: &LinkOptions,
-        (worked, is_idle): (bool, bool),
+        worked: bool,
+        is_idle: bool,
     ) {
         if !worked && !is_idle {
             let jitter = self.next_random();

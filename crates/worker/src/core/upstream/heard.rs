@@ -78,7 +78,8 @@ impl<'b> Heard<'b> {
         plane: &mut Plane,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
-        (kind, reply): (Kind, &[u8]),
+        kind: Kind,
+        reply: &[u8],
     ) {
         let reason = if kind == Kind::Error { error_reason(reply) } else { None };
         // A client's script may return the same error, which says nothing about the server.
@@ -99,17 +100,15 @@ impl<'b> Heard<'b> {
             self.slow_client = Some(plane.slow_client(sessions, exchange.owner));
         }
         match exchange.owner {
-            Owner::Internal(which) => {
-                self.take_own(plane, sessions, exchange, which, (kind, reply))
-            }
+            Owner::Internal(which) => self.take_own(plane, sessions, exchange, which, kind, reply),
             Owner::Session { .. } | Owner::Operation { .. } if self.is_blocking => {
-                self.deliver_waited(plane, sessions, exchange, (kind, reply));
+                self.deliver_waited(plane, sessions, exchange, kind, reply);
             }
             owner => {
                 if kind == Kind::Error && plane.pending.is_part_of::<MemcachedJoin>(owner) {
                     plane.on_memcached_join_refused(self.connection, reply);
                 }
-                plane.deliver(sessions, self.server, exchange, (kind, self.lent), reply);
+                plane.deliver(sessions, self.server, exchange, kind, self.lent, reply);
             }
         }
     }
@@ -121,7 +120,8 @@ impl<'b> Heard<'b> {
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
         which: Internal,
-        (kind, reply): (Kind, &[u8]),
+        kind: Kind,
+        reply: &[u8],
     ) {
         let refused = kind == Kind::Error;
         match which {
@@ -140,7 +140,7 @@ impl<'b> Heard<'b> {
             }
             Internal::ClientId => self.client_id = Some(read_integer(reply)),
             Internal::Push => plane.on_push(sessions, self.lease, reply),
-            _ => plane.deliver(sessions, self.server, exchange, (kind, self.lent), reply),
+            _ => plane.deliver(sessions, self.server, exchange, kind, self.lent, reply),
         }
     }
 
@@ -150,7 +150,8 @@ impl<'b> Heard<'b> {
         plane: &mut Plane,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
-        (kind, reply): (Kind, &[u8]),
+        kind: Kind,
+        reply: &[u8],
     ) {
         match exchange.owner {
             Owner::Session { session, sequence } => {
@@ -178,7 +179,8 @@ impl Plane {
     #[inline]
     pub(in crate::core::upstream) fn note_heard_of_health(
         &mut self,
-        (index, connection): (ConnectionKey, &mut Connection),
+        index: ConnectionKey,
+        connection: &mut Connection,
         heard: &Heard<'_>,
     ) {
         match heard.said {

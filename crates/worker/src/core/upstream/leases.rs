@@ -5,7 +5,7 @@
 //!   idle ───────────► leased to a session ───────────► idle, a few per server
 //!    ▲                      │ connection lost, or the client left
 //!    └── new connection     ▼
-//!                      place free for another
+//!                      its key is free for another
 //! ```
 
 use crate::core::upstream::reply::release_all;
@@ -100,7 +100,7 @@ impl Plane {
         protocol: Protocol,
     ) -> ConnectionKey {
         self.upstream.leases.count += 1;
-        let gone = self.upstream.leases.places.pop();
+        let gone = self.upstream.leases.free.pop();
         let id = self.plan.topology.id_of(server);
         let follows = self.cluster_state(server.pool).is_some();
         let mut connection = Connection::new(server, id, protocol)
@@ -317,7 +317,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         index: ConnectionKey,
-        (connection, was_blocking): (&mut Connection, bool),
+        connection: &mut Connection,
+        was_blocking: bool,
     ) {
         if connection.role.is_some() {
             let session = connection.lease.and_then(|key| sessions.get_mut(key));
@@ -376,7 +377,7 @@ impl Core {
         }
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, server, (&exchange, is_blocking), why);
+            plane.fail(sessions, server, &exchange, is_blocking, why);
         }
         if is_failure && !is_blameless {
             let began = plane.began(connection, worked);
@@ -397,7 +398,7 @@ impl Core {
             state.idle_mut(server.server).retain(|&idle| idle != index);
         }
         connection.is_free = true;
-        plane.upstream.leases.places.push(index);
+        plane.upstream.leases.free.push(index);
         plane.upstream.leases.count -= 1;
         socket
     }
@@ -427,7 +428,7 @@ impl Core {
                 let server = connection.server_id;
                 connection
                     .link
-                    .abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
+                    .abandon(|exchange| plane.fail(sessions, server, exchange, true, fault));
                 plane.end_lease(sessions, index, connection);
                 plane.upstream.discards.push(index);
             } else if is_astray && connection.unblock.replace(UnblockReason::Displaced).is_none() {

@@ -9,7 +9,7 @@
 //! | `bypass` | ways around a large reply, and when a client may change connections |
 //! | `streamed_replies` | large replies go to their clients as they come |
 //! | `streamed_requests` | large requests go to their servers as they come |
-//! | `reply` | bytes of a server become replies in their places |
+//! | `reply` | bytes of a server become replies in their order |
 //! | `heard` | what replies tell of their server, put together |
 //! | `circuits` | what is refused without asking, and how requests went |
 //! | `failures` | what the log and clients are told of lost and refused connections |

@@ -51,7 +51,7 @@ impl Core {
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let mut heard = Heard::new(index, connection, Lent::of(block, &limits));
         let outcome = connection.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
-            heard.take(plane, sessions, exchange, (kind, reply));
+            heard.take(plane, sessions, exchange, kind, reply);
         });
         outcome.map_err(|fault| plane.note_foreign(connection, fault))?;
         if heard.is_astray {
@@ -68,7 +68,7 @@ impl Core {
         if !was_ready {
             plane.after_handshake(index, connection);
         }
-        plane.note_heard_of_health((index, connection), &heard);
+        plane.note_heard_of_health(index, connection, &heard);
         release_waiting(sessions, plane, connection);
         let redirected = connection.link.take_redirected();
         if connection.is_watched {
@@ -212,7 +212,7 @@ impl Plane {
         kind: Kind,
         reply: &[u8],
     ) {
-        self.deliver(sessions, server, exchange, (kind, Lent::NONE), reply);
+        self.deliver(sessions, server, exchange, kind, Lent::NONE, reply);
     }
 
     /// Passes a backend's reply to its owner.
@@ -226,7 +226,8 @@ impl Plane {
         sessions: &mut Slab<Session>,
         server: ServerId,
         exchange: &Exchange,
-        (kind, lent): (Kind, Lent<'_>),
+        kind: Kind,
+        lent: Lent<'_>,
         reply: &[u8],
     ) {
         let cells = self.cells.pool(usize::from(server.pool)).backend(usize::from(server.server));
@@ -354,7 +355,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         server: ServerId,
-        (exchange, is_blocking): (&Exchange, bool),
+        exchange: &Exchange,
+        is_blocking: bool,
         fault: Fault,
     ) {
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));

@@ -203,7 +203,7 @@ impl Landings {
 #[derive(Default)]
 pub(in crate::core) struct PrivateLinks {
     /// Indices among the links that are free for any server.
-    pub(in crate::core::upstream) places: Vec<ConnectionKey>,
+    pub(in crate::core::upstream) free: Vec<ConnectionKey>,
     /// Number of links in use or idle.
     pub(in crate::core::upstream) count: usize,
     /// Number of those that belong to tracked sessions.

@@ -15,13 +15,13 @@
 //! they are complete, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
+use crate::core::observe::hot_keys::Sight;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::WaitFor;
-use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
@@ -44,6 +44,16 @@ const PER_SERVER_MAX: usize = 64;
 /// completely: a part of it is still in flight.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
+/// A request of which a part has arrived.
+pub(in crate::core) struct PartialRequest<'a> {
+    /// The bytes that have arrived.
+    pub(in crate::core) bytes: &'a [u8],
+    /// Where the argument ends that is incomplete, counted from the request's first byte.
+    pub(in crate::core) end: usize,
+    /// The arguments before that one.
+    pub(in crate::core) args: &'a mut Vec<ByteRange>,
+}
+
 /// The result for a large request.
 pub(in crate::core) enum Begun {
     /// It is streamed. Everything that has arrived of it was taken.
@@ -65,26 +75,19 @@ fn has_value_behind(verb: Verb) -> bool {
 }
 
 impl Plane {
-    /// Begins to send a request of which a part has arrived. `args` are its arguments before the
-    /// one that ends at `end`, beyond the received bytes.
+    /// Begins to send a request of which a part has arrived.
     #[cold]
     pub(in crate::core) fn begin_streaming(
         &mut self,
         links: &mut Connections,
         pool: &PoolPlan,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (bytes, end): (&[u8], usize),
-        args: &mut Vec<ByteRange>,
+        part: PartialRequest<'_>,
     ) -> Begun {
         if let Some(store) = pool.kind.store() {
-            return self.begin_landing(
-                pool,
-                store,
-                BusyClient { key, session, busy },
-                (bytes, end),
-                args,
-            );
+            return self.begin_landing(pool, store, BusyClient { key, session, busy }, part);
         }
+        let PartialRequest { bytes, end, args } = part;
         let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
         else {
@@ -133,7 +136,7 @@ impl Plane {
         // Without a link the request was answered, and the rest of it is dropped.
         let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
-            let sight = (&request.args[1], request.command.name, Direction::Request);
+            let sight = Sight::of_request(&request.args[1], request.command.name);
             self.note_large(&pool.noted, sight, value_len);
             self.send_begun(links, &mut incoming, index);
         }
@@ -191,45 +194,21 @@ impl Plane {
         }
         let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
         streaming.left -= part.len();
-        let lands = streaming.lands;
-        if lands {
-            let context = self.session_context(session);
-            if !self.upstream.landings.take_part(key, part, context) {
-                self.upstream.landings.remove(key);
-                self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
-                return &[];
-            }
-        } else {
-            if streaming.left == 0 && streaming.tail.is_empty() {
-                self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
-            }
-            self.send_part(links, ClientMut { key, session }, &mut streaming, part);
+        let client = BusyClient { key, session: &mut *session, busy: &mut *busy };
+        if !self.take_value_part(links, client, &mut streaming, part) {
+            return &[];
         }
         if streaming.left > 0 {
             session.streaming = Some(streaming);
             return rest;
         }
         if !streaming.tail.is_empty() {
-            let head_len = "*1\r\n".len();
-            streaming.tail.extend_from_slice(rest);
-            if streaming.tail.len() < streaming.tail_at_least {
-                session.streaming = Some(streaming);
-                return &[];
-            }
-            match tail_len(&streaming.tail, &self.plan.limits) {
+            match extend_tail(&mut streaming, rest, &self.plan.limits) {
                 Tail::Whole(len) => {
-                    let tail = std::mem::take(&mut streaming.tail);
-                    rest = &rest[rest.len() - (tail.len() - len)..];
-                    if lands {
-                        streaming.tail = tail[..len].to_vec();
-                    } else {
-                        self.cut_off_paused(links, ClientRef { key, session }, &mut streaming);
-                        self.send_part(
-                            links,
-                            ClientMut { key, session },
-                            &mut streaming,
-                            &tail[head_len..len],
-                        );
+                    rest = &rest[rest.len() - (streaming.tail.len() - len)..];
+                    streaming.tail.truncate(len);
+                    if !streaming.lands {
+                        self.send_tail(links, ClientMut { key, session }, &mut streaming);
                     }
                 }
                 Tail::Partial(at_least) => {
@@ -239,17 +218,66 @@ impl Plane {
                 }
                 Tail::Broken(fault) => {
                     session.streaming = Some(streaming);
-                    self.cut_off_streaming(links, key, (session, Some(busy)));
+                    self.cut_off_streaming(links, ClientMut { key, session }, Some(busy));
                     self.on_broken_frame(session, busy, |out| fault.write_error(out));
                     return &[];
                 }
             }
         }
-        if lands {
-            self.land(links, BusyClient { key, session, busy }, *streaming);
-            return rest;
+        let client = BusyClient { key, session, busy };
+        match streaming.lands {
+            true => self.land(links, client, *streaming),
+            false => self.end_streaming(links, client, &streaming),
         }
-        if let Some(index) = self.streamed_link(links, key, &streaming) {
+        rest
+    }
+
+    /// Takes a part of the value of a streamed request. Returns false if the value does not end
+    /// as announced: then the client got an error.
+    fn take_value_part(
+        &mut self,
+        links: &mut Connections,
+        BusyClient { key, session, busy }: BusyClient<'_>,
+        streaming: &mut Streaming,
+        part: &[u8],
+    ) -> bool {
+        if streaming.lands {
+            let context = self.session_context(session);
+            let is_sound = self.upstream.landings.take_part(key, part, context);
+            if !is_sound {
+                self.upstream.landings.remove(key);
+                self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
+            }
+            return is_sound;
+        }
+        if streaming.left == 0 && streaming.tail.is_empty() {
+            self.cut_off_paused(links, ClientRef { key, session }, streaming);
+        }
+        self.send_part(links, ClientMut { key, session }, streaming, part);
+        true
+    }
+
+    /// Sends the arguments after the value, which are complete, without the head of their array.
+    fn send_tail(
+        &mut self,
+        links: &mut Connections,
+        client: ClientMut<'_>,
+        streaming: &mut Streaming,
+    ) {
+        let tail = std::mem::take(&mut streaming.tail);
+        let ClientMut { key, session } = client;
+        self.cut_off_paused(links, ClientRef { key, session }, streaming);
+        self.send_part(links, ClientMut { key, session }, streaming, &tail["*1\r\n".len()..]);
+    }
+
+    /// Notes that a request was sent completely. Its server has `ANSWERED_WITHIN` more for it.
+    fn end_streaming(
+        &mut self,
+        links: &mut Connections,
+        BusyClient { key, session, busy }: BusyClient<'_>,
+        streaming: &Streaming,
+    ) {
+        if let Some(index) = self.streamed_link(links, key, streaming) {
             let until = self.answered_within(session.pool, Some(ANSWERED_WITHIN));
             links[index].is_streamed = false;
             links[index].awaited_keys.clear();
@@ -262,7 +290,6 @@ impl Plane {
             true => session.lift_fence(),
             false => session.fence(),
         }
-        rest
     }
 
     /// Returns the link through which a request is sent, unless it was lost or has answered.
@@ -329,8 +356,8 @@ impl Plane {
     pub(in crate::core) fn cut_off_streaming(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        (session, mut busy): (&mut Session, Option<&mut Busy>),
+        ClientMut { key, session }: ClientMut<'_>,
+        mut busy: Option<&mut Busy>,
     ) {
         let Some(streaming) = session.streaming.take() else { return };
         if streaming.lands {
@@ -400,6 +427,15 @@ enum Tail {
 /// Returns the limits with which the arguments after a value are parsed.
 fn tail_limits(limits: &Limits) -> ParseLimits {
     ParseLimits { inline_len_max: 0, ..ParseLimits::of(limits) }
+}
+
+/// Adds what has arrived of the arguments after the value, and returns what is known of them.
+fn extend_tail(streaming: &mut Streaming, bytes: &[u8], limits: &Limits) -> Tail {
+    streaming.tail.extend_from_slice(bytes);
+    match streaming.tail.len() < streaming.tail_at_least {
+        true => Tail::Partial(streaming.tail_at_least),
+        false => tail_len(&streaming.tail, limits),
+    }
 }
 
 fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {

@@ -168,7 +168,7 @@ impl Core {
         // The servers are asked at random. In a small cluster, a majority of answers could come
         // from one server that is asked again and again.
         let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
-        let lesson = shared.learn(view, Speaker { place: server.server, of, times }, now);
+        let lesson = shared.learn(view, Speaker { server: server.server, of, times }, now);
         let is_stale = matches!(lesson, ViewUpdate::Stale);
         match lesson {
             ViewUpdate::New(learned) => {
@@ -222,17 +222,18 @@ impl Core {
         // A server that has left the cluster, by what the others say, knows least of it. But when
         // all servers mislead, they may be right together.
         let asked = self.plane.asked_in_round(pool);
-        let is_trusted = |place: u16| {
-            let is_behind = cluster.shared.is_behind(place, map.epoch(None));
-            !is_behind && !cluster.misleading.contains(&place)
+        let is_trusted = |server: u16| {
+            let is_behind = cluster.shared.is_behind(server, map.epoch(None));
+            !is_behind && !cluster.misleading.contains(&server)
         };
-        let is_new = |place: u16| !asked.contains(&place) && !self.plane.owes_answers(pool, place);
-        let is_open = |place: u16| self.plane.is_question_open(pool, place);
+        let is_new =
+            |server: u16| !asked.contains(&server) && !self.plane.owes_answers(pool, server);
+        let is_open = |server: u16| self.plane.is_question_open(pool, server);
         let candidates: Vec<((u16, ConnectionKey), bool)> = map
             .nodes()
-            .map(|(place, node)| {
-                let is_fit = node.absent_since.is_none() && is_trusted(place) && is_new(place);
-                ((place, servers.link(place, 0, Protocol::Resp2)), is_fit)
+            .map(|(server, node)| {
+                let is_fit = node.absent_since.is_none() && is_trusted(server) && is_new(server);
+                ((server, servers.link(server, 0, Protocol::Resp2)), is_fit)
             })
             .collect();
         let count = candidates.len();
@@ -242,20 +243,20 @@ impl Core {
         turned()
             .find(|&((_, index), is_fit)| is_fit && is_ready(index))
             .or_else(|| turned().find(|&((_, index), is_fit)| is_fit && may_be(index)))
-            .or_else(|| turned().find(|&((place, index), _)| is_new(place) && may_be(index)))
-            .or_else(|| turned().find(|&((place, index), _)| !is_open(place) && may_be(index)))
+            .or_else(|| turned().find(|&((server, index), _)| is_new(server) && may_be(index)))
+            .or_else(|| turned().find(|&((server, index), _)| !is_open(server) && may_be(index)))
             .map(|(candidate, _)| candidate)
     }
 
     /// Asks a server about its cluster. Returns whether there was a server to ask.
     pub(super) fn ask_someone(&mut self, pool: u16, query: SlotQuery) -> bool {
-        let Some(whom) = self.someone_to_ask(pool) else { return false };
+        let Some((server, index)) = self.someone_to_ask(pool) else { return false };
         let word: &[u8] = match query {
             SlotQuery::Slots => b"SLOTS",
             SlotQuery::Shards => b"SHARDS",
             SlotQuery::Nodes => b"NODES",
         };
-        self.ask_about(pool, whom, &[b"CLUSTER", word], About::Slots(query));
+        self.ask_about(pool, server, index, &[b"CLUSTER", word], About::Slots(query));
         true
     }
 
@@ -263,11 +264,12 @@ impl Core {
     pub(super) fn ask_about(
         &mut self,
         pool: u16,
-        (place, index): (u16, ConnectionKey),
+        server: u16,
+        index: ConnectionKey,
         words: &[&[u8]],
         about: About,
     ) {
-        let number = self.plane.note_question(pool, place, about);
+        let number = self.plane.note_question(pool, server, about);
         self.ask_server(index, words, Internal::Cluster(number));
     }
 
@@ -512,7 +514,7 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     tell_left_out(pool, left_out);
     let has_slots = map.primaries().is_empty();
     if !before.is_known() && has_slots {
-        let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
+        let serving = (0..map.index_count()).filter(|&server| map.is_serving(server)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
         if slots == 0 {
@@ -523,15 +525,15 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         }
         return tracing::info!(pool, servers, serving, slots, "the cluster is known");
     }
-    for (place, node) in map.nodes() {
-        let place = usize::from(place);
-        let was = before.node(place).filter(|was| was.tenure == node.tenure);
+    for (server, node) in map.nodes() {
+        let server = usize::from(server);
+        let was = before.node(server).filter(|was| was.tenure == node.tenure);
         let backend = node.endpoint.to_string();
         if was.is_none() {
             tracing::info!(pool, backend, "a server was found");
         }
-        let owned = if was.is_some() { before.owned_by(place) } else { 0 };
-        if owned == 0 && map.owned_by(place) > 0 && !has_slots {
+        let owned = if was.is_some() { before.owned_by(server) } else { 0 };
+        if owned == 0 && map.owned_by(server) > 0 && !has_slots {
             let was = node.group.and_then(|group| before.primary(group));
             let was = was.and_then(|was| before.node(usize::from(was)));
             let was = was.map(|was| was.endpoint.to_string());
@@ -539,8 +541,8 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         }
     }
     tell_moves(pool, before, map);
-    for (place, node) in before.nodes() {
-        let stays = map.node(usize::from(place)).is_some_and(|it| it.endpoint == node.endpoint);
+    for (server, node) in before.nodes() {
+        let stays = map.node(usize::from(server)).is_some_and(|it| it.endpoint == node.endpoint);
         // The configured servers are asked now and then while no other server answers.
         if !stays && node.role != PlaceRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");

@@ -1,10 +1,10 @@
-//! Commands that wait where their keys are no more: they go on waiting where those are.
+//! Blocking commands whose keys have left their server: they wait on at the new server of the keys.
 //!
-//! A server that still answers is asked to end them (`CLIENT UNBLOCK`). What it had given
-//! out before reaches the client; if it had not, it says so and nothing was taken. A
-//! primary that was deposed may say nothing any more, stopped or cut off as it is. After
-//! a while its connection is ended. What it gives out then is lost, as all is that it
-//! takes after others have elected another.
+//! A server that still answers is asked to end them (`CLIENT UNBLOCK`). If the server has given out
+//! an element before, the reply with it reaches the client. Otherwise the server says so, and
+//! nothing was taken. A deposed primary that was stopped or cut off may not answer. Its connection
+//! is ended after a while. An element that it gives out then is lost, as is every write to it after
+//! the election of another primary.
 
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
@@ -14,12 +14,13 @@ use keyway_resp::reply;
 use keyway_topology::ServerId;
 use std::time::Duration;
 
-/// How long a deposed primary may take to end what waits there. Longer leaves clients
-/// waiting at a dead one; with less what a slow one has just given out may be lost.
+/// Time that a deposed primary may take to end the commands that wait there. A longer time leaves
+/// clients waiting at a dead server. With a shorter time, an element that a slow server has just
+/// given out may be lost.
 const GRACE_MAX: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Sees to the commands that wait at servers of a pool that have their keys no more.
+    /// Moves the commands that wait at servers of a pool which no longer have their keys.
     #[cold]
     pub(super) fn move_waiting(&mut self, pool: u16) {
         for position in 0..self.links.len() {
@@ -50,7 +51,7 @@ impl Core {
         }
     }
 
-    /// Ends what waits at servers that have had time enough to end it themselves.
+    /// Ends the connections to servers that had enough time to end the commands themselves.
     pub(super) fn leave_silent(&mut self) {
         let now = self.plane.clock.now;
         let mut at = 0;
@@ -80,13 +81,13 @@ impl Core {
         let connection = &mut links[index];
         let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
         let server = connection.server_id;
-        connection.link.abandon(|exchange| plane.fail(sessions, server, (exchange, true), fault));
+        connection.link.abandon(|exchange| plane.fail(sessions, server, exchange, true, fault));
         plane.end_lease(sessions, index, connection);
         plane.upstream.discards.push(index);
     }
 
-    /// Has a command of which nothing was executed wait where its keys are now, for as
-    /// long as it has left.
+    /// Has a command that was not executed wait at the current server of its keys, for its
+    /// remaining time.
     pub(super) fn wait_on(&mut self, from: ConnectionKey, mut one: Redirected) {
         let connection = &self.links[from];
         let (sent_to, owner) = (connection.server_id, connection.lease);
@@ -94,21 +95,21 @@ impl Core {
         if let Some(request) = self.plane.with_time_left(&one.request, waited) {
             one.request = request;
         }
-        // It begins anew, however often it has.
+        // The command begins anew, however often it was redirected.
         one.exchange.redirections = 0;
         one.exchange.begin_anew(self.plane.clock.now);
         let mut refusal = Vec::new();
         let text = UnblockReason::Displaced.text().unwrap_or_default();
         reply::error(&mut refusal, text);
         one.reply = refusal.into();
-        match self.plane.place_of_request(sent_to, &one) {
-            Some(place) => self.redirect_private(place, from, &one, false),
+        match self.plane.server_of_request(sent_to, &one) {
+            Some(to) => self.redirect_private(to, from, &one, false),
             None => self.give_up(from, &one),
         }
         let Core { sessions, links, plane } = self;
         let connection = &mut links[from];
         if owner.is_some() && connection.lease == owner {
-            // Nobody has the keys: its client was told.
+            // No server has the keys, and the client was told.
             plane.end_lease(sessions, from, connection);
             plane.upstream.discards.push(from);
         }
@@ -116,7 +117,7 @@ impl Core {
 }
 
 impl Plane {
-    /// Returns whether a command waits on a link at a server of `pool` that has its keys no more.
+    /// Returns whether a command waits on a link to a server of `pool` that no longer has its keys.
     fn waits_astray(&self, connection: &Connection, pool: u16) -> bool {
         let is_waiting = connection.server_id.pool == pool
             && connection.is_private
@@ -131,18 +132,17 @@ impl Plane {
             .is_some_and(|state| state.map.is_serving(usize::from(server.server)))
     }
 
-    /// A command that blocks, to wait for what it has left; `None` for one that waits for
-    /// ever.
+    /// Returns a blocking command with its remaining time, or `None` if it waits without a limit.
     fn with_time_left(&self, sent: &[u8], waited: Duration) -> Option<Box<[u8]>> {
         let mut out = Vec::new();
         self.each_command(sent, |request| {
             let left = request.wait_max().map(|wait| wait.saturating_sub(waited));
-            let Some((place, words)) = left.and_then(|left| request.wait_words(left)) else {
+            let Some((position, words)) = left.and_then(|left| request.wait_words(left)) else {
                 return;
             };
             reply::array(&mut out, request.args.len());
             for (index, arg) in request.args.from(0).enumerate() {
-                reply::bulk(&mut out, if index == place { words.as_bytes() } else { arg });
+                reply::bulk(&mut out, if index == position { words.as_bytes() } else { arg });
             }
         });
         (!out.is_empty()).then(|| out.into())

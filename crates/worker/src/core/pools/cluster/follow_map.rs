@@ -86,9 +86,9 @@ impl Core {
         let Core { links, plane, .. } = self;
         plane.servers.pubsub.is_moving = true;
         let Some(state) = plane.pools[usize::from(pool)].found() else { return };
-        let place_count = state.cluster.map.place_count();
-        let is_ready = |place: &u16| {
-            links[state.servers.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        let place_count = state.cluster.map.index_count();
+        let is_ready = |server: &u16| {
+            links[state.servers.link(*server, 0, Protocol::Resp2)].link.state() == LinkState::Ready
         };
         let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
         plane.avoid_no_more(pool, &working);
@@ -100,8 +100,8 @@ impl Core {
         for position in 0..self.links.len() {
             let index = self.links.key_at(position);
             let connection = &mut self.links[index];
-            let place = usize::from(connection.server_id.server);
-            let has_ended = before.is_serving(place) && !map.is_serving(place);
+            let server = usize::from(connection.server_id.server);
+            let has_ended = before.is_serving(server) && !map.is_serving(server);
             // A server of a cluster redirects the requests that it got, and later requests must not
             // overtake those.
             let may_be_overtaken = has_slots && connection.link.state() == LinkState::Ready;
@@ -121,10 +121,10 @@ impl Core {
 
     /// Handles server indices that now belong to another server than before, or to none.
     pub(super) fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
-        let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
-        for place in 0..map.place_count() {
-            let server = ServerId { pool, server: place as u16 };
-            let (was, is) = (tenure(before, place), tenure(map, place));
+        let tenure = |map: &ClusterMap, index| map.node(index).map(|node| node.tenure);
+        for index in 0..map.index_count() {
+            let server = ServerId { pool, server: index as u16 };
+            let (was, is) = (tenure(before, index), tenure(map, index));
             if was == is {
                 continue;
             }
@@ -141,18 +141,18 @@ impl Core {
             }
             self.plane.forget_troubles(server);
             if is.is_some() {
-                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
+                self.plane.cells.pool(usize::from(pool)).backend(index).restart();
             }
             let Some(state) = self.plane.cluster_state(pool) else { continue };
             let shared = Arc::clone(&state.shared);
             // All workers come here. What they know in common is about the new server from the
             // first one's visit on.
-            if !shared.is_first_at(place, is.unwrap_or_else(|| map.version())) {
+            if !shared.is_first_at(index, is.unwrap_or_else(|| map.version())) {
                 continue;
             }
-            shared.note_lag(place as u16, u64::MAX);
+            shared.note_lag(index as u16, u64::MAX);
             let plan = &self.plane.plan;
-            plan.pools[usize::from(pool)].notices.health.forget(place as u16);
+            plan.pools[usize::from(pool)].notices.health.forget(index as u16);
             let id = plan.topology.id_of(server);
             let health = &plan.health;
             let mut is_ejected = false;
@@ -160,7 +160,7 @@ impl Core {
                 true => is_ejected = health.eject(id),
                 false => drop(health.restore(id)),
             };
-            shared.holds.settle(map.node(place).map(|node| &node.endpoint), settle);
+            shared.holds.settle(map.node(index).map(|node| &node.endpoint), settle);
             health.circuits().restart(id);
             health.reads().restart(id);
             if is_ejected {

@@ -12,7 +12,7 @@
 //! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
-use crate::core::pools::cluster::state::ASIDE_KEPT;
+use crate::core::pools::cluster::state::{ASIDE_KEPT, Aside};
 use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
@@ -21,13 +21,13 @@ use keyway_proxy::{LinkState, Redirected, Redirection, Session};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Between two looks at a primary for which somebody waits. Longer holds up requests when its
-/// circuit lets them through again; shorter wakes a worker that has nothing to do.
+/// Time between two checks of a primary for which requests wait. A longer time delays requests when
+/// the circuit lets them through again. A shorter time wakes a worker that has nothing to do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Pause before a refused request is sent again, which grows with the time it has waited.
 const AGAIN_MIN: Duration = Duration::from_millis(10);
-/// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
+/// Longest such pause. A longer one delays requests when the cluster is up again.
 const AGAIN_MAX: Duration = Duration::from_millis(200);
 
 /// Longest wait for a connection in a pool whose requests have no timeout. The attempt to connect
@@ -52,14 +52,14 @@ impl Plane {
             && (connection.is_lost || !self.admits(connection))
     }
 
-    /// Returns whether a request that takes a connection of its own to the server of a shared link
-    /// waits: for the primary, or for the shared link to tell whether that can be reached.
+    /// Returns whether a request that takes a connection of its own waits. It waits for the
+    /// primary, or until the shared link to the same server has shown whether that can be reached.
     #[cold]
     pub(in crate::core) fn holds_private(&self, connection: &Connection) -> bool {
         self.is_gone(connection) || self.is_unmet(connection)
     }
 
-    /// Returns whether no connection of a shared link has told yet whether its primary, for which
+    /// Returns whether no connection of a shared link has shown yet whether its primary, for which
     /// requests wait, can be reached.
     fn is_unmet(&self, connection: &Connection) -> bool {
         self.cluster.waited.is_none()
@@ -78,12 +78,12 @@ impl Plane {
     }
 
     fn is_primary(&self, connection: &Connection) -> bool {
-        let place = usize::from(connection.server_id.server);
+        let server = usize::from(connection.server_id.server);
         self.cluster_state(connection.server_id.pool)
-            .is_some_and(|state| state.map.is_serving(place))
+            .is_some_and(|state| state.map.is_serving(server))
     }
 
-    /// Tells a link that is not connected how long requests wait on it for that.
+    /// Tells a link that is not connected how long requests wait on it for the connection.
     #[cold]
     pub(in crate::core) fn note_patience(&mut self, connection: &mut Connection) {
         let wait =
@@ -93,14 +93,14 @@ impl Plane {
             false => wait.max(self.unmet_wait(connection.server_id.pool)),
         });
         connection.link.hold_unsent(wait);
-        // The next request waits for so long, which may be less than `timeout`.
+        // The next request waits for this time, which may be less than `timeout`.
         self.note_deadline(wait.map(|wait| self.clock.now + wait));
-        // If it is no primary any more, what is unsent may wait for less.
+        // If the server is no primary any more, unsent requests may wait for a shorter time.
         self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }
 
-    /// Returns how long requests wait for a connection that nothing is wrong with, also where
-    /// `wait_for_primary` is shorter: without it they would wait so long.
+    /// Returns how long requests wait for a connection without faults. `wait_for_primary` does not
+    /// shorten this time, because requests would also wait without it.
     fn unmet_wait(&self, pool: u16) -> Duration {
         self.link_options(pool).timeout.unwrap_or(UNMET_UNTIMED)
     }
@@ -118,7 +118,8 @@ impl Plane {
         }
     }
 
-    /// Has a client wait for the primary at the other end of a link, if that is gone.
+    /// Makes a client wait for the primary at the other end of a link, if that is gone. Returns
+    /// whether it waits.
     #[cold]
     pub(in crate::core) fn waits_for_primary(
         &mut self,
@@ -148,8 +149,8 @@ impl Plane {
         true
     }
 
-    /// Sees to a primary that is gone: it is tried as often as pauses allow, and its pool's
-    /// servers are asked who has come in its place.
+    /// Looks after a primary that is gone: it is tried as often as pauses allow, and its pool's
+    /// servers are asked for its successor.
     pub(in crate::core::pools::cluster) fn tend_gone(
         &mut self,
         index: ConnectionKey,
@@ -167,8 +168,7 @@ impl Plane {
         self.note_deadline(Some(now + LOOK_EVERY));
     }
 
-    /// Looks after a link that is not connected for want of its server, or whose server is not
-    /// asked for now.
+    /// Looks after a link whose server cannot be reached, or is not asked for now.
     #[inline]
     pub(in crate::core) fn look_after_gone(
         &mut self,
@@ -202,8 +202,8 @@ impl Plane {
         is_over.then(|| now.since(wait.since))
     }
 
-    /// A request of a client was started that had waited as long as it may. If a server was sent the
-    /// request after all, the next one waits for itself.
+    /// Handles that a request of a client was started after waiting as long as it may. If a server
+    /// was sent the request after all, the next one has a wait of its own.
     #[cold]
     pub(in crate::core) fn end_wait_in_vain(&mut self, key: Key<Session>) {
         let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
@@ -219,12 +219,12 @@ impl Plane {
         }
     }
 
-    /// Notes that the client of a request that servers refused again and again gets their error,
-    /// in their words.
+    /// Notes that the client of a request that servers refused again and again gets the servers'
+    /// error.
     pub(super) fn end_aside(&mut self, pool: u16, one: &Redirected) {
         let owner = self.session_of(one.exchange.owner);
         let aside = owner.and_then(|owner| self.cluster.aside.remove(&owner.to_bits()));
-        if aside.is_some_and(|(since, _)| self.clock.now.since(since) > AGAIN_MIN) {
+        if aside.is_some_and(|aside| self.clock.now.since(aside.first) > AGAIN_MIN) {
             self.note_in_vain(pool);
         }
     }
@@ -237,38 +237,39 @@ impl Plane {
         }
     }
 
-    /// Until when a request that a server refused, with words that tell that it was not
-    /// executed, is sent again, and in what pause; `None` where that is not for
-    /// `wait_for_primary` to say.
+    /// Returns until when, and after which pause, a request is sent again that a server refused
+    /// with an error saying that it was not executed. Returns `None` if `wait_for_primary` does not
+    /// apply.
     pub(super) fn sent_again_until(&mut self, pool: u16, one: &Redirected) -> Option<(Time, Time)> {
         let is_refusal =
             matches!(Redirection::of(&one.reply), Some(Redirection::Down | Redirection::NotReady));
         let wait = self.primary_wait(pool).filter(|_| is_refusal && !one.runs_scripts())?;
         let owner = self.session_of(one.exchange.owner)?;
         let now = self.clock.now;
-        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert((now, Time(0)));
-        if now.since(aside.1) > ASIDE_KEPT {
-            aside.0 = now;
+        let new = Aside { first: now, last: Time(0) };
+        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert(new);
+        if now.since(aside.last) > ASIDE_KEPT {
+            aside.first = now;
             if let Some(state) = self.cluster_state(pool) {
                 state.shared.totals.primary_waits.fetch_add(1, Relaxed);
             }
         }
         let aside = self.cluster.aside.get_mut(&owner.to_bits())?;
-        aside.1 = now;
-        let until = aside.0 + wait;
-        let pause = (now.since(aside.0) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
+        aside.last = now;
+        let until = aside.first + wait;
+        let pause = (now.since(aside.first) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
         Some((until, (now + pause).min(until)))
     }
 
-    /// The words that tell a client how long it has waited.
+    /// Returns the text that tells a client how long it has waited.
     pub(in crate::core) fn waited_words(waited: Duration) -> String {
         format!("waited {:.1} s for a primary", waited.as_secs_f64())
     }
 }
 
 impl Core {
-    /// The worker drains: nobody waits for a primary any more, and what was put aside is sent
-    /// again now, for the last time.
+    /// Ends all waits for primaries, because the worker drains. Requests that were put aside are
+    /// sent again now, for the last time.
     #[cold]
     pub fn end_waits_for_primaries(&mut self) {
         let now = self.plane.clock.now;

@@ -37,13 +37,13 @@ impl Core {
         let Some(state) = self.plane.pools[usize::from(of)].servers() else { return false };
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
         let links: Vec<(u16, ConnectionKey)> = (0..count)
-            .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
-            .filter(|&(place, index)| {
-                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            .map(|server| (server, state.link(server, 0, Protocol::Resp2)))
+            .filter(|&(server, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, server)
             })
             .collect();
         self.plane.begin_round(pool);
-        for &(place, index) in links.iter() {
+        for &(server, index) in links.iter() {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
                 // Redis knows `REPLICAS`, the later word for `SLAVES`, only from version 5 on.
@@ -53,7 +53,7 @@ impl Core {
                     (b"SLAVES", About::Replicas(group)),
                 ];
                 for (word, about) in questions {
-                    self.ask_about(pool, (place, index), &[b"SENTINEL", word, name], about);
+                    self.ask_about(pool, server, index, &[b"SENTINEL", word, name], about);
                 }
             }
         }
@@ -70,14 +70,14 @@ impl Core {
         let links: Vec<(u16, ConnectionKey)> = cluster
             .map
             .nodes()
-            .map(|(place, _)| (place, servers.link(place, 0, Protocol::Resp2)))
-            .filter(|&(place, index)| {
-                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            .map(|(server, _)| (server, servers.link(server, 0, Protocol::Resp2)))
+            .filter(|&(server, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, server)
             })
             .collect();
         self.plane.begin_round(pool);
-        for &of in links.iter() {
-            self.ask_about(pool, of, &[b"INFO", b"replication"], About::Role);
+        for &(server, index) in links.iter() {
+            self.ask_about(pool, server, index, &[b"INFO", b"replication"], About::Role);
         }
         !links.is_empty()
     }
@@ -149,12 +149,12 @@ impl Core {
         Some(&mut self.plane.cluster.rounds.get_mut(&pool)?.told)
     }
 
-    fn hear_address(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+    fn hear_address(&mut self, pool: u16, server: u16, reply: &[u8]) -> Result<(), ViewError> {
         let address = primary_address(reply)?;
         if let Some(told) = self.told(pool) {
             match address {
-                Some(address) => told.addresses.insert(place, address),
-                None => told.addresses.remove(&place),
+                Some(address) => told.addresses.insert(server, address),
+                None => told.addresses.remove(&server),
             };
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Core {
         &mut self,
         pool: u16,
         group: u16,
-        place: u16,
+        server: u16,
         reply: &[u8],
     ) -> Result<(), ViewError> {
         let primary = WatchedPrimary::from_primary(reply)?;
@@ -174,7 +174,7 @@ impl Core {
             return Err(ViewError::Expected("the primary that it was asked about"));
         }
         if let Some(told) = self.told(pool) {
-            told.primaries.insert(place, primary);
+            told.primaries.insert(server, primary);
         }
         Ok(())
     }
@@ -183,16 +183,16 @@ impl Core {
         &mut self,
         pool: u16,
         group: u16,
-        place: u16,
+        server: u16,
         reply: &[u8],
     ) -> Result<(), ViewError> {
         let replicas = WatchedReplica::from_replicas(reply)?;
         let Some(told) = self.told(pool) else { return Ok(()) };
         told.known.insert(group);
-        let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
-        let address = told.addresses.remove(&place);
+        let Some(primary) = told.primaries.remove(&server) else { return Ok(()) };
+        let address = told.addresses.remove(&server);
         let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
-        let known = state.map.primary(group).and_then(|place| state.map.node(usize::from(place)));
+        let known = state.map.primary(group).and_then(|server| state.map.node(usize::from(server)));
         let known = known.map(|node| (&node.endpoint, state.map.epoch(Some(group))));
         let Some(at) = address_of_epoch(&primary, address, known) else {
             state.shared.ask_again();
@@ -204,28 +204,28 @@ impl Core {
             epoch: primary.config_epoch,
             replicas: replicas.into_iter().map(replica).collect(),
         };
-        let is_stale = self.learn_group(pool, place, &view);
+        let is_stale = self.learn_group(pool, server, &view);
         if let Some(told) = self.told(pool) {
             told.stale += usize::from(is_stale);
         }
         Ok(())
     }
 
-    fn hear_role(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+    fn hear_role(&mut self, pool: u16, server: u16, reply: &[u8]) -> Result<(), ViewError> {
         let role = InfoReplication::from_reply(reply)?;
         if let Some(told) = self.told(pool) {
-            told.roles.insert(place, role);
+            told.roles.insert(server, role);
         }
         Ok(())
     }
 
     /// Learns what was told of a primary. Returns whether the answer is older than what is known.
-    fn learn_group(&mut self, pool: u16, place: u16, view: &GroupView) -> bool {
+    fn learn_group(&mut self, pool: u16, server: u16, view: &GroupView) -> bool {
         let of = self.sentinel_count(pool);
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         let shared = Arc::clone(&state.shared);
         let now = self.plane.clock.now;
-        let by = Speaker { place, of, times: EARLIER_TIMES };
+        let by = Speaker { server, of, times: EARLIER_TIMES };
         match shared.learn_group(view, by, now) {
             ViewUpdate::Same => false,
             ViewUpdate::New(learned) => {
@@ -234,7 +234,7 @@ impl Core {
             }
             ViewUpdate::Stale => {
                 let from = self.plane.sentinels_of(pool).unwrap_or(pool);
-                self.plane.tell_stale(pool, ServerId { pool: from, server: place });
+                self.plane.tell_stale(pool, ServerId { pool: from, server });
                 true
             }
         }
@@ -287,8 +287,11 @@ impl Core {
     /// Logs servers of one list that are each a primary: the keys of all but one are out of reach.
     fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        let primaries: Vec<u16> =
-            roles.iter().filter(|(_, role)| !role.is_replica()).map(|(&place, _)| place).collect();
+        let primaries: Vec<u16> = roles
+            .iter()
+            .filter(|(_, role)| !role.is_replica())
+            .map(|(&server, _)| server)
+            .collect();
         let lasts = state.shared.note_rivals(primaries.len() > 1);
         if !lasts || !state.shared.notice_rivals.is_due(self.plane.clock.now) {
             return;
@@ -296,7 +299,7 @@ impl Core {
         let taken = self.elect(pool, roles).map(|view| view.primary.to_string());
         let names: Vec<String> = primaries
             .iter()
-            .map(|&place| self.plane.describe_backend(ServerId { pool, server: place }))
+            .map(|&server| self.plane.describe_backend(ServerId { pool, server }))
             .collect();
         tracing::warn!(
             pool = self.plane.plan.pools[usize::from(pool)].name,
@@ -313,15 +316,15 @@ impl Core {
     /// before.
     fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
         let map = &self.plane.cluster_state(pool)?.map;
-        let endpoint = |place: u16| Some(map.node(usize::from(place))?.endpoint.clone());
+        let endpoint = |server: u16| Some(map.node(usize::from(server))?.endpoint.clone());
         let primaries = roles.iter().filter(|(_, role)| !role.is_replica());
         let online =
             |role: &InfoReplication| role.replicas.iter().filter(|it| it.is_online).count();
         let (&primary, _) = primaries
-            .max_by_key(|&(&place, role)| (online(role), map.is_serving(usize::from(place))))?;
-        let others = map.nodes().filter(|&(place, _)| place != primary);
-        let replicas = others.map(|(place, node)| {
-            let health = match roles.get(&place) {
+            .max_by_key(|&(&server, role)| (online(role), map.is_serving(usize::from(server))))?;
+        let others = map.nodes().filter(|&(server, _)| server != primary);
+        let replicas = others.map(|(server, node)| {
+            let health = match roles.get(&server) {
                 Some(role) if role.is_replica() => {
                     let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
                     if is_linked { NodeHealth::Online } else { NodeHealth::Failing }
@@ -433,18 +436,18 @@ mod tests {
     #[test]
     fn an_address_of_before_is_not_taken_with_the_epoch_of_a_fail_over() {
         let [old, new] = [1, 2].map(|port| Endpoint::tcp("10.0.0.1", port).unwrap());
-        let place = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
+        let address = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
             address_of_epoch(told, Some(address.clone()), Some((known.0, Some(known.1))))
         };
         // A sentinel that does not lead the fail-over tells of one address, and MASTER was asked
         // later.
-        assert_eq!(place(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
+        assert_eq!(address(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
         let leads = primary(1, "master,failover_in_progress", 5);
-        assert_eq!(place(&leads, &new, (&old, 4)).as_ref(), Some(&new));
-        assert_eq!(place(&leads, &old, (&old, 4)), None, "it may be of the new one");
-        assert_eq!(place(&leads, &old, (&new, 5)), None, "as others have told");
-        assert_eq!(place(&leads, &old, (&old, 5)).as_ref(), Some(&old), "it has just begun");
-        assert_eq!(place(&leads, &old, (&new, 6)).as_ref(), Some(&old), "it is stale anyway");
+        assert_eq!(address(&leads, &new, (&old, 4)).as_ref(), Some(&new));
+        assert_eq!(address(&leads, &old, (&old, 4)), None, "it may be of the new one");
+        assert_eq!(address(&leads, &old, (&new, 5)), None, "as others have told");
+        assert_eq!(address(&leads, &old, (&old, 5)).as_ref(), Some(&old), "it has just begun");
+        assert_eq!(address(&leads, &old, (&new, 6)).as_ref(), Some(&old), "it is stale anyway");
         let first = address_of_epoch(&leads, Some(old.clone()), None);
         assert_eq!(first.as_ref(), Some(&old), "better than nothing");
     }

@@ -34,6 +34,14 @@ impl super::State {
     }
 }
 
+/// A link to another server that may answer a read.
+#[derive(Clone, Copy)]
+pub(super) struct OtherReader {
+    link: ConnectionKey,
+    /// True if that server is a replica.
+    is_replica: bool,
+}
+
 impl Core {
     /// Sends a second server the reads that have waited long enough.
     #[cold]
@@ -64,7 +72,7 @@ impl Core {
         while let Some(at) = next {
             before += self.links[from].link.requests_len(position..at);
             position = at;
-            self.hedge(from, (at, before));
+            self.hedge(from, at, before);
             next = self.links[from].link.next_overdue(at + 1, until);
         }
         if let Some(sent) = self.links[from].link.overdue_next(until) {
@@ -74,22 +82,22 @@ impl Core {
 
     /// Sends the request at position `at` of a link, behind `before` bytes of other requests, to
     /// another server as well, if there is one and the budget allows it.
-    fn hedge(&mut self, from: ConnectionKey, (at, before): (usize, usize)) {
+    fn hedge(&mut self, from: ConnectionKey, at: usize, before: usize) {
         let Core { sessions, links, plane } = self;
         let first = *links[from].link.exchange(at);
-        let Some(whose) = plane.reader_session(sessions, &first) else { return };
+        let Some((lane, listener)) = plane.reader_session(sessions, &first) else { return };
         let pool = links[from].server_id.pool;
         let mut request = std::mem::take(&mut plane.cluster.hedges.request);
         request.clear();
         request.extend_from_slice(links[from].link.request(at, before));
-        if let Some((to, is_replica)) = plane.other_reader(links, from, whose, &request, true)
+        if let Some(to) = plane.other_reader(links, from, lane, listener, &request, true)
             && plane.may_hedge(pool)
         {
             let hedge = Hedge { owner: first.owner, started: first.started, has_failed: false };
             let hedge = plane.cluster.hedges.hedges.insert(hedge);
             links[from].link.hedge(at, hedge);
             let owner = Owner::Hedged { hedge, is_second: true };
-            plane.send_second(links, (to, is_replica), (&first, owner), &request);
+            plane.send_second(links, to, &first, owner, &request);
         }
         plane.cluster.hedges.request = request;
     }
@@ -148,8 +156,8 @@ impl Plane {
         }
         hedging.measured = now;
         let of_pool = cells.pool(usize::from(pool));
-        let places = 0..cluster.map.place_count();
-        hedging.recent.follow(places.map(|place| &of_pool.backend(place).latency));
+        let indices = 0..cluster.map.index_count();
+        hedging.recent.follow(indices.map(|server| &of_pool.backend(server).latency));
         let p99 = hedging.recent.quantile(0.99).unwrap_or(max);
         hedging.wait = p99.clamp(min, max);
     }
@@ -185,16 +193,17 @@ impl Plane {
         is_alone.then(|| (session.lane, chooser_of(session)))
     }
 
-    /// Returns the link to another server than that of `from` that may answer a read, and whether
-    /// that server is a replica. With `is_ready`, only a link that is connected and takes requests.
+    /// Returns the link to another server than that of `from` that may answer a read. With
+    /// `is_ready`, the link is connected and takes requests.
     pub(super) fn other_reader(
         &mut self,
         links: &Connections,
         from: ConnectionKey,
-        (lane, listener): (u32, u16),
+        lane: u32,
+        listener: u16,
         request: &[u8],
         is_ready: bool,
-    ) -> Option<(ConnectionKey, bool)> {
+    ) -> Option<OtherReader> {
         let connection = &links[from];
         let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
         let primary = self.primary_of(pool, request)?;
@@ -205,22 +214,26 @@ impl Plane {
         let lag_max = readers.policy().lag_max;
         let unready = readers.of_mut(listener).unready();
         let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
-        let link = |place| &links[state.servers.link(place, lane, protocol)];
-        let is_fit = |place| {
-            let to = &link(place).link;
+        let link = |server| &links[state.servers.link(server, lane, protocol)];
+        let is_fit = |server| {
+            let to = &link(server).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
-            let is_free = place != connection.server_id.server && is_there && to.has_room(&options);
+            let is_free =
+                server != connection.server_id.server && is_there && to.has_room(&options);
             // A server that is left out is good enough for a read that has lost its own server.
             is_free
-                && match look.standing(place) {
+                && match look.standing(server) {
                     ReplicaStatus::In => true,
                     ReplicaStatus::Out => !is_ready,
                     ReplicaStatus::Unfit => false,
                 }
         };
-        let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));
         let found =
-            found.map(|place| (state.servers.link(place, lane, protocol), place != primary));
+            readers.of_mut(listener).pick_other(primary, is_fit, |server| look.cost(server));
+        let found = found.map(|server| OtherReader {
+            link: state.servers.link(server, lane, protocol),
+            is_replica: server != primary,
+        });
         state.readers = Some(readers);
         found
     }
@@ -244,8 +257,9 @@ impl Plane {
     pub(super) fn send_second(
         &mut self,
         links: &mut Connections,
-        (to, is_replica): (ConnectionKey, bool),
-        (first, owner): (&Exchange, Owner),
+        OtherReader { link: to, is_replica }: OtherReader,
+        first: &Exchange,
+        owner: Owner,
         request: &[u8],
     ) {
         self.set_reading(links, to, is_replica);

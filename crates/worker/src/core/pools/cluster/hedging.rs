@@ -1,4 +1,4 @@
-//! When reads are sent to a second server, and which of them were.
+//! The settings and the state of hedging: reads that are sent to a second server.
 
 use keyway_base::{Slab, Time};
 use keyway_metrics::Recent;
@@ -6,19 +6,19 @@ use keyway_proxy::{Budget, Hedge};
 use keyway_topology::{HedgeAfter, HedgePolicy};
 use std::time::Duration;
 
-/// So many in that time may be sent twice however few reads there are.
+/// Number of reads that may be sent twice in the window, however few reads there are.
 pub(super) const BUDGET_LEAST: u64 = 1;
 
-/// The time of which the reads count that a share may be of. Longer would let a server
-/// that begins to be slow bring more at once to the others.
+/// The time whose reads count for the share that may be sent twice. With a longer time, a server
+/// that becomes slow would bring more reads at once to the others.
 pub(super) const BUDGET_WINDOW: Duration = Duration::from_secs(1);
 
-/// When this worker sends reads of a pool to a second server.
+/// The hedging of a pool's reads by this worker.
 pub(in crate::core) struct Hedging {
     pub(in crate::core::pools::cluster) after: HedgeAfter,
-    /// How long that is now.
+    /// Time after which a read is sent to a second server now.
     pub(in crate::core::pools::cluster) wait: Duration,
-    /// Reads so far.
+    /// Number of reads so far.
     pub(in crate::core::pools::cluster) reads: u64,
     pub(in crate::core::pools::cluster) budget: Budget,
     pub(in crate::core::pools::cluster) recent: Recent,
@@ -41,13 +41,13 @@ impl Hedging {
     }
 }
 
-/// What this worker knows of all such reads.
+/// The state of this worker for all reads that may be sent twice.
 #[derive(Default)]
 pub(super) struct HedgesState {
     pub(in crate::core::pools::cluster) hedges: Slab<Hedge>,
-    /// When the next read may be due.
+    /// The time at which the next read may be due.
     pub(in crate::core::pools::cluster) next: Option<Time>,
-    /// Room for a request.
+    /// Buffer for a request.
     pub(in crate::core::pools::cluster) request: Vec<u8>,
 }
 

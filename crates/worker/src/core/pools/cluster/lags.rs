@@ -19,18 +19,18 @@ impl Core {
         let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
         let known: Vec<(u16, &Endpoint)> = map
             .replicas_of(heard.server.server)
-            .map(|(place, node)| (place, &node.endpoint))
+            .map(|(server, node)| (server, &node.endpoint))
             .collect();
         let mut found = 0;
         let now = self.plane.clock.now;
         shared.note_offset(heard.server.server, &told, now);
-        for &(place, endpoint) in &known {
-            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
+        for &(server, endpoint) in &known {
+            let others = known.iter().filter(|&&(other, _)| other != server).map(|&(_, it)| it);
             let replica = replica_at(endpoint, others, &told.replicas, &shared);
             found += usize::from(replica.is_some());
             let online = replica.filter(|replica| replica.is_online);
             let lag = |replica| shared.lag_of(heard.server.server, replica, now);
-            shared.note_lag(place, online.map_or(u64::MAX, lag));
+            shared.note_lag(server, online.map_or(u64::MAX, lag));
         }
         if found == known.len() || told.replicas.is_empty() {
             return;
@@ -58,9 +58,9 @@ impl Core {
             return;
         }
         let Some(sharded) = self.plane.pools[usize::from(pool)].servers() else { return };
-        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
+        let primaries = (0..state.map.index_count()).filter(|&server| state.map.is_serving(server));
         let links: Vec<ConnectionKey> =
-            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
+            primaries.map(|server| sharded.link(server as u16, 0, Protocol::Resp2)).collect();
         for index in links {
             let link = &self.links[self.clear_link(index)].link;
             if !link.is_down(now) && !link.owes(Internal::Replication) {

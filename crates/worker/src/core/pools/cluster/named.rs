@@ -188,14 +188,14 @@ impl Core {
         let mut known = Vec::new();
         for held in held {
             let state = self.plane.cluster_state(held.server.pool);
-            match state.and_then(|state| state.map.place_of(&held.onward.to)) {
-                Some(place) => known.push((place, held)),
+            match state.and_then(|state| state.map.index_of(&held.onward.to)) {
+                Some(to) => known.push((to, held)),
                 None => self.plane.cluster.named.held.push(held),
             }
         }
-        for (place, held) in known {
+        for (to, held) in known {
             if let Some(one) = held.redirected {
-                self.send_on(place, held.from, one, &held.onward);
+                self.send_on(to, held.from, one, &held.onward);
             }
         }
     }

@@ -1,27 +1,27 @@
-//! What sentinels tell who has subscribed: a reason to ask all of them at once, and no
-//! more than that. Whoever is behind, or lies, has them asked and nobody believed.
+//! Messages that sentinels publish. A message is a reason to ask all sentinels, and nothing more. A
+//! sentinel that is behind, or lies, causes questions and is not believed.
 //!
-//! The first worker listens for all: one connection to each sentinel of a pool, whatever
-//! primaries the pool has. It is the connection that clients' channels would have, so a
-//! lost one is made again as those are.
+//! The first worker listens for all workers, on one connection to each sentinel of a pool, whatever
+//! primaries the pool has. The connection is of the kind that clients' channels use, so a lost one
+//! is made again in the same way.
 
 use crate::core::{Core, Plane};
 use keyway_proxy::pubsub::{Name, payload_of};
 use std::time::Duration;
 
-/// Somebody else is the primary. Behind this all sentinels are asked when it has been
-/// confirmed, too: who knows what was told before.
+/// The channel of a change of the primary. All sentinels are asked when its subscription is
+/// confirmed, too, because earlier messages may have been missed.
 const SWITCHED: &[u8] = b"+switch-master";
 
-/// What is told of a primary, its replicas and its other sentinels that may change where
-/// requests go.
+/// The channels of changes of a primary, its replicas and its other sentinels that may concern
+/// where requests go.
 const CHANNELS: [&[u8]; 5] = [SWITCHED, b"+slave", b"+sdown", b"-sdown", b"+reboot"];
 
-/// Pause before a sentinel that has refused is asked to tell again. Shorter is traffic for
-/// nothing; longer leaves it unheard after it has been set right.
+/// Pause before the worker subscribes again at a sentinel that has refused. A shorter pause causes
+/// useless traffic. A longer pause leaves a repaired sentinel unheard for longer.
 const LISTEN_EVERY: Duration = Duration::from_secs(10);
 
-/// The worker that listens: there is always a first one.
+/// Index of the worker that listens. The first worker always exists.
 const LISTENER: u16 = 0;
 
 impl Core {

@@ -32,28 +32,28 @@ pub(super) struct LookOf<'l> {
 
 impl LookOf<'_> {
     #[inline]
-    fn slot(&self, place: u16) -> &Connection {
-        &self.links[self.state.servers.link(place, self.lane, keyway_resp::Protocol::Resp2)]
+    fn slot(&self, server: u16) -> &Connection {
+        &self.links[self.state.servers.link(server, self.lane, keyway_resp::Protocol::Resp2)]
     }
 
     #[inline]
-    fn id(&self, place: u16) -> BackendId {
-        self.plan.topology.backend_id(usize::from(self.pool), usize::from(place))
+    fn id(&self, server: u16) -> BackendId {
+        self.plan.topology.backend_id(usize::from(self.pool), usize::from(server))
     }
 
     /// Returns whether a replica's data is not too old.
-    fn is_near(&self, place: u16, max: Duration) -> bool {
-        place == self.primary || self.state.cluster.shared.is_within(place, max)
+    fn is_near(&self, server: u16, max: Duration) -> bool {
+        server == self.primary || self.state.cluster.shared.is_within(server, max)
     }
 }
 
 impl Look for LookOf<'_> {
     #[inline]
-    fn standing(&self, place: u16) -> ReplicaStatus {
-        let (health, id, connection) = (&self.plan.health, self.id(place), self.slot(place));
+    fn standing(&self, server: u16) -> ReplicaStatus {
+        let (health, id, connection) = (&self.plan.health, self.id(server), self.slot(server));
         let is_fit = health.is_usable(id)
             && !connection.link.is_down(self.now)
-            && self.lag_max.is_none_or(|max| self.is_near(place, max));
+            && self.lag_max.is_none_or(|max| self.is_near(server, max));
         match is_fit {
             false => ReplicaStatus::Unfit,
             true if health.is_unready(id, self.now) => self.unready,
@@ -65,12 +65,12 @@ impl Look for LookOf<'_> {
     }
 
     #[inline]
-    fn cost(&self, place: u16) -> u64 {
-        self.plan.health.reads().cost(self.id(place), self.slot(place).link.live())
+    fn cost(&self, server: u16) -> u64 {
+        self.plan.health.reads().cost(self.id(server), self.slot(server).link.live())
     }
 
-    fn claim_try(&self, place: u16) -> bool {
-        self.plan.health.reads().claim_try(self.id(place), self.now)
+    fn claim_try(&self, server: u16) -> bool {
+        self.plan.health.reads().claim_try(self.id(server), self.now)
     }
 }
 
@@ -117,7 +117,7 @@ impl Plane {
         state.readers = Some(readers);
         let chosen = match reader {
             Reader::Primary => primary,
-            Reader::At(place) => place,
+            Reader::At(server) => server,
             Reader::None => return reader,
         };
         let cells = self.cells.pool(usize::from(pool)).backend(usize::from(chosen));

@@ -92,9 +92,9 @@ impl Core {
         }
         let mut onward = Onward { to: endpoint, slot, is_moved };
         if is_its_slot && !self.links[from].is_private {
-            onward = self.in_order(from, (&one.exchange, redirect.slot), onward);
+            onward = self.in_order(from, &one.exchange, redirect.slot, onward);
         }
-        match shared.place_of(&onward.to) {
+        match shared.index_of(&onward.to) {
             // Requests that came before have to go there first. On a link of its own there were
             // none.
             Some(_)
@@ -103,7 +103,7 @@ impl Core {
             {
                 self.hold_back(from, one, onward);
             }
-            Some(place) => self.send_on(place, from, one, &onward),
+            Some(to) => self.send_on(to, from, one, &onward),
             None if self.links[from].is_private => self.seek_private(from, one, onward),
             None => self.hold_back(from, one, onward),
         }
@@ -112,7 +112,7 @@ impl Core {
     /// Sends a request to a server of the cluster that another server has named.
     pub(super) fn send_on(
         &mut self,
-        place: u16,
+        to: u16,
         from: ConnectionKey,
         mut one: Redirected,
         onward: &Onward,
@@ -124,7 +124,7 @@ impl Core {
         let shared = Arc::clone(&state.shared);
         // A script that comes back to a server that it was at has returned the redirection itself,
         // and would run again.
-        let is_back = place == backend || place == one.exchange.sent_on_by;
+        let is_back = to == backend || to == one.exchange.sent_on_by;
         if one.runs_scripts() && is_back {
             return self.give_up(from, &one);
         }
@@ -139,13 +139,13 @@ impl Core {
             count.fetch_add(1, Relaxed);
         }
         if let (true, Some(connection)) = (onward.is_moved, onward.slot) {
-            shared.note_moved(connection, place);
+            shared.note_moved(connection, to);
         }
         self.follow_clusters();
         if is_private {
-            self.redirect_private(place, from, &one, !onward.is_moved);
+            self.redirect_private(to, from, &one, !onward.is_moved);
         } else {
-            self.send_to(place, from, &one, !onward.is_moved);
+            self.send_to(to, from, &one, !onward.is_moved);
         }
     }
 
@@ -153,8 +153,8 @@ impl Core {
     /// known. The server is looked for; a blocking command is sent again later.
     fn seek_private(&mut self, from: ConnectionKey, one: Redirected, onward: Onward) {
         if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
-            let place = self.links[from].server_id.server;
-            return self.redirect_private(place, from, &one, false);
+            let to = self.links[from].server_id.server;
+            return self.redirect_private(to, from, &one, false);
         }
         self.seek(from, onward);
         if !self.is_ended(from, &one) {
@@ -190,7 +190,7 @@ impl Core {
     /// Handles a request that a session sent on a link of its own and that the server did not take.
     pub(super) fn redirect_private(
         &mut self,
-        place: u16,
+        to: u16,
         from: ConnectionKey,
         one: &Redirected,
         asking: bool,
@@ -214,8 +214,7 @@ impl Core {
             let server = links[from].server_id;
             return plane.deliver_aside(sessions, server, &one.exchange, Kind::Simple, b"+OK\r\n");
         }
-        let Some(index) = plane.lease(links, owner, ServerId { pool, server: place }, protocol)
-        else {
+        let Some(index) = plane.lease(links, owner, ServerId { pool, server: to }, protocol) else {
             links[from].awaits_retry = true;
             return self.give_up_private(from, one);
         };
@@ -231,19 +230,19 @@ impl Core {
         plane.enqueue_again(links, index, one, asking);
     }
 
-    /// Sends a request to the server at `place`, which no other server has named for it.
-    fn send_unnamed(&mut self, place: u16, from: ConnectionKey, one: &Redirected) {
+    /// Sends a request to the server with the index `to`, which no other server has named for it.
+    fn send_unnamed(&mut self, to: u16, from: ConnectionKey, one: &Redirected) {
         let pool = self.links[from].server_id.pool;
         self.plane.note_sent_again(
             &self.sessions,
-            ServerId { pool, server: place },
+            ServerId { pool, server: to },
             one.exchange.owner,
         );
-        self.send_to(place, from, one, false);
+        self.send_to(to, from, one, false);
     }
 
-    /// Sends a request to the server at `place`.
-    fn send_to(&mut self, place: u16, from: ConnectionKey, one: &Redirected, asking: bool) {
+    /// Sends a request to the server with the index `to`.
+    fn send_to(&mut self, to: u16, from: ConnectionKey, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
         let connection = &links[from];
         let (pool, protocol) = (connection.server_id.pool, connection.link.protocol());
@@ -253,13 +252,13 @@ impl Core {
             return self.give_up(from, one);
         };
         let Some(state) = plane.pools[usize::from(pool)].servers() else { return };
-        let index = state.link(place, session.lane, protocol);
+        let index = state.link(to, session.lane, protocol);
         let connection = &mut links[index];
         // On the link of a primary that is gone, the request waits for the primary.
         let is_held = plane.is_gone(connection);
         if let Some(fault) = if is_held { None } else { plane.refused(connection) } {
             let server = connection.server_id;
-            return plane.fail(sessions, server, (&one.exchange, false), fault);
+            return plane.fail(sessions, server, &one.exchange, false, fault);
         }
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
@@ -268,7 +267,7 @@ impl Core {
             links[index].link.begin_last_anew(plane.clock.now);
         }
         if let Owner::Operation { operation, .. } = one.exchange.owner {
-            plane.pending.note_moved(operation, place, index);
+            plane.pending.note_moved(operation, to, index);
         }
     }
 
@@ -372,16 +371,16 @@ impl Core {
                 redirected.exchange.begin_anew(now);
             }
             if self.plane.is_wait(redirected.exchange.owner) {
-                self.wait_again((from, server), redirected, waits);
+                self.wait_again(from, server, redirected, waits);
                 continue;
             }
             // Another server may have the slot now.
-            let place = self.plane.place_of_request(server, &redirected);
-            match place {
-                Some(place) if waits.is_some() || is_private => {
-                    self.retry_private(place, from, &redirected, waits);
+            let to = self.plane.server_of_request(server, &redirected);
+            match to {
+                Some(to) if waits.is_some() || is_private => {
+                    self.retry_private(to, from, &redirected, waits);
                 }
-                Some(place) => self.send_unnamed(place, from, &redirected),
+                Some(to) => self.send_unnamed(to, from, &redirected),
                 None => self.retry_without_owner(from, is_private, redirected),
             }
         }
@@ -441,13 +440,13 @@ impl Core {
             // No server has sent the request on, so the count of redirections, which is raised
             // below, must not grow.
             one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
-            match self.plane.place_of_request(sent_to, &one) {
-                Some(place) => self.send_unnamed(place, from, &one),
+            match self.plane.server_of_request(sent_to, &one) {
+                Some(to) => self.send_unnamed(to, from, &one),
                 None => {
                     let Core { sessions, links, plane } = self;
                     let server = links[from].server_id;
                     let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-                    plane.fail(sessions, server, (&one.exchange, false), fault);
+                    plane.fail(sessions, server, &one.exchange, false, fault);
                 }
             }
         }
@@ -457,7 +456,7 @@ impl Core {
     /// another link if that one is gone.
     pub(in crate::core) fn retry_private(
         &mut self,
-        place: u16,
+        to: u16,
         from: ConnectionKey,
         one: &Redirected,
         waits: Option<Waits>,
@@ -470,28 +469,28 @@ impl Core {
             || !std::mem::take(&mut connection.awaits_retry)
         {
             return match waits {
-                Some(waits) => self.wait_elsewhere(place, from, one, waits),
+                Some(waits) => self.wait_elsewhere(to, from, one, waits),
                 None => self.give_up(from, one),
             };
         }
-        if place == connection.server_id.server && connection.link.state() == LinkState::Ready {
+        if to == connection.server_id.server && connection.link.state() == LinkState::Ready {
             if connection.link.is_blocking {
                 connection.link.blocks_until =
                     plane.answered_again_by(connection.server_id.pool, &one.request);
             }
             return plane.enqueue_again(links, from, one, false);
         }
-        self.redirect_private(place, from, one, false);
+        self.redirect_private(to, from, one, false);
     }
 
     /// Makes a command wait on a new link of its session, because the link that it had is gone.
-    fn wait_elsewhere(&mut self, place: u16, from: ConnectionKey, one: &Redirected, waits: Waits) {
+    fn wait_elsewhere(&mut self, to: u16, from: ConnectionKey, one: &Redirected, waits: Waits) {
         let Core { sessions, links, plane } = self;
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
         let Some(index) =
-            plane.lease(links, owner, ServerId { pool: waits.pool, server: place }, waits.protocol)
+            plane.lease(links, owner, ServerId { pool: waits.pool, server: to }, waits.protocol)
         else {
             plane.end_unsent(session);
             return self.give_up(from, one);
@@ -528,7 +527,7 @@ impl Core {
         if one.reply.is_empty() {
             // The request was taken back before it was sent, so there is no server's reply.
             let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
-            return plane.fail(sessions, server, (&one.exchange, false), fault);
+            return plane.fail(sessions, server, &one.exchange, false, fault);
         }
         let is_there =
             plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());
@@ -574,31 +573,29 @@ impl Plane {
         let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
         let Some(redirect) = redirect else { return };
         let endpoint = self.endpoint_of(server, &redirect);
-        let place = endpoint.and_then(|endpoint| state.shared.place_of(&endpoint));
-        if let Some(place) =
-            place.filter(|_| self.slot_of(server.pool, name) == Some(redirect.slot))
-        {
-            state.shared.note_moved(redirect.slot, place);
+        let to = endpoint.and_then(|endpoint| state.shared.index_of(&endpoint));
+        if let Some(to) = to.filter(|_| self.slot_of(server.pool, name) == Some(redirect.slot)) {
+            state.shared.note_moved(redirect.slot, to);
         }
     }
 
     /// Returns the server that has the keys of a request, or of the first command with keys in a
     /// transaction, or `None` if no server has them. Without keys, returns the server that the
     /// request was sent to, or its successor.
-    pub(super) fn place_of_request(&self, server: ServerId, one: &Redirected) -> Option<u16> {
+    pub(super) fn server_of_request(&self, server: ServerId, one: &Redirected) -> Option<u16> {
         let Upstream { servers: pool, .. } =
             self.plan.pools[usize::from(server.pool)].kind.upstream()?;
         let state = self.pools[usize::from(server.pool)].servers()?;
         let found = self.with_first_key(&one.request, |key| place(pool, state.ring(), key, 0));
-        found.unwrap_or_else(|| Some(self.place_without_keys(server, one)))
+        found.unwrap_or_else(|| Some(self.server_without_keys(server, one)))
     }
 
     /// Returns the server that a request without keys is sent to again. A part of a request for all
     /// servers goes to the same server or its successor; any other request may go to any server
     /// that serves.
-    fn place_without_keys(&self, server: ServerId, one: &Redirected) -> u16 {
+    fn server_without_keys(&self, server: ServerId, one: &Redirected) -> u16 {
         let Some(state) = self.cluster_state(server.pool) else { return server.server };
-        let is_serving = |place: &u16| state.map.is_serving(usize::from(*place));
+        let is_serving = |server: &u16| state.map.is_serving(usize::from(*server));
         if is_serving(&server.server) {
             return server.server;
         }
@@ -609,7 +606,7 @@ impl Plane {
             (None, _) => None,
         });
         let heir = heir.filter(is_serving);
-        let any = || (0..state.map.place_count() as u16).find(is_serving);
+        let any = || (0..state.map.index_count() as u16).find(is_serving);
         let is_part = self.pending.is_part_of::<Join>(one.exchange.owner);
         heir.or_else(|| if is_part { None } else { any() }).unwrap_or(server.server)
     }

@@ -21,7 +21,7 @@ impl Core {
             if !self.repeat(from, &exchange, &request, fault) {
                 let Core { sessions, links, plane } = self;
                 let server = links[from].server_id;
-                plane.fail(sessions, server, (&exchange, false), lost_with(fault, sent));
+                plane.fail(sessions, server, &exchange, false, lost_with(fault, sent));
             }
         }
     }
@@ -40,13 +40,13 @@ impl Core {
         if matches!(fault, BackendFault::Reply(_)) {
             return false;
         }
-        let Some(whose) = plane.reader_session(sessions, first) else { return false };
-        let other = plane.other_reader(links, from, whose, request, false);
+        let Some((lane, listener)) = plane.reader_session(sessions, first) else { return false };
+        let other = plane.other_reader(links, from, lane, listener, request, false);
         let Some(to) = other.filter(|_| plane.may_retry(pool)) else { return false };
         if let Some(state) = plane.cluster_state(pool) {
             state.shared.totals.retried.fetch_add(1, Relaxed);
         }
-        plane.send_second(links, to, (first, first.owner), request);
+        plane.send_second(links, to, first, first.owner, request);
         true
     }
 }

@@ -6,11 +6,11 @@ use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, Re
 /// The facts that the choice among servers is based on, by server index.
 pub(super) trait Look {
     /// Returns whether the server may be read.
-    fn standing(&self, place: u16) -> ReplicaStatus;
+    fn standing(&self, server: u16) -> ReplicaStatus;
     /// Returns the cost of a request to the server.
-    fn cost(&self, place: u16) -> u64;
+    fn cost(&self, server: u16) -> u64;
     /// Returns whether the server is to get one read now to see how fast it is.
-    fn claim_try(&self, place: u16) -> bool;
+    fn claim_try(&self, server: u16) -> bool;
 }
 
 /// The largest share that one server can have.
@@ -57,8 +57,8 @@ impl Readers {
     }
 
     pub(in crate::core::pools::cluster) fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
-        let count = map.place_count() as u16;
-        let of_primary = (0..count).map(|place| Choice::of(&policy, map, place)).collect();
+        let count = map.index_count() as u16;
+        let of_primary = (0..count).map(|server| Choice::of(&policy, map, server)).collect();
         Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
     }
 
@@ -84,10 +84,10 @@ impl Readers {
     /// readers.
     pub(in crate::core) fn sets(&self) -> impl Iterator<Item = Vec<u16>> + '_ {
         self.of_primary.iter().filter(|choice| !choice.all.is_empty()).map(|choice| {
-            let mut places = [&choice.near[..], &choice.all[..]].concat();
-            places.sort_unstable();
-            places.dedup();
-            places
+            let mut servers = [&choice.near[..], &choice.all[..]].concat();
+            servers.sort_unstable();
+            servers.dedup();
+            servers
         })
     }
 
@@ -126,14 +126,14 @@ impl Readers {
             }
             // A server that is left out is better than none.
             _ => choice
-                .in_turn(self.turn, |place| look.standing(place) == ReplicaStatus::In)
+                .in_turn(self.turn, |server| look.standing(server) == ReplicaStatus::In)
                 .or_else(|| {
                     choice.in_turn(self.turn, |at| look.standing(at) == ReplicaStatus::Out)
                 }),
         };
         match found {
-            Some(place) if place == primary => Reader::Primary,
-            Some(place) => Reader::At(place),
+            Some(server) if server == primary => Reader::Primary,
+            Some(server) => Reader::At(server),
             None if self.policy.from == ReadFrom::Replica => Reader::None,
             None => Reader::Primary,
         }
@@ -151,15 +151,15 @@ impl Readers {
     ) -> Option<u16> {
         let choice = self.of_primary.get(usize::from(primary))?;
         if self.policy.from == ReadFrom::Nearest {
-            let fit = choice.all.iter().copied().filter(|&place| is_fit(place));
-            return fit.min_by_key(|&place| cost(place));
+            let fit = choice.all.iter().copied().filter(|&server| is_fit(server));
+            return fit.min_by_key(|&server| cost(server));
         }
         let is_last_resort = self.policy.from != ReadFrom::Replica && is_fit(primary);
         choice.in_turn(self.turn, is_fit).or(is_last_resort.then_some(primary))
     }
 }
 
-/// Whether a server may be read.
+/// The answer to whether a server may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
     In,
@@ -203,10 +203,10 @@ impl Choice {
         turn: u32,
         is_it: impl Fn(u16) -> bool,
     ) -> Option<u16> {
-        let of = |places: &[u16]| {
-            let from = turn as usize % places.len().max(1);
-            let turned = places[from..].iter().chain(&places[..from]).copied();
-            turned.into_iter().find(|&place| is_it(place))
+        let of = |servers: &[u16]| {
+            let from = turn as usize % servers.len().max(1);
+            let turned = servers[from..].iter().chain(&servers[..from]).copied();
+            turned.into_iter().find(|&server| is_it(server))
         };
         of(&self.near).or_else(|| of(&self.all))
     }
@@ -215,24 +215,25 @@ impl Choice {
     pub(in crate::core::pools::cluster) fn cheapest(&self, look: &impl Look) -> Option<u16> {
         let mut of_in: Option<(u64, u16)> = None;
         let mut of_out: Option<(u64, u16)> = None;
-        for &place in &self.all {
-            let best = match look.standing(place) {
+        for &server in &self.all {
+            let best = match look.standing(server) {
                 ReplicaStatus::In => &mut of_in,
                 ReplicaStatus::Out => &mut of_out,
                 ReplicaStatus::Unfit => continue,
             };
-            let cost = look.cost(place);
+            let cost = look.cost(server);
             if best.is_none_or(|(least, _)| cost < least) {
-                *best = Some((cost, place));
+                *best = Some((cost, server));
             }
         }
-        of_in.or(of_out).map(|(_, place)| place)
+        of_in.or(of_out).map(|(_, server)| server)
     }
 
     /// Returns a server that was not read of late.
     pub(in crate::core::pools::cluster) fn to_explore(&self, look: &impl Look) -> Option<u16> {
-        let is_it = |place: u16| look.standing(place) == ReplicaStatus::In && look.claim_try(place);
-        self.all.iter().copied().find(|&place| is_it(place))
+        let is_it =
+            |server: u16| look.standing(server) == ReplicaStatus::In && look.claim_try(server);
+        self.all.iter().copied().find(|&server| is_it(server))
     }
 }
 
@@ -263,10 +264,10 @@ pub(in crate::core::pools::cluster) fn by_share<'n>(
         given.map_or(1, |&(_, weight)| weight.min(WEIGHT_MAX))
     };
     let weighed: Vec<(u16, u32)> =
-        nodes.map(|(place, node)| (place, weight(&node.endpoint))).collect();
+        nodes.map(|(server, node)| (server, weight(&node.endpoint))).collect();
     let most = weighed.iter().map(|&(_, weight)| weight).max().unwrap_or(0);
     let round = |round: u32| weighed.iter().filter(move |&&(_, weight)| weight > round);
-    (0..most).flat_map(round).map(|&(place, _)| place).collect()
+    (0..most).flat_map(round).map(|&(server, _)| server).collect()
 }
 
 #[cfg(test)]
@@ -298,9 +299,9 @@ mod tests {
             ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap();
         let _ = cluster.learn(&view, crate::cluster::Speaker::ALONE, Time(0));
         let map = cluster.map();
-        let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
-        let places = (1..=4).map(place).collect();
-        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), places)
+        let index_of = |port| (port, map.index_of(&endpoint(port)).unwrap());
+        let servers = (1..=4).map(index_of).collect();
+        (*Readers::new(&cluster, &map, std::iter::empty()).unwrap(), servers)
     }
 
     /// The fit servers, the servers left out, the costs, and the servers to try.
@@ -313,21 +314,21 @@ mod tests {
     }
 
     impl Look for Told {
-        fn standing(&self, place: u16) -> ReplicaStatus {
-            match (self.unfit.contains(&place), self.out.contains(&place)) {
+        fn standing(&self, server: u16) -> ReplicaStatus {
+            match (self.unfit.contains(&server), self.out.contains(&server)) {
                 (true, _) => ReplicaStatus::Unfit,
                 (false, true) => ReplicaStatus::Out,
                 (false, false) => ReplicaStatus::In,
             }
         }
 
-        fn cost(&self, place: u16) -> u64 {
-            self.costs.get(&place).copied().unwrap_or(1)
+        fn cost(&self, server: u16) -> u64 {
+            self.costs.get(&server).copied().unwrap_or(1)
         }
 
-        fn claim_try(&self, place: u16) -> bool {
+        fn claim_try(&self, server: u16) -> bool {
             let mut stale = self.stale.borrow_mut();
-            let at = stale.iter().position(|&other| other == place);
+            let at = stale.iter().position(|&other| other == server);
             at.map(|at| stale.remove(at)).is_some()
         }
     }
@@ -335,12 +336,12 @@ mod tests {
     fn spread(readers: &mut Readers, primary: u16, told: &Told) -> BTreeMap<u16, u32> {
         let mut counts = BTreeMap::new();
         for _ in 0..600 {
-            let place = match readers.pick(primary, told) {
+            let server = match readers.pick(primary, told) {
                 Reader::Primary => primary,
-                Reader::At(place) => place,
+                Reader::At(server) => server,
                 Reader::None => u16::MAX,
             };
-            *counts.entry(place).or_default() += 1;
+            *counts.entry(server).or_default() += 1;
         }
         counts
     }

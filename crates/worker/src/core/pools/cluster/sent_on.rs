@@ -12,7 +12,7 @@
 
 use super::state::SentOnOrder;
 use crate::core::pools::cluster::state::Onward;
-use crate::core::pools::cluster::state::SentOn;
+use crate::core::pools::cluster::state::{SentOn, SentOnKey};
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::request::ReplyIndex;
 use crate::core::{ConnectionKey, Core, Plane};
@@ -20,17 +20,19 @@ use keyway_base::{Key, Slab};
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::{Endpoint, ServerId};
 
-/// Entries that are kept without a look at whether they still count. More take memory at rest;
-/// with fewer each request that is sent on looks at all of them.
+/// Number of entries that are kept without a check whether they still count. More would take memory
+/// at rest. With fewer, each request that is sent on would check all of them.
 const UNCHECKED_MAX: usize = 32;
 
 impl Core {
-    /// Returns where a request for `slot` that was sent by the connection `from`, and that its
-    /// server sends to `onward`, goes, and remembers that for the next request of its client.
+    /// Returns the destination of a request for `slot` that was sent by the connection `from`, and
+    /// that its server sends to `onward`. Remembers the destination for the next request of its
+    /// client.
     pub(super) fn in_order(
         &mut self,
         from: ConnectionKey,
-        (exchange, slot): (&Exchange, u16),
+        exchange: &Exchange,
+        slot: u16,
         mut onward: Onward,
     ) -> Onward {
         let Core { sessions, links, plane } = self;
@@ -40,14 +42,14 @@ impl Core {
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
         let reply = plane.reply_index(owner).map(|index| index.reply);
-        let key = (client.to_bits(), server.pool, slot);
+        let key = SentOnKey { client: client.to_bits(), pool: server.pool, slot };
         let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
         if let Some(earlier) = earlier {
             if earlier.is_behind(session, reply) && earlier.reply != reply {
                 return onward;
             }
             let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
-            // At this very server the earlier one is behind this one if it was sent there again.
+            // If the earlier request was sent to this very server again, it is behind this one.
             let is_later =
                 earlier.again_at.is_some_and(|at| !from.link.was_enqueued_after(exchange, at));
             let is_ahead = plane.is_at(server, &earlier.to) && !is_later;
@@ -66,11 +68,11 @@ impl Core {
 impl Plane {
     fn is_at(&self, server: ServerId, endpoint: &Endpoint) -> bool {
         self.cluster_state(server.pool)
-            .is_some_and(|state| state.shared.place_of(endpoint) == Some(server.server))
+            .is_some_and(|state| state.shared.index_of(endpoint) == Some(server.server))
     }
 
-    /// Notes that a request is sent again to the server at a place, which no server has named for it.
-    /// The server that was named may have left before the request could be sent.
+    /// Notes that a request is sent again to a server that no other server has named for it. The
+    /// server that was named may have left before the request could be sent.
     pub(super) fn note_sent_again(
         &mut self,
         sessions: &Slab<Session>,
@@ -88,8 +90,7 @@ impl Plane {
         let Some(state) = self.cluster_state(server.pool) else { return };
         let Some(node) = state.map.node(usize::from(server.server)) else { return };
         let to = node.endpoint.clone();
-        let of_client =
-            (client.to_bits(), server.pool, 0)..=(client.to_bits(), server.pool, u16::MAX);
+        let of_client = SentOnKey::of_pool(client, server.pool);
         for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
             if (latest.session, latest.reply) == (session, Some(reply)) {
                 (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));
@@ -97,8 +98,8 @@ impl Plane {
         }
     }
 
-    /// A client has had all its replies. The places of its next ones are other numbers, by which an
-    /// earlier request would seem to be behind a later one.
+    /// Forgets the order of a client that has had all its replies. The indices of its next replies
+    /// begin anew, so an earlier request would seem to be behind a later one.
     #[inline]
     pub(in crate::core) fn forget_order(&mut self, client: Key<Session>) {
         if !self.cluster.sent_on.latest.is_empty() {
@@ -106,7 +107,7 @@ impl Plane {
         }
     }
 
-    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {
+    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: SentOnKey, sent_on: SentOn) {
         let SentOnOrder { latest, check_at } = &mut self.cluster.sent_on;
         latest.insert(key, sent_on);
         if latest.len() > (*check_at).max(UNCHECKED_MAX) {

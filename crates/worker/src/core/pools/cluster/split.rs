@@ -121,7 +121,7 @@ impl Plane {
             }
             if session.has_late_write
                 && let Some(late) =
-                    late_apart(links, ClientMut { key: *key, session }, (link, request))
+                    late_apart(links, ClientMut { key: *key, session }, link, request)
             {
                 return Step::Full(late);
             }

@@ -16,6 +16,7 @@ use keyway_topology::{
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -187,8 +188,8 @@ impl ClusterState {
 }
 
 pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
-    let name = |place: u16| {
-        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    let name = |server: u16| {
+        map.node(usize::from(server)).map_or_else(String::new, |node| node.endpoint.to_string())
     };
     match map.primaries().is_empty() {
         true => ScanParts::of_slots(map.owners(), name),
@@ -229,8 +230,10 @@ impl Wait {
     /// Starts a wait of `timeout` or, where `wait_for_primary` bounds it, of that and no less than
     /// `least`.
     pub(super) fn new(
-        (since, pool): (Time, u16),
-        (timeout, least): (Duration, Duration),
+        since: Time,
+        pool: u16,
+        timeout: Duration,
+        least: Duration,
         of: Option<&Arc<Cluster>>,
     ) -> Wait {
         let wait = of.and_then(|of| of.settings().wait_for_primary);
@@ -263,8 +266,11 @@ impl Drop for Wait {
     }
 }
 
-/// The times when a client's request was first and last put aside.
-pub(super) type Aside = (Time, Time);
+/// The times at which a client's request was put aside.
+pub(super) struct Aside {
+    pub(in crate::core::pools::cluster) first: Time,
+    pub(in crate::core::pools::cluster) last: Time,
+}
 
 /// The answers of one round so far.
 #[derive(Debug, Default)]
@@ -367,7 +373,7 @@ pub(super) struct Onward {
 /// The latest request that was sent on, for each client and slot.
 #[derive(Default)]
 pub(super) struct SentOnOrder {
-    pub(in crate::core::pools::cluster) latest: BTreeMap<(u64, u16, u16), SentOn>,
+    pub(in crate::core::pools::cluster) latest: BTreeMap<SentOnKey, SentOn>,
     /// The number of entries at which entries that no longer count are removed.
     pub(in crate::core::pools::cluster) check_at: usize,
 }
@@ -375,12 +381,12 @@ pub(super) struct SentOnOrder {
 impl SentOnOrder {
     /// Forgets a pool that has ended.
     pub(super) fn forget(&mut self, pool: u16) {
-        self.latest.retain(|&(_, other, _), _| other != pool);
+        self.latest.retain(|key, _| key.pool != pool);
     }
 
     /// Forgets a client that has left.
     pub(super) fn forget_client(&mut self, client: Key<Session>) {
-        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        let of_client = SentOnKey::of_client(client);
         while let Some((&key, _)) = self.latest.range(of_client.clone()).next() {
             self.latest.remove(&key);
         }
@@ -388,7 +394,7 @@ impl SentOnOrder {
 
     /// Forgets the requests of a client that has had all its replies.
     pub(super) fn forget_answered(&mut self, client: Key<Session>) {
-        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        let of_client = SentOnKey::of_client(client);
         let answered = |(&key, it): (&_, &SentOn)| it.reply.is_some().then_some(key);
         while let Some(key) = self.latest.range(of_client.clone()).find_map(answered) {
             self.latest.remove(&key);
@@ -401,7 +407,37 @@ impl SentOnOrder {
     }
 }
 
-/// A request that was sent on. It is kept by its client, its pool and its slot.
+/// The client, the pool and the slot of requests that were sent on. They are in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core::pools::cluster) struct SentOnKey {
+    /// The session's key, as bits, because keys have no order.
+    pub(in crate::core::pools::cluster) client: u64,
+    pub(in crate::core::pools::cluster) pool: u16,
+    pub(in crate::core::pools::cluster) slot: u16,
+}
+
+impl SentOnKey {
+    /// Returns the keys of a client.
+    fn of_client(client: Key<Session>) -> RangeInclusive<SentOnKey> {
+        let client = client.to_bits();
+        SentOnKey { client, pool: 0, slot: 0 }..=SentOnKey {
+            client,
+            pool: u16::MAX,
+            slot: u16::MAX,
+        }
+    }
+
+    /// Returns the keys of a client in a pool.
+    pub(in crate::core::pools::cluster) fn of_pool(
+        client: Key<Session>,
+        pool: u16,
+    ) -> RangeInclusive<SentOnKey> {
+        let client = client.to_bits();
+        SentOnKey { client, pool, slot: 0 }..=SentOnKey { client, pool, slot: u16::MAX }
+    }
+}
+
+/// A request that was sent on.
 pub(in crate::core::pools::cluster) struct SentOn {
     /// The session of the request, which is a sub-request's in a pool of pools.
     pub(in crate::core::pools::cluster) session: Key<Session>,
@@ -443,7 +479,7 @@ impl SentOn {
 pub(super) struct Question {
     pub(in crate::core::pools::cluster) number: u32,
     /// The index of the server that was asked: a sentinel, or a server of the pool.
-    pub(in crate::core::pools::cluster) place: u16,
+    pub(in crate::core::pools::cluster) server: u16,
     pub(in crate::core::pools::cluster) about: About,
 }
 

@@ -24,7 +24,7 @@ fn endpoint(port: u16) -> Endpoint {
     Endpoint::tcp("h", port).unwrap()
 }
 
-/// What a server says of a cluster in which these ports have these slots.
+/// Returns a server's answer about a cluster in which these ports have these slots.
 fn view(owners: &[(u16, u16, u16)]) -> ClusterView {
     let mut reply = format!("*{}\r\n", owners.len());
     for (first, last, port) in owners {
@@ -84,7 +84,7 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
 fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
+    servers.link(map.index_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 fn send(core: &mut Core, port: u16) -> String {
@@ -108,23 +108,23 @@ fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
 #[test]
 fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_restored() {
     let mut core = core();
-    let place =
-        |core: &Core| core.plane.cluster_state(0).expect("a cluster").map.place_of(&endpoint(2));
+    let index_of =
+        |core: &Core| core.plane.cluster_state(0).expect("a cluster").map.index_of(&endpoint(2));
     let is_out = |core: &Core| {
         let plan = &core.plane.plan;
-        let at = usize::from(place(core).expect("it is there"));
+        let at = usize::from(index_of(core).expect("it is there"));
         plan.health.is_held(plan.topology.backend_id(0, at))
     };
     let (both, one) = ([(0, 8191, 1), (8192, 16383, 2)], [(0, 16383, 1)]);
     let plan = Arc::clone(&core.plane.plan);
-    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     let mut now = Time(1);
-    // Longer than a place is kept for a server that is absent.
+    // Longer than the index of an absent server is kept.
     let mut leave = |core: &mut Core| {
         learn_at(core, &one, now);
         now = now + Duration::from_secs(60);
         learn_at(core, &one, now);
-        assert_eq!(place(core), None, "it has left");
+        assert_eq!(index_of(core), None, "it has left");
         let held = core.plane.plan.held_servers();
         (now, held.iter().any(|(_, address)| address == "h:2"))
     };
@@ -134,12 +134,12 @@ fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_r
         learn_at(&mut core, &both, now);
         assert!(is_out(&core));
     }
-    assert!(plan.restore(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.restore(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     assert!(!is_out(&core));
     let (now, is_listed) = leave(&mut core);
     learn_at(&mut core, &both, now);
     assert!(!is_listed && !is_out(&core), "it was restored");
-    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(index_of(&core).unwrap()))));
     let (now, _) = leave(&mut core);
     assert!(!plan.restore_absent(0, "h:3"), "nobody has ejected it");
     assert!(plan.restore_absent(0, "h:2"));
@@ -292,7 +292,7 @@ fn refused(core: &mut Core) -> (Key<Session>, usize) {
     (client, index)
 }
 
-/// The same, and the private link was lost before the command was sent again.
+/// Does the same, and loses the private link before the command is sent again.
 fn between_two_tries(core: &mut Core) -> Key<Session> {
     let (client, index) = refused(core);
     core.on_private_lost(core.links.key_at(index), BackendFault::Closed);
@@ -436,7 +436,7 @@ fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
     );
     let next = core.plane.upstream.connects[0];
     assert!(core.links[next].link.is_blocking);
-    // What the silent one says in the end is nobody's.
+    // The late answer of the silent server is ignored.
     core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
     assert_eq!(output(&core, client), "");
 }
@@ -449,7 +449,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     let until = |core: &Core, client| {
         core.session(client).unwrap().identity.reads_primary_until.since(Time(0)).as_millis()
     };
-    // One that waits for long.
+    // A client that waits for long.
     let waiter = client(&mut core);
     ask(&mut core, waiter, "BLPOP a 0\r\n");
     let index = connect_private(&mut core);
@@ -457,7 +457,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     pass_to(&mut core, 400);
     core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
     assert_eq!(until(&core, waiter), 500);
-    // One that its server was slow with, and reads around it.
+    // A client whose server was slow, and that reads around it.
     let other = client(&mut core);
     ask(&mut core, other, "SET a 1\r\nGET a\r\n");
     send(&mut core, 2);
@@ -474,7 +474,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     assert_eq!(until(&core, other), 800);
 }
 
-/// What server 1 says of its cluster, with these ports in it that have no slots.
+/// Returns server 1's answer about its cluster, with these ports in it that have no slots.
 fn nodes(ports: &[u16]) -> String {
     let mut text = "a h:1@9 myself,master - 0 0 1 connected 0-8191\n".to_owned();
     text += "b h:2@9 master - 0 0 2 connected 8192-16383\n";
@@ -491,8 +491,8 @@ fn totals(core: &Core) -> (u64, u64, u64) {
     (read(&totals.moved), read(&totals.asked), read(&totals.given_up))
 }
 
-fn place(core: &Core, port: u16) -> Option<u16> {
-    core.plane.cluster_state(0).unwrap().map.place_of(&endpoint(port))
+fn index_of(core: &Core, port: u16) -> Option<u16> {
+    core.plane.cluster_state(0).unwrap().map.index_of(&endpoint(port))
 }
 
 #[test]
@@ -503,8 +503,8 @@ fn who_is_sent_to_a_stranger_waits_until_the_cluster_names_it_and_all_keep_their
     ask(&mut core, client, "SET b 1\r\nSET b 2\r\n");
     send(&mut core, 1);
     hear(&mut core, 1, "-ASK 3300 h:3\r\n-ASK 3300 h:3\r\n");
-    assert_eq!(place(&core, 3), None);
-    // One question for both.
+    assert_eq!(index_of(&core, 3), None);
+    // There is one question for both.
     assert_eq!(send(&mut core, 1).matches("NODES").count(), 1);
     ask(&mut core, client, "SET b 3\r\n");
     assert!(send(&mut core, 1).contains(r"$1\r\n3"));
@@ -533,8 +533,8 @@ fn who_is_sent_to_a_stranger_that_the_cluster_does_not_name_gets_the_servers_err
     hear(&mut core, 1, &nodes(&[4]));
     core.follow_clusters();
     assert_eq!(output(&core, one), r"-MOVED 3300 h:3\r\n");
-    assert_eq!((place(&core, 3), place(&core, 4)), (None, None));
-    // Who has left was told nothing.
+    assert_eq!((index_of(&core, 3), index_of(&core, 4)), (None, None));
+    // A client that has left was told nothing.
     assert_eq!(totals(&core), (0, 0, 1));
     // Soon after it is not asked again.
     ask(&mut core, one, "GET b\r\n");
@@ -656,13 +656,13 @@ fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     core.tend_clusters();
     let second = asked(&mut core);
     assert_eq!(second, [!first[0], !first[1]]);
-    // What it says counts, and what the first says later does not.
+    // The answer of the second server counts, and a later answer of the first does not.
     let slots = |last: u16| format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
     let ports = if second[0] { [1, 2] } else { [2, 1] };
     hear(&mut core, ports[0], &slots(16383));
     core.follow_clusters();
     let owned = |core: &Core| {
-        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(place(core, 1).unwrap()))
+        core.plane.cluster_state(0).unwrap().map.owned_by(usize::from(index_of(core, 1).unwrap()))
     };
     assert_eq!(owned(&core), 16384);
     hear(&mut core, ports[1], &slots(5460));
@@ -687,7 +687,7 @@ fn who_waits_for_an_owner_is_remembered_no_longer_than_its_client_stays() {
         core.end_waits_for_maps();
         assert_eq!(core.plane.cluster.waiting.len(), 0, "{words}");
     }
-    // One that stays is remembered once, whatever it asks for.
+    // A client that stays is remembered once, whatever it asks for.
     let one = client(&mut core);
     ask(&mut core, one, &"PUBLISH a x\r\n".repeat(50));
     for _ in 0..10 {
@@ -744,7 +744,7 @@ fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own(
     let mut core = Core::new(plan, cells, 1);
     let client = client(&mut core);
     let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
-    let wait = Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
+    let wait = Wait::new(Time(0), 0, seconds(1), Duration::ZERO, state.as_ref());
     core.plane.cluster.unowned.insert(client.to_bits(), wait);
     assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
     core.plane.bring_wait(client, 1);

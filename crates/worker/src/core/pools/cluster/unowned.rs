@@ -126,7 +126,7 @@ impl Plane {
         let is_first =
             state.is_some_and(|it| !it.map.is_known() && it.shared.may_be_known_soon(since));
         let least = if is_first { timeout } else { Duration::ZERO };
-        let wait = Wait::new((since, pool), (timeout, least), state.map(|state| &state.shared));
+        let wait = Wait::new(since, pool, timeout, least, state.map(|state| &state.shared));
         let until = wait.until;
         self.cluster.unowned.insert(key.to_bits(), wait);
         until
@@ -219,7 +219,7 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.cluster.waiting_due = None;
         self.plane.cluster.unowned.retain(|_, wait| wait.is_remembered(now));
-        self.plane.cluster.aside.retain(|_, (_, last)| now.since(*last) <= ASIDE_KEPT);
+        self.plane.cluster.aside.retain(|_, aside| now.since(aside.last) <= ASIDE_KEPT);
         if self.plane.cluster.waiting.is_empty() {
             return;
         }

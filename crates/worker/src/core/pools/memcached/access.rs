@@ -1,4 +1,4 @@
-//! What a client of memcached may do, by the commands of Redis that come nearest.
+//! The rights of a memcached client, by the Redis commands that correspond to its requests.
 
 use super::admission::credentials;
 use crate::core::Connections;
@@ -16,12 +16,12 @@ const WRITES: Access = Access { reads: false, writes: true };
 const BOTH: Access = Access { reads: true, writes: true };
 const NEITHER: Access = Access { reads: false, writes: false };
 
-/// The command that says who may, and what is done to the keys; `None` for what concerns
-/// the connection alone, which anyone may.
+/// Returns the Redis command whose rights decide, and the access to the keys. Returns `None` for
+/// requests about the connection alone, which any client may make.
 fn asked_by(head: &Head) -> Option<(Command, Access)> {
     use Verb::*;
     Some(match head.verb {
-        // A miss makes an item.
+        // A miss creates an item.
         Get if head.vivify.is_some() => (Command::Getset, BOTH),
         Get | Debug => (Command::Get, READS),
         GetTouch => (Command::Getex, BOTH),
@@ -39,7 +39,7 @@ fn asked_by(head: &Head) -> Option<(Command, Access)> {
     })
 }
 
-/// Returns whether a client may make a request, of keys, that was started: what was refused is not
+/// Returns whether a client may make a request with keys that was started. A refused request is not
 /// counted.
 #[cold]
 pub(in crate::core) fn was_let(session: &Session, request: &Request, bytes: &[u8]) -> bool {
@@ -52,8 +52,8 @@ pub(in crate::core) fn was_let(session: &Session, request: &Request, bytes: &[u8
 }
 
 impl Plane {
-    /// Looks at a request of a client that may not do everything, judged as one with the head
-    /// `judged`. `None` where it may be made, and here.
+    /// Checks a request of a client with limited rights, by the head `judged`. Returns `None` if
+    /// the client may make it.
     #[inline(never)]
     pub(super) fn look_at_memcached(
         &mut self,

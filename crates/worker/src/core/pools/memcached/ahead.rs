@@ -1,41 +1,42 @@
-//! Parsed requests of a client: one, or those of a pipeline on the store, whose
-//! memory can be on its way while those before them are served
-//! ([`crate::core::ahead`]). No whole one is parsed twice.
+//! Parsed requests of a client: one request, or the requests of a pipeline on the store. The memory
+//! for those is fetched while the requests before them are served ([`crate::core::ahead`]). No
+//! complete request is parsed twice.
 
 use keyway_memcache::{ParseLimits, Parsed, Request, Wire, parse_request};
 use keyway_store::{KeyHint, Store};
 
-/// Requests looked at in one go.
+/// Number of requests that are looked at in one go.
 const REQUESTS_MAX: usize = 16;
-/// Keys of one of them that room is kept for.
+/// Number of keys of one request for which memory is kept.
 const KEYS_KEPT_MAX: usize = 1024;
 
-/// Requests in order: one is current, those behind it were looked at.
+/// Requests in order. One is current, and those behind it were looked at.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// Each with its length in bytes, in room that is used again.
+    /// The requests, each with its length in bytes. The memory is used again.
     parsed: Vec<(Request, usize)>,
-    /// How many hold a request.
+    /// Number of entries that hold a request.
     count: usize,
-    /// How many of them were current.
+    /// Number of these that were current.
     taken: usize,
     hints: Vec<KeyHint>,
 }
 
 impl Ahead {
-    /// Forgets what was looked at.
+    /// Forgets the requests that were looked at.
     pub(super) fn forget(&mut self) {
         (self.count, self.taken) = (0, 0);
     }
 
-    /// Looks at the requests at the start of `bytes` unless some are left, and
-    /// tells the store which keys they name.
+    /// Looks at the requests at the start of `bytes`, unless some are left, and tells the store
+    /// which keys they name.
     #[inline]
     pub(super) fn look_ahead(
         &mut self,
         store: &Store,
         bytes: &[u8],
-        (wire, limits): (Wire, &ParseLimits),
+        wire: Wire,
+        limits: &ParseLimits,
     ) {
         if self.taken < self.count {
             return;
@@ -62,8 +63,7 @@ impl Ahead {
         }
     }
 
-    /// Makes the next request current: one that was looked at, or the first of
-    /// `bytes`.
+    /// Makes the next request current: one that was looked at, or the first of `bytes`.
     #[inline]
     pub(super) fn next(&mut self, bytes: &[u8], wire: Wire, limits: &ParseLimits) -> Parsed {
         if self.taken < self.count {
@@ -77,16 +77,16 @@ impl Ahead {
         parsed
     }
 
-    /// The current request.
+    /// Returns the current request.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if there is none.
     #[inline]
     pub(super) fn request(&self) -> &Request {
         &self.parsed[self.taken - 1].0
     }
 
-    /// Room for one more.
+    /// Returns an entry for one more request.
     #[inline]
     fn room(&mut self) -> &mut (Request, usize) {
         if self.parsed.len() == self.count {

@@ -1,7 +1,7 @@
 //! The codec of memcached's protocols, which reads one request and starts it.
 
 use super::ahead::Ahead;
-use crate::core::front::read::{Codec, Taken};
+use crate::core::front::read::{Codec, Taken, Unread};
 use crate::core::front::waits::{Late, NextRequest};
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::UNAUTHENTICATED_LEN_MAX;
@@ -28,7 +28,7 @@ impl Codec for Memcached {
         links: &mut Connections,
         PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (bytes, pos): (&[u8], usize),
+        Unread { bytes, pos }: Unread<'_>,
         next: &mut NextRequest,
     ) -> Taken {
         let Some(client) = &mut session.memcached else { return Taken::Part };
@@ -47,7 +47,7 @@ impl Codec for Memcached {
             && session.identity.authenticated
             && let Some(store) = pool.kind.store()
         {
-            self.requests.look_ahead(store, bytes, (wire, &limits));
+            self.requests.look_ahead(store, bytes, wire, &limits);
         }
         let consumed = match self.requests.next(bytes, wire, &limits) {
             Parsed::Ready { consumed } => consumed,
@@ -63,7 +63,9 @@ impl Codec for Memcached {
                         links,
                         PoolInPlan { plan, pool },
                         client,
-                        (refused, bytes, next),
+                        refused,
+                        bytes,
+                        next,
                     );
                     if !matches!(step, Step::Started) {
                         return Taken::Held(step);
@@ -152,7 +154,9 @@ impl Plane {
         links: &mut Connections,
         PoolInPlan { plan, pool }: PoolInPlan<'_>,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
+        refused: &Request,
+        bytes: &[u8],
+        next: &mut NextRequest,
     ) -> Step {
         let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
         if !is_wanted || !session.identity.authenticated {
@@ -170,14 +174,14 @@ impl Plane {
             return Step::Started;
         }
         let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
-        // It is a part of what the client asks for.
+        // The deletion is a part of the client's request.
         if !call.session.identity.is_free
             && let Some(step) = self.look_at_memcached(links, &mut call, &refused.head)
         {
             return step;
         }
         let step = self.start_memcached(links, PoolInPlan { plan, pool }, &mut call);
-        // It is not answered by itself: the value is refused all the same.
+        // The deletion has no answer of its own: the value is refused all the same.
         let Some(late) = self.late(links, call.client(), &step, next) else { return step };
         self.refuse_late_memcached(links, &mut call, late);
         Step::Started

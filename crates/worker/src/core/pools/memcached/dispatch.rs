@@ -1,4 +1,4 @@
-//! A request of a client of memcached goes to its store or to its servers.
+//! Sends a request of a memcached client to its store or to its servers.
 
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
@@ -30,7 +30,7 @@ impl Plane {
         self.start_memcached(links, PoolInPlan { plan, pool }, call)
     }
 
-    /// The same with one that its client may make.
+    /// Starts a request that the client may make.
     #[inline]
     pub(super) fn start_memcached(
         &mut self,
@@ -46,7 +46,7 @@ impl Plane {
             return step;
         }
         if let PoolKind::Routed(routes) = &pool.kind {
-            return self.route_memcached(links, plan, (pool, routes), call);
+            return self.route_memcached(links, plan, pool, routes, call);
         }
         self.dispatch_to(links, pool, call)
     }
@@ -67,12 +67,8 @@ impl Plane {
             PoolKind::Memcached(plan) => {
                 let servers = &plan.upstream.servers;
                 if let Some(warm_up) = &plan.warm_up {
-                    return self.warm_memcached(
-                        links,
-                        (pool, servers, warm_up),
-                        plan.dialect,
-                        call,
-                    );
+                    let to = PoolServers { pool, servers };
+                    return self.warm_memcached(links, to, warm_up, plan.dialect, call);
                 }
                 self.send_memcached(links, PoolServers { pool, servers }, plan.dialect, call)
             }
@@ -86,20 +82,20 @@ impl Plane {
                     call,
                 )
             }
-            // Pools that lead on are followed to their ends.
+            // Pools that lead to others were followed to their ends.
             PoolKind::Routed(_) => self.tell_unrouted(pool, call),
         }
     }
 
-    /// Returns whether a pause of the pool holds a request back; the session is then
-    /// resumed at its end.
+    /// Returns whether a pause of the pool holds a request back. The session is then resumed at its
+    /// end.
     #[cold]
     pub(super) fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
         self.commit_shown();
         self.holds_back_led_memcached(pool, call)
     }
 
-    /// The same for a pool that others led it to.
+    /// Does the same for a pool to which other pools led the request.
     #[cold]
     pub(super) fn holds_back_led_memcached(
         &mut self,
@@ -130,7 +126,7 @@ impl Plane {
         }
     }
 
-    /// Puts a reply that is known now into its place.
+    /// Answers a request whose reply is known at once.
     pub(super) fn tell_memcached(&mut self, call: &mut Call<'_>, outcome: &Outcome<'_>) {
         let reply_index = call.reserve();
         let asker = Asker {
@@ -143,7 +139,7 @@ impl Plane {
         });
     }
 
-    /// Answers with an error that is the client's own doing.
+    /// Answers with an error of the client's own making.
     #[cold]
     pub(super) fn deny_memcached(&mut self, call: &mut Call<'_>, text: &str) {
         self.cells.pool(usize::from(call.session.pool)).refused.of(Fault::Denied).add(1);

@@ -104,6 +104,14 @@ fn is_reserved(key: &[u8], pool: &str) -> bool {
     key.first() == Some(&b'k') && (is_own(MARKER_PREFIX) || is_own(LOCK_PREFIX))
 }
 
+/// A server of a pool, with the best dialect that it knows.
+#[derive(Clone, Copy)]
+struct Destination<'a> {
+    pool: &'a PoolPlan,
+    server: u16,
+    dialect: Dialect,
+}
+
 /// Returns the dialect in which a request is sent to a server that knows `to`.
 pub(super) fn dialect_for(request: &Request, to: Dialect) -> Dialect {
     // Several keys fit on one classic line, where the meta protocol needs a command for each.
@@ -135,16 +143,18 @@ impl Plane {
             }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
-                self.send_to_all(links, PoolServers { pool, servers }, to, (call, rule))
+                self.send_to_all(links, PoolServers { pool, servers }, to, call, rule)
             }
             Verb::FlushAll => {
-                self.send_to_all(links, PoolServers { pool, servers }, to, (call, Rule::All))
+                self.send_to_all(links, PoolServers { pool, servers }, to, call, Rule::All)
             }
             _ if call.request.keys.len() > 1 => {
                 self.send_items(links, PoolServers { pool, servers }, to, call)
             }
             _ => match self.server_of(call.session.pool, servers, call.asker().key) {
-                Some(server) => self.send_to_one(links, pool, (to, server), call),
+                Some(server) => {
+                    self.send_to_one(links, Destination { pool, server, dialect: to }, call)
+                }
                 None => self.tell_unrouted(pool, call),
             },
         }
@@ -179,10 +189,10 @@ impl Plane {
     fn send_to_one(
         &mut self,
         links: &mut Connections,
-        pool: &PoolPlan,
-        (to, server): (Dialect, u16),
+        to: Destination<'_>,
         call: &mut Call<'_>,
     ) -> Step {
+        let Destination { pool, server, dialect } = to;
         let index =
             self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
@@ -198,8 +208,8 @@ impl Plane {
             return Step::Started;
         }
         let is_redis = self.is_redis(connection.server_id.pool);
-        if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
-            return self.send_composed(links, pool, (to, server), call);
+        if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, dialect) {
+            return self.send_composed(links, to, call);
         }
         self.prepare_link(index, connection, 0);
         let out = connection.link.request_buf();
@@ -223,17 +233,16 @@ impl Plane {
     fn send_composed(
         &mut self,
         links: &mut Connections,
-        pool: &PoolPlan,
-        (to, server): (Dialect, u16),
+        Destination { pool, server, dialect }: Destination<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         let index =
             self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
-        let to = dialect_for(call.request, to);
+        let to = dialect_for(call.request, dialect);
         self.prepare_link(index, connection, 0);
         let (keys, value) = (call.request.keys(call.bytes), call.request.value.of(call.bytes));
-        let put = match self.put(connection, to, call, (keys, value)) {
+        let put = match self.put(connection, to, call, keys, value) {
             Ok(put) => put,
             Err(fault) => {
                 self.deny_memcached(call, &untranslatable(fault, to, &pool.name));
@@ -292,7 +301,7 @@ impl Plane {
             return self.tell_unrouted(pool, call);
         }
         if let [server] = scratch.servers[..] {
-            return self.send_to_one(links, pool, (to, server), call);
+            return self.send_to_one(links, Destination { pool, server, dialect: to }, call);
         }
         for &server in &scratch.servers {
             let link = self
@@ -309,7 +318,7 @@ impl Plane {
         }
         memcached_join.set_owners(&scratch.owners);
         let key = self.pending.begin(to_client, memcached_join);
-        self.send_shares(scratch, links, (pool, to), (call, key));
+        self.send_shares(scratch, links, pool, to, call, key);
         Step::Started
     }
 
@@ -348,8 +357,10 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        (pool, to): (&PoolPlan, Dialect),
-        (call, operation): (&mut Call<'_>, Key<Operation>),
+        pool: &PoolPlan,
+        to: Dialect,
+        call: &mut Call<'_>,
+        operation: Key<Operation>,
     ) {
         let mut is_last = false;
         for (fragment, &server) in (0..).zip(&scratch.servers) {
@@ -360,7 +371,8 @@ impl Plane {
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
             let part = OperationPart { operation, part: fragment.into() };
-            is_last |= self.send_fragment(links, (pool, server, to), (call, keys), part);
+            let to = Destination { pool, server, dialect: to };
+            is_last |= self.send_fragment(links, to, call, keys, part);
         }
         if is_last {
             self.finish_memcached_join_now(operation, call);
@@ -373,7 +385,8 @@ impl Plane {
         links: &mut Connections,
         PoolServers { pool, servers }: PoolServers<'_>,
         to: Dialect,
-        (call, rule): (&mut Call<'_>, Rule),
+        call: &mut Call<'_>,
+        rule: Rule,
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(call.session.pool);
@@ -412,7 +425,8 @@ impl Plane {
             let words = usize::from(is_ours)..call.request.keys.len();
             let words = words.map(|word| call.request.key(call.bytes, word));
             let part = OperationPart { operation: key, part: fragment as u32 };
-            is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), part);
+            let to = Destination { pool, server: server as u16, dialect: to };
+            is_last |= self.send_fragment(links, to, call, words, part);
         }
         if is_last {
             self.finish_memcached_join_now(key, call);
@@ -425,8 +439,9 @@ impl Plane {
     fn send_fragment<'k>(
         &mut self,
         links: &mut Connections,
-        (pool, server, to): (&PoolPlan, u16, Dialect),
-        (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
+        Destination { pool, server, dialect: to }: Destination<'_>,
+        call: &Call<'_>,
+        keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
         OperationPart { operation, part }: OperationPart,
     ) -> bool {
         let index =
@@ -438,7 +453,7 @@ impl Plane {
                 .is_some_and(|memcached_join| memcached_join.on_fault(fragment, fault));
         }
         self.prepare_link(index, connection, 0);
-        let composed = self.put(connection, to, call, (keys, b""));
+        let composed = self.put(connection, to, call, keys, b"");
         let Some(memcached_join) = self.pending.get_mut::<MemcachedJoin>(operation) else {
             return false;
         };
@@ -544,7 +559,7 @@ impl Plane {
     fn finish_memcached_join_now(&mut self, key: Key<Operation>, call: &mut Call<'_>) {
         let Some((to, memcached_join)) = self.pending.end::<MemcachedJoin>(key) else { return };
         let fault = memcached_join.fault();
-        self.answer_operation_now((&mut *call.session, &mut *call.busy), to, fault, |out| {
+        self.answer_operation_now(&mut *call.session, &mut *call.busy, to, fault, |out| {
             self.write_memcached_join(to.pool, &memcached_join, out);
         });
         self.note_memcached_join(to, fault);

@@ -1,5 +1,5 @@
-//! Requests to servers of Redis, which keep flags in an envelope around the
-//! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
+//! Requests to Redis servers, which keep flags in an envelope around the value.
+//! `keyway_proxy::memcached::redis` writes them and reads their replies.
 
 use crate::core::Plane;
 use crate::core::pending::Due;
@@ -12,10 +12,10 @@ use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, co
 use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
 
-/// A request whose bytes a link has.
+/// A request that was appended to a link.
 pub(super) struct Put {
     pub(super) len: usize,
-    /// How its reply ends.
+    /// The form of the reply's end.
     pub(super) expect: Expect,
     question: Option<Question>,
 }
@@ -54,16 +54,17 @@ impl Plane {
         }
     }
 
-    /// Appends a request to what a link sends, in the words of its server.
+    /// Appends a request to a link's output, in the protocol of its server.
     pub(super) fn put<'k>(
         &self,
         connection: &mut Connection,
         to: Dialect,
         call: &Call<'_>,
-        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+        keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
+        value: &[u8],
     ) -> Result<Put, Untranslatable> {
         if self.is_redis(connection.server_id.pool) {
-            return self.put_to_redis(connection, call, (keys, value));
+            return self.put_to_redis(connection, call, keys, value);
         }
         let out = connection.link.request_buf();
         let start = out.len();
@@ -79,9 +80,11 @@ impl Plane {
         &self,
         connection: &mut Connection,
         call: &Call<'_>,
-        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+        keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
+        value: &[u8],
     ) -> Result<Put, Untranslatable> {
-        // That of the whole request: a part with one key is answered by a list as well.
+        // The command depends on the keys of the whole request, because a part with one key is
+        // answered by a list as well.
         let keys_all = call.request.keys.len();
         let command =
             RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
@@ -94,11 +97,11 @@ impl Plane {
         };
         let out = connection.link.request_buf();
         let start = out.len();
-        let (question, expect) = command.write(out, call.head(), keys, (value, terms));
+        let (question, expect) = command.write(out, call.head(), keys, value, terms);
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
     }
 
-    /// Sends the script ahead, on a connection that was not given it yet.
+    /// Sends the script ahead on a connection that was not given it yet.
     pub(in crate::core) fn give_item_script(&self, connection: &mut Connection) {
         let flushes = self.scripts(connection.server_id.pool).flushes();
         let script = script();
@@ -107,8 +110,8 @@ impl Plane {
         }
     }
 
-    /// A server has lost the script, which somebody made it forget: it is given it
-    /// again with the next request.
+    /// Handles that a server has lost the script, because somebody flushed its scripts. The next
+    /// request is preceded by it again.
     #[cold]
     pub(in crate::core) fn on_memcached_join_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {

@@ -14,8 +14,8 @@ use keyway_topology::{BackendId, FailureReason, Generation, HealthState, Rejoin,
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often each server's marker is read while the server is in use, which also keeps the server
-/// from evicting it. When another proxy changes a server within this time before an ejection, only
+/// Time between two readings of the marker of a server in use. Reading also keeps the server from
+/// evicting the marker. If another proxy changes a server within this time before an ejection, only
 /// clocks can show it. A much shorter time would be load.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ impl Core {
             let server = connection.server_id;
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             for exchange in taken {
-                plane.fail(sessions, server, (&exchange, false), fault);
+                plane.fail(sessions, server, &exchange, false, fault);
             }
             release_waiting(sessions, plane, connection);
         }

@@ -17,7 +17,9 @@ use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
 use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::memcached::nature_of;
-use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequest, Speech};
+use keyway_proxy::route_policy::{
+    AskOrder, KeyOwner, Nature, Part, RoutePolicy, RoutedRequest, Speech,
+};
 use keyway_topology::RoutedPool;
 
 impl Call<'_> {
@@ -35,7 +37,8 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         plan: &Plan,
-        (pool, routes): (&PoolPlan, &RoutePlan),
+        pool: &PoolPlan,
+        routes: &RoutePlan,
         call: &mut Call<'_>,
     ) -> Step {
         match call.head().verb {
@@ -127,9 +130,9 @@ impl Plane {
             return Step::Started;
         };
         let nature = nature_of(call.head());
-        let whose = (&mut *call.session, &*call.busy);
         let count = call.request.keys.len();
-        if let Some(step) = self.may_travel(routes, whose, (nature == Nature::Read, count > 1)) {
+        let (is_read, is_many) = (nature == Nature::Read, count > 1);
+        if let Some(step) = self.may_travel(routes, call.session, call.busy, is_read, is_many) {
             return step;
         }
         let (parts, owners) = match &routes.pool {
@@ -141,7 +144,7 @@ impl Plane {
             }
             RoutedPool::MissThen(_) if count > 1 => {
                 let keys = (0..count as u32).collect();
-                let owners = (0..count as u32).map(|index| (0, index)).collect();
+                let owners = (0..count as u32).map(|index| KeyOwner::new(0, index)).collect();
                 (vec![Part::new(route_policy_of(routes, nature), keys)], owners)
             }
             _ => (vec![Part::new(route_policy_of(routes, nature), Vec::new())], Vec::new()),

@@ -25,8 +25,8 @@ pub(in crate::core) struct State {
 }
 
 impl State {
-    /// Returns the number of items on their way from one pool to another, and of requests that wait
-    /// to bring more.
+    /// Returns the number of items in flight from one pool to another, and of requests that wait to
+    /// bring more.
     pub(in crate::core) fn item_copies(&self) -> usize {
         self.copying.len()
     }
@@ -47,7 +47,7 @@ pub(in crate::core::pools::memcached) struct Call<'a> {
     pub(in crate::core::pools::memcached) request: &'a Request,
     /// The bytes of the request and nothing else.
     pub(in crate::core::pools::memcached) bytes: &'a [u8],
-    /// What an old pool has to do with the request.
+    /// The part of the old pool in the request, if any.
     pub(in crate::core::pools::memcached) warm: Option<Warm>,
 }
 
@@ -188,13 +188,13 @@ pub(in crate::core) struct Scratch {
     pub(in crate::core::pools::memcached) positions: Vec<u32>,
 }
 
-/// What a worker knows of servers that return after an ejection.
+/// The state of a worker for servers that return after an ejection.
 #[derive(Default)]
 pub(super) struct Returns {
     pub(in crate::core::pools::memcached) under_way: Vec<(BackendId, Returning)>,
     /// The answers of the server whose bytes are being read.
     pub(in crate::core::pools::memcached) heard: Vec<(Internal, Answer)>,
-    /// Why the returning server is clean, while its return is being logged.
+    /// The reason why the returning server is clean, while its return is being logged.
     pub(in crate::core::pools::memcached) cleaned: Option<Cleaned>,
 }
 
@@ -206,19 +206,19 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// Returns the number of items on their way, and of requests that wait to bring more.
+    /// Returns the number of items in flight, and of requests that wait to bring more.
     pub(super) fn len(&self) -> usize {
         self.begun + self.held_up.len()
     }
 }
 
-/// What an old pool has to do with a request for the new one.
+/// The part of an old pool in a request for the new one.
 pub(super) enum Warm {
     /// Items that the new pool misses are brought over.
     Watched,
     /// The old pool has been dealt with.
     Resumed {
-        /// Where the reply goes.
+        /// The destination of the reply.
         to_client: ReplyTo,
         /// Set when the old pool had the item that the request deletes.
         is_deleted: bool,

@@ -23,29 +23,6 @@ fn says_stored(reply: &[u8]) -> bool {
     }
 }
 
-/// Why a request is refused now, if it is.
-#[cold]
-fn refused_now(store: &Store, call: &Call<'_>) -> Option<Refused> {
-    let head = call.head();
-    let is_read = matches!(
-        head.verb,
-        Verb::Get
-            | Verb::Stats
-            | Verb::Version
-            | Verb::Verbosity
-            | Verb::Quit
-            | Verb::Noop
-            | Verb::Debug
-    );
-    match store.is_loading() {
-        true => Some(Refused::Loading),
-        false if store.refuses_writes() && (!is_read || head.vivify.is_some()) => {
-            Some(Refused::NotLogged)
-        }
-        false => None,
-    }
-}
-
 impl Plane {
     /// Executes a request on the store.
     #[inline]
@@ -58,11 +35,13 @@ impl Plane {
         self.count_for_stats(call);
         self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
-        let is_ok = if store.is_restricted()
-            && let Some(refused) = refused_now(store, call)
-        {
-            let place = call.busy.order.reserve();
-            call.busy.order.complete(place, &mut call.busy.output, |out| {
+        let refused = match store.is_restricted() {
+            true => store.refusal_of_memcached(call.request),
+            false => None,
+        };
+        let is_ok = if let Some(refused) = refused {
+            let reply = call.busy.order.reserve();
+            call.busy.order.complete(reply, &mut call.busy.output, |out| {
                 store.refuse_memcached(call.request, call.bytes, context, refused, out);
             });
             false
@@ -100,7 +79,7 @@ impl Plane {
             }
             if let Some(work) = work {
                 let client = ClientMut { key: call.key, session: call.session };
-                self.end_memcached_work(pool, client, (call.request, call.bytes), work);
+                self.end_memcached_work(pool, client, call.request, call.bytes, work);
             }
             is_ok
         };
@@ -133,8 +112,8 @@ impl Plane {
         MemcachedContext { database: 0, clock: self.clock, worker: self.worker(), item_len_max }
     }
 
-    /// The same while a script of another worker may hold what it needs.
-    /// Returns whether it was let.
+    /// Executes a request while a script of another worker may hold what it needs. Returns whether
+    /// it was executed.
     #[cold]
     fn serve_beside_script(
         &mut self,
@@ -160,7 +139,7 @@ impl Plane {
         is_ok && !refused_full
     }
 
-    /// Tells whom it concerns of what the request has changed.
+    /// Tells clients of the changes of a request.
     #[cold]
     fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
         let is_flush = call.head().verb == Verb::FlushAll;

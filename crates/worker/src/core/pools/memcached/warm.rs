@@ -1,5 +1,5 @@
-//! Pools that are warmed up from an old one: which requests concern it, and
-//! the item copies ([`ItemCopy`]) that bring items over, one exchange after the other.
+//! Pools that are warmed up from an old pool: the requests that concern it, and the item copies
+//! ([`ItemCopy`]) that bring items over, one exchange after the other.
 //!
 //! A read is first sent to the new pool as ever. Items that it misses are brought over, and then it
 //! is sent again. A write waits until all requests that its client sent before are answered. Then
@@ -7,6 +7,7 @@
 //! Requests for keys whose server is the same in both pools go the ordinary way.
 
 use super::pool::dialect_for;
+use crate::WarmUpPlan;
 use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
@@ -15,7 +16,6 @@ use crate::core::pools::memcached::state::Warm;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
-use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_memcache::{
@@ -40,7 +40,7 @@ const ITEM_COPIES_MAX: usize = 64;
 /// requests are left unread.
 const WARM_UP_READS_MAX: usize = 128;
 
-/// Where the old pool has a key.
+/// The server of a key in the old pool.
 enum Old {
     /// On the same server as the new pool.
     Same,
@@ -62,7 +62,8 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut Connections,
-        (pool, servers, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
+        PoolServers { pool, servers }: PoolServers<'_>,
+        warm_up: &WarmUpPlan,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -74,7 +75,7 @@ impl Plane {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         if warmth == Warmth::Read {
-            if self.stays((servers, warm_up), call) {
+            if self.stays(servers, warm_up, call) {
                 return self.send_memcached(links, PoolServers { pool, servers }, to, call);
             }
             // Too many requests wait already. This one waits until its client has no other request
@@ -89,7 +90,7 @@ impl Plane {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         }
         let Some((item_copies, is_strict)) =
-            self.item_copies_of_write((servers, warm_up), warmth, call)
+            self.item_copies_of_write(servers, warm_up, warmth, call)
         else {
             return self.send_memcached(links, PoolServers { pool, servers }, to, call);
         };
@@ -127,20 +128,21 @@ impl Plane {
     }
 
     /// Returns whether the only key of a request has the same server in both pools.
-    fn stays(&mut self, (sharded, warm_up): (&ServerSet, &WarmUpPlan), call: &Call<'_>) -> bool {
+    fn stays(&mut self, sharded: &ServerSet, warm_up: &WarmUpPlan, call: &Call<'_>) -> bool {
         if call.request.keys.len() != 1 {
             return false;
         }
         let key = call.asker().key;
         let to = self.server_of(call.session.pool, sharded, key);
-        to.is_some_and(|to| matches!(self.old_place(warm_up, key, to), Old::Same))
+        to.is_some_and(|to| matches!(self.old_server(warm_up, key, to), Old::Same))
     }
 
     /// Returns the item copies that a write needs from the old pool, with whether the write fails
     /// where they fail. Returns `None` when it needs none.
     fn item_copies_of_write(
         &mut self,
-        (sharded, warm_up): (&ServerSet, &WarmUpPlan),
+        sharded: &ServerSet,
+        warm_up: &WarmUpPlan,
         warmth: Warmth,
         call: &Call<'_>,
     ) -> Option<(Vec<ItemCopy>, bool)> {
@@ -156,9 +158,9 @@ impl Plane {
         };
         let key = call.asker().key;
         let to = self.server_of(call.session.pool, sharded, key)?;
-        match self.old_place(warm_up, key, to) {
+        match self.old_server(warm_up, key, to) {
             Old::Server(from) => {
-                Some((vec![ItemCopy::new(aim, warm_up.terms, key, (from, to))], is_strict))
+                Some((vec![ItemCopy::new(aim, warm_up.terms, key, from, to)], is_strict))
             }
             Old::Unusable => {
                 warm_up.totals.note_unasked();
@@ -175,11 +177,11 @@ impl Plane {
         let servers = warm_up.same.iter().enumerate().filter(|(server, same)| {
             same.is_none() && health.is_usable(topology.backend_id(from, *server))
         });
-        let item_copy = |(server, _)| ItemCopy::new(aim, warm_up.terms, b"", (server as u16, 0));
+        let item_copy = |(server, _)| ItemCopy::new(aim, warm_up.terms, b"", server as u16, 0);
         servers.map(item_copy).collect()
     }
 
-    fn old_place(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
+    fn old_server(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
         let plan = Arc::clone(&self.plan);
         let Some(old) = plan.pools[usize::from(warm_up.from)].kind.upstream() else {
             return Old::Unusable;
@@ -218,10 +220,10 @@ impl Plane {
                 continue;
             }
             let Some(to) = self.server_of(to_client.pool, sharded, key) else { continue };
-            match self.old_place(warm_up, key, to) {
+            match self.old_server(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
-                    item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, (from, to)));
+                    item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, from, to));
                 }
                 Old::Unusable if is_missed => warm_up.totals.note_unasked(),
                 Old::Unusable | Old::Same => {}
@@ -332,7 +334,7 @@ impl Plane {
                         .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
                 };
                 let owner = Owner::Operation { operation: key, part: index as u32 };
-                self.send_item_copy((links, link), item_copy, (owner, counted));
+                self.send_item_copy(links, link, item_copy, owner, counted);
             }
         }
         for item_copy in item_copies.iter_mut().filter(|item_copy| item_copy.end().is_some()) {
@@ -346,7 +348,7 @@ impl Plane {
             && let Some((_, warm_up_read)) = self.pending.end::<WarmUpRead>(key)
         {
             warm_up_read.item_copies.iter().for_each(|item_copy| warm_up.totals.note(item_copy));
-            self.finish_warm_up_read(sessions, links, (to_client, warm_up_read));
+            self.finish_warm_up_read(sessions, links, to_client, warm_up_read);
         }
     }
 
@@ -384,9 +386,11 @@ impl Plane {
 
     fn send_item_copy(
         &mut self,
-        (links, index): (&mut Connections, ConnectionKey),
+        links: &mut Connections,
+        index: ConnectionKey,
         item_copy: &mut ItemCopy,
-        (owner, counted): (Owner, Counted),
+        owner: Owner,
+        counted: Counted,
     ) {
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
@@ -411,7 +415,8 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
-        (to_client, mut warm_up_read): (ReplyTo, Box<WarmUpRead>),
+        to_client: ReplyTo,
+        mut warm_up_read: Box<WarmUpRead>,
     ) {
         let Some(session) = sessions.get_mut(to_client.session) else {
             return self.finish_unheard(links, to_client, &warm_up_read);

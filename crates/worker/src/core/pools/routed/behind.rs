@@ -1,13 +1,14 @@
-//! What a client sends next stays behind what it has on its way, when servers of a pool
-//! change places or one of them did not take a request.
+//! Keeps a client's next requests behind its requests in flight, when servers of a pool change
+//! places or one of them did not take a request.
 //!
-//! A client of the pool itself, and of pools that only choose, waits at its fence. What
-//! routed requests have asked is a sub-request's: what the same client asks the same pool later waits
-//! until that has ended, as it does behind a sub-request that is stalled. That holds for copies
-//! as well, for which their client does not wait.
+//! A client of the pool itself, and of pools that only choose, waits at its fence. The requests of
+//! routed requests are those of sub-requests. A later request of the same client to the same pool
+//! waits until the sub-request has ended, as it does behind a stalled sub-request. This also holds
+//! for copies, although their client does not wait for them.
 
 use super::State;
 use super::client_behind;
+use super::state::Path;
 use crate::PoolKind;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Slab};
@@ -30,8 +31,8 @@ impl Core {
             }
             match session.sub_request {
                 None => session.keep_order(),
-                // Those that ask for it are held; who waits for others must not be waited
-                // for by these.
+                // The sub-requests below this one are held. They must not wait for a session that
+                // waits for them.
                 Some(sub_request) if sub_request.has_routed_request => {}
                 Some(sub_request) => {
                     plane.routes.keep_behind(session);
@@ -43,8 +44,8 @@ impl Core {
         self.withdraw_unsent();
     }
 
-    /// Withdraws the requests that sub-requests could not send yet. They are asked anew once the
-    /// requests before them have ended; sent now, they would arrive before those.
+    /// Withdraws the requests that sub-requests could not send yet. They are sent once the requests
+    /// before them have ended. If they were sent now, they would arrive before those.
     fn withdraw_unsent(&mut self) {
         let queues = &self.plane.routes.queues;
         if !queues.are_stalled() {
@@ -53,7 +54,7 @@ impl Core {
         let is_behind = |session: &Session| {
             session.sub_request.is_some_and(|sub_request| {
                 sub_request.stalled > Some(0)
-                    && queues.has_sent((sub_request.client.to_bits(), session.pool))
+                    && queues.has_sent(Path::new(sub_request.client, session.pool))
             })
         };
         let unsent: Vec<Key<Session>> =
@@ -61,20 +62,20 @@ impl Core {
         unsent.into_iter().for_each(|key| self.withdraw(key));
     }
 
-    /// Returns whether no request of its client has been sent behind the one request of a session.
-    /// If so, makes later requests wait for it.
+    /// Returns whether no request of the client was sent behind the one request of a session. If
+    /// so, makes later requests wait for it.
     pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, plane, .. } = self;
         let Some(sub_request) = sessions.get(key).and_then(|session| session.sub_request) else {
             return sessions.get_mut(key).is_some_and(holds_one);
         };
-        // Requests that have come since wait for this one.
+        // Later requests wait for this one.
         if sub_request.is_last {
             return true;
         }
         let is_alone = match plane.is_awaited(sessions, &sub_request) {
             true => sessions.get_mut(sub_request.client).is_some_and(holds_one),
-            // Its client does not wait for it, and may have had others sent since.
+            // The client does not wait for the copy, and later copies may have been sent.
             false => {
                 let own = plane.sub_requests_above(sessions, &sub_request) + 1;
                 let client = sessions.get(client_behind(sub_request.client));
@@ -93,7 +94,7 @@ fn is_in_flight(session: &Session) -> bool {
     session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
 }
 
-/// Returns whether a client has exactly one request on its way. If so, makes the next one wait for
+/// Returns whether a client has exactly one request in flight. If so, makes the next one wait for
 /// it.
 fn holds_one(client: &mut Session) -> bool {
     let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
@@ -105,14 +106,14 @@ fn holds_one(client: &mut Session) -> bool {
 }
 
 impl Plane {
-    /// Returns whether a request of a session that is on its way may be at a server of `pool`.
+    /// Returns whether a request in flight of a session may be at a server of `pool`.
     fn may_be_at(&self, session: &Session, pool: u16) -> bool {
         let is_lent = session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
         let kind = &self.plan.pools[usize::from(session.pool)].kind;
         session.pool == pool || is_lent || matches!(kind, PoolKind::Routed(_))
     }
 
-    /// The sub-requests that wait for what this one has asked.
+    /// Returns the number of sub-requests that wait for the request of this one.
     fn sub_requests_above(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> u32 {
         let above = self.asker_of(sub_request).and_then(|asker| sessions.get(asker));
         let above = above.and_then(|above| above.sub_request.as_ref());
@@ -126,7 +127,8 @@ impl Plane {
         above.is_none_or(|above| self.is_awaited(sessions, above))
     }
 
-    /// The session of the routed request for which a sub-request asks, until that is told.
+    /// Returns the session of the routed request that a sub-request belongs to, while that waits
+    /// for it.
     fn asker_of(&self, sub_request: &SubRequest) -> Option<Key<Session>> {
         let SubRequestFor::Ask { routed_request: key, .. } = sub_request.purpose else {
             return None;
@@ -137,13 +139,13 @@ impl Plane {
 }
 
 impl State {
-    /// Has what its client asks the same pool later wait until this sub-request has ended.
+    /// Makes later requests of the client to the same pool wait until this sub-request has ended.
     fn keep_behind(&mut self, session: &mut Session) {
         let pool = session.pool;
         let Some(sub_request) = &mut session.sub_request else { return };
         if sub_request.stalled.is_none() {
             sub_request.stalled = Some(0);
-            self.queues.on_stalled((sub_request.client.to_bits(), pool), sub_request.level, 0);
+            self.queues.on_stalled(Path::new(sub_request.client, pool), sub_request.level, 0);
         }
     }
 }

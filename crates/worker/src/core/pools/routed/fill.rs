@@ -20,7 +20,7 @@ use keyway_topology::RoutedPool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Items of one part of a request that are filled in; others are by later requests.
+/// Number of items of one part of a request that are filled in. Later requests fill in the others.
 const FILLS_MAX: usize = 256;
 
 /// The value to fill in, and the pool that takes it.
@@ -35,8 +35,8 @@ fn target_of(plan: &Plan, pool: u16) -> Option<Target> {
 }
 
 impl Core {
-    /// Asks `child` how much time the items have left that it has found. Returns whether
-    /// there are any to be filled in.
+    /// Asks `child` for the remaining time of the items that it has found. Returns whether there
+    /// are items to fill in.
     pub(super) fn ask_time_left(&mut self, key: Key<Operation>, part: u16, child: u16) -> bool {
         let plan = Arc::clone(&self.plane.plan);
         let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
@@ -69,7 +69,7 @@ impl Core {
         is_any
     }
 
-    /// A child has told how much time an item has left.
+    /// Handles the remaining time of an item, as a child has told it.
     pub(super) fn on_time_left(
         &mut self,
         key: Key<Operation>,
@@ -104,7 +104,7 @@ impl Core {
 }
 
 impl Plane {
-    /// Counts what became of a fill.
+    /// Counts the outcome of a fill.
     pub(super) fn note_fill(&self, pool: u16, reply: &[u8], fault: Option<Fault>) {
         let Some(routes) = routes_of(&self.plan, pool) else { return };
         /// The first byte of every binary reply.
@@ -112,7 +112,7 @@ impl Plane {
         let is_packet = reply.first() == Some(&PACKET) && reply.len() >= 8;
         let status = is_packet.then(|| u16::from_be_bytes([reply[6], reply[7]]));
         let is_stored = reply == b"+OK\r\n" || reply == b"STORED\r\n" || status == Some(0);
-        // Something else was stored there first.
+        // Another value was stored there first.
         let is_late = matches!(reply, b"$-1\r\n" | b"_\r\n" | b"NOT_STORED\r\n")
             || matches!(status, Some(2 | 5));
         if fault.is_none() && is_stored {
@@ -123,7 +123,7 @@ impl Plane {
     }
 }
 
-/// The keys of a part whose items its reply has whole.
+/// Returns the keys of a part whose items are complete in its reply.
 fn found_keys(routed_request: &RoutedRequest, part: u16) -> Vec<u32> {
     let state = &routed_request.parts[usize::from(part)];
     match &routed_request.speech {
@@ -153,7 +153,7 @@ fn found_keys(routed_request: &RoutedRequest, part: u16) -> Vec<u32> {
     }
 }
 
-/// How a child is asked what time an item has left.
+/// Returns the request that asks a child for the remaining time of an item.
 fn question(routed_request: &RoutedRequest, key: u32) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match &routed_request.speech {
@@ -171,7 +171,7 @@ fn question(routed_request: &RoutedRequest, key: u32) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// How long an item is to live where it is filled in; `None` when it is gone.
+/// Returns the time that an item has where it is filled in, or `None` if it is gone.
 fn time_to_live(
     routed_request: &RoutedRequest,
     reply: &[u8],
@@ -194,13 +194,13 @@ fn time_to_live(
             Some(-1) => Some(max),
             Some(seconds) if seconds > 0 => Some(max.min(Duration::from_secs(seconds as u64))),
             Some(_) => None,
-            // It is gone, or its server cannot tell.
+            // The item is gone, or its server cannot tell its time.
             None => (!reply.starts_with(b"EN")).then_some(max),
         },
     }
 }
 
-/// The request that stores an item in the first child if there is none.
+/// Returns the request that stores an item in the first child if the child has none.
 fn fill(routed_request: &RoutedRequest, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
     let state = &routed_request.parts[usize::from(part)];
     let mut out = Vec::new();

@@ -1,23 +1,24 @@
 //! Requests to pools that lead to other pools.
 //!
-//! What needs no reply to be decided (a prefix, a token, whether there is to be a copy)
-//! only chooses the pool, and the request goes on there as any other ([`Destination`]).
-//! What does is a [`RoutedRequest`]: its reply index is reserved, and at the end of the turn it
-//! begins to ask. Whoever is asked is asked by a *sub-request*, a session without a client,
-//! whose pool is the one that is asked: so splitting, joining, translating and the texts
-//! of errors are what a client of that pool would get, and that pool may itself lead on.
-//! A sub-request brings one request and is then at rest, for the next.
+//! Some pools need no reply to decide: by a prefix, a token, or whether a copy is due. These only
+//! choose the pool, and the request goes on there like any other ([`Destination`]).
+//!
+//! A request that needs replies is a [`RoutedRequest`]. Its reply index is reserved, and at the end
+//! of the turn it sends its first requests. Each of these is sent by a *sub-request*, which is a
+//! session without a client, in the pool that is asked. So splitting, joining, translating and
+//! error texts are those of a client of that pool, and that pool may itself lead to others. A
+//! sub-request sends one request, and is then at rest for the next.
 //!
 //! | file | what happens there |
 //! | --- | --- |
 //! | `mod` | choosing; what a turn does about routed requests |
-//! | `sub_requests` | who asks, in what order, and how many at once |
-//! | `behind` | what is sent next stays behind what is on its way |
+//! | `sub_requests` | the order of sub-requests, and their number at once |
+//! | `behind` | later requests stay behind requests in flight |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
-//! | `retired` | what keeps a pool that a reload has replaced |
+//! | `retired` | reasons to keep a pool that a reload has replaced |
 //! | `split` | reads and writes that go different ways |
-//! | `routed_request` | asking, and what replies lead to |
-//! | `fill` | what one child has is stored in the first |
+//! | `routed_request` | questions to children, and the effects of their replies |
+//! | `fill` | values that one child has are stored in the first |
 
 mod behind;
 mod fill;

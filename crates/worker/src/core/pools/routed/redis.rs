@@ -15,12 +15,12 @@ use keyway_command::{Handling, Verb};
 use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::redis::nature_of;
 use keyway_proxy::route_policy::{
-    AskOrder, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
+    AskOrder, KeyOwner, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
 };
 use keyway_resp::reply;
 use keyway_topology::{RoutedPool, Wait};
 
-/// How many keys of one request go ways of their own: each is a request by itself.
+/// Largest number of keys of one request that go different ways. Each is a request by itself.
 pub(in crate::core) const PARTS_MAX: usize = 4096;
 
 impl Plane {
@@ -30,7 +30,8 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         plan: &Plan,
-        (pool, routes): (&PoolPlan, &RoutePlan),
+        pool: &PoolPlan,
+        routes: &RoutePlan,
         incoming: &mut RequestContext,
     ) -> Step {
         if incoming.session.is_multi_refused && self.refuse_behind_multi(incoming) {
@@ -80,7 +81,7 @@ impl Plane {
         let mut wants = Wants::of(request, &mut incoming.session.identity, reply_index);
         let step = match self.destination(plan, own, &mut wants, named) {
             Destination::Leaf(leaf) => {
-                // The client's own pool is the one that answers, as long as it starts.
+                // The client's pool is the one that answers while the request starts.
                 incoming.session.pool = leaf;
                 let step = self.dispatch_led(links, &plan.pools[usize::from(leaf)], incoming);
                 incoming.session.pool = own;
@@ -140,8 +141,8 @@ impl Plane {
         let request = incoming.request;
         let nature = nature_of(request);
         let is_read = nature == Nature::Read;
-        let whose = (&mut *incoming.session, &*incoming.busy);
-        if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
+        let RequestContext { session, busy, .. } = &mut *incoming;
+        if let Some(step) = self.may_travel(routes, session, busy, is_read, keys.len() > 1) {
             return step;
         }
         let cut = match request.handling() {
@@ -149,7 +150,7 @@ impl Plane {
             _ => None,
         };
         let many = cut.is_some() && keys.len() > 1;
-        let Some((parts, owners)) = self.parts_of(routes, incoming, keys, (nature, many)) else {
+        let Some((parts, owners)) = self.parts_of(routes, incoming, keys, nature, many) else {
             let name = &plan.pools[usize::from(over)].name;
             let text = format!(
                 "CROSSSLOT keys of this {} begin with prefixes of different pools of [pool.{name}]",
@@ -159,7 +160,7 @@ impl Plane {
             self.deny_routed(incoming, &text);
             return Step::Started;
         };
-        // What is written to a gutter is made to expire key by key.
+        // Keys that are written to a gutter are made to expire one by one.
         let is_capped = !is_read
             && matches!(&routes.pool,
             RoutedPool::Failover(pool) if pool.gutter.is_some());
@@ -171,7 +172,7 @@ impl Plane {
         }
         let client = ClientMut { key: incoming.key, session: incoming.session };
         let to = ReplyTo { pool: over, ..self.reply_to_request(client, incoming.busy, request) };
-        // Its keys may be asked for by themselves, one by one, at the end of the turn.
+        // The keys may be asked for one by one at the end of the turn.
         if parts.len() > 1 {
             incoming.session.fence();
         }
@@ -201,19 +202,21 @@ impl Plane {
         Step::Started
     }
 
-    /// A request, or its keys by the ways they go; `None` where they must not be parted.
+    /// Divides a request by the ways that its keys go. Returns `None` if the keys must stay
+    /// together.
     fn parts_of(
         &self,
         routes: &RoutePlan,
         incoming: &RequestContext,
         keys: &[u32],
-        (nature, many): (Nature, bool),
+        nature: Nature,
+        many: bool,
     ) -> Option<Lots> {
         let is_read = nature == Nature::Read;
         let per_key = |route_policy: RoutePolicy| {
             let parts = (0..keys.len().min(PARTS_MAX + 1))
                 .map(|index| Part::new(route_policy.clone(), vec![index as u32]));
-            let owners = (0..keys.len()).map(|index| (index as u16, 0));
+            let owners = (0..keys.len()).map(|index| KeyOwner::new(index as u16, 0));
             (parts.collect(), owners.collect())
         };
         let whole =
@@ -231,8 +234,8 @@ impl Plane {
             }
             RoutedPool::Failover(_) => {
                 let route_policy = route_policy_of(routes, nature);
-                // Where one server of several fails, its keys go on by themselves; a write
-                // cannot be asked again as a whole and told the truth.
+                // If one server of several fails, its keys go on by themselves. A write cannot be
+                // sent again as a whole and still get a true reply.
                 if many && !is_read { per_key(route_policy) } else { whole(route_policy) }
             }
             RoutedPool::MissThen(_) => {
@@ -241,9 +244,12 @@ impl Plane {
                     Verb::Mget if many => {
                         let mut part = Part::new(route_policy, Vec::new());
                         part.keys = (0..keys.len() as u32).collect();
-                        (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
+                        (
+                            vec![part],
+                            (0..keys.len() as u32).map(|index| KeyOwner::new(0, index)).collect(),
+                        )
                     }
-                    // What any of them has counts, for each key.
+                    // The reply of any child counts, for each key.
                     _ if many && !matches!(incoming.request.command.verb, Verb::Mset) => {
                         per_key(route_policy)
                     }
@@ -254,12 +260,12 @@ impl Plane {
         })
     }
 
-    /// Answers what is about the connection or Keyway.
+    /// Answers commands about the connection or about Keyway.
     #[cold]
     pub(super) fn answer_routed(&mut self, pool: &PoolPlan, incoming: &mut RequestContext) -> Step {
         match incoming.request.command.verb {
             Verb::Monitor => return self.start_monitor(incoming),
-            // Replies on their way are in the protocol spoken so far, and wanted.
+            // Replies in flight are in the protocol that is spoken so far.
             Verb::Hello | Verb::Reset | Verb::ClientReply
                 if !incoming.session.is_quiet(incoming.busy) =>
             {
@@ -272,9 +278,9 @@ impl Plane {
         Step::Started
     }
 
-    /// Behind a MULTI that was refused nothing is executed until the transaction that was
-    /// meant ends: a client that pipelines it would else see an error for what was done.
-    /// False for what goes on.
+    /// After a refused MULTI, refuses every request until the transaction that was meant ends.
+    /// Otherwise a client that pipelines it would see an error for commands that were executed.
+    /// Returns false if the request goes on.
     #[cold]
     fn refuse_behind_multi(&mut self, incoming: &mut RequestContext) -> bool {
         let text = match incoming.request.command.verb {
@@ -318,7 +324,7 @@ fn name_of(incoming: &RequestContext) -> String {
     incoming.request.command.name.replace('|', " ")
 }
 
-/// The way of a request over the children of a pool.
+/// Returns the order in which a request asks the children of a pool.
 pub(in crate::core) fn route_policy_of(routes: &RoutePlan, nature: Nature) -> RoutePolicy {
     let is_read = nature == Nature::Read;
     match &routes.pool {

@@ -1,4 +1,4 @@
-//! Routed requests: whom they ask, and what the replies lead to.
+//! Routed requests: the children that they ask, and the effects of the replies.
 
 use super::redis::{PARTS_MAX, note_step, route_policy_of};
 use crate::core::pools::routed::state::Question;
@@ -12,8 +12,8 @@ use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
 use keyway_proxy::route_policy::RouteTotals;
 use keyway_proxy::route_policy::{
-    AskOrder, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor, Verdict,
-    memcached, redis,
+    AskOrder, KeyOwner, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor,
+    Verdict, memcached, redis,
 };
 use keyway_proxy::{Operation, ReplyTo, Session};
 use keyway_resp::reply;
@@ -21,17 +21,16 @@ use keyway_topology::RoutedPool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request for a child, with how its reply ends if it is not said in the client's own
-/// words.
+/// A request for a child, with the end of its reply if it is not in the client's own words.
 enum Said {
     AsItCame,
     Anew(Vec<u8>, Option<Expect>),
-    /// It cannot be said.
+    /// The request cannot be expressed.
     Nothing,
 }
 
 impl Core {
-    /// Asks whom the parts of a routed request ask first.
+    /// Sends the first questions of all parts of a routed request.
     // Inlined, it takes registers from the loop over all levels: 120 instructions per request.
     #[inline(never)]
     pub(super) fn begin_routed_request(&mut self, key: Key<Operation>) {
@@ -49,7 +48,7 @@ impl Core {
         stations.for_each(|station| self.ask(key, part, station));
     }
 
-    /// Asks a child about a part of a routed request, or will when it may.
+    /// Asks a child about a part of a routed request, or queues the question.
     fn ask(&mut self, key: Key<Operation>, part: u16, station: u8) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.sub_requests += 1;
@@ -57,7 +56,7 @@ impl Core {
         self.send(level, Question::OfRoutedRequest { routed_request: key, part, station });
     }
 
-    pub(super) fn ask_now(&mut self, (key, part, station): (Key<Operation>, u16, u8), since: Time) {
+    pub(super) fn ask_now(&mut self, key: Key<Operation>, part: u16, station: u8, since: Time) {
         let plan = Arc::clone(&self.plane.plan);
         let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
         let Some((to, routed_request)) = self.plane.pending.entry_mut::<RoutedRequest>(key) else {
@@ -70,7 +69,7 @@ impl Core {
             say(routed_request, &routed_request.parts[usize::from(part)].keys, cap, now_unix);
         let sub_request = |core: &mut Core, expect, bytes: &[u8]| {
             let purpose = SubRequestFor::Ask { routed_request: key, part, station, expect };
-            core.sub_request(purpose, (child, whose), since, bytes);
+            core.sub_request(purpose, child, whose, since, bytes);
         };
         match said {
             Said::AsItCame => {
@@ -83,7 +82,7 @@ impl Core {
             Said::Anew(bytes, expect) => sub_request(self, expect, &bytes),
             Said::Nothing => {
                 self.end_unasked(whose.level);
-                self.on_asked(key, (part, station), None, b"", Some(Fault::Denied));
+                self.on_asked(key, part, station, None, b"", Some(Fault::Denied));
             }
         }
         if let Some(cap) = cap {
@@ -91,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Has what a request of Redis wrote to a gutter expire.
+    /// Makes the keys expire that a Redis request wrote to a gutter.
     fn cap_keys(&mut self, key: Key<Operation>, part: u16, gutter: u16, cap: Duration) {
         let Some(routed_request) = self.plane.pending.get::<RoutedRequest>(key) else { return };
         let Speech::Redis { args, .. } = &routed_request.speech else { return };
@@ -124,11 +123,12 @@ impl Core {
         }
     }
 
-    /// A child has answered, or will not.
+    /// Handles that a child has answered, or will not answer.
     pub(super) fn on_asked(
         &mut self,
         key: Key<Operation>,
-        (part, station): (u16, u8),
+        part: u16,
+        station: u8,
         expect: Option<Expect>,
         reply: &[u8],
         fault: Option<Fault>,
@@ -143,7 +143,7 @@ impl Core {
         let child = routed_request.parts[usize::from(part)].route_policy.child(station);
         if verdict.is_failed() {
             RouteTotals::note(&routes.totals.child_failures);
-            tell_of_child(self.plane.clock.now, &plan, routes, (to.pool, child));
+            tell_of_child(self.plane.clock.now, &plan, routes, to.pool, child);
         }
         let is_gone = self.sessions.get(to.session).is_none();
         if is_gone {
@@ -186,8 +186,8 @@ impl Core {
         self.forget_if_over(key);
     }
 
-    /// Holds the client back where a request goes on elsewhere: the client's next request would
-    /// otherwise arrive there first.
+    /// Holds the client back if a request goes on at another child. Otherwise the client's next
+    /// request would arrive there first.
     fn hold_client_of(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         if matches!(routes.pool, RoutedPool::MissThen(_)) {
             return;
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// Asks for each key of a request by itself.
+    /// Divides a request into one part for each key.
     fn take_apart(&mut self, key: Key<Operation>, routes: &RoutePlan) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         let count = key_count(routed_request);
@@ -207,14 +207,14 @@ impl Core {
         routed_request
             .parts
             .extend((0..count).map(|index| Part::new(route_policy.clone(), vec![index as u32])));
-        routed_request.owners = (0..count).map(|index| (index as u16, 0)).collect();
+        routed_request.owners = (0..count).map(|index| KeyOwner::new(index as u16, 0)).collect();
         routed_request.parts_left = count as u16;
         self.recount(key);
         self.hold_client_of(key, routes);
         self.begin_routed_request(key);
     }
 
-    /// A part has its reply: the last one is told.
+    /// Handles that a part has its reply. The last part completes the client's reply.
     pub(super) fn finish_part(&mut self, key: Key<Operation>) {
         let Some(routed_request) = self.plane.pending.get_mut::<RoutedRequest>(key) else { return };
         routed_request.parts_left -= 1;
@@ -273,7 +273,7 @@ impl Plane {
 
 /// Writes to the log, at most once a minute, that a child fails.
 #[cold]
-fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, (pool, child): (u16, u16)) {
+fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, pool: u16, child: u16) {
     if routes.trouble.is_due(now) {
         let pool = &plan.pools[usize::from(pool)].name;
         let child = &plan.pools[usize::from(child)].name;
@@ -288,7 +288,7 @@ fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, (pool, child): (u16
     }
 }
 
-/// How long what is written to that child may live.
+/// Returns the longest time that keys written to a child may live.
 fn cap_of(plan: &Plan, pool: u16, child: u16) -> Option<Duration> {
     match &routes_of(plan, pool)?.pool {
         RoutedPool::Failover(failover) => {
@@ -298,7 +298,7 @@ fn cap_of(plan: &Plan, pool: u16, child: u16) -> Option<Duration> {
     }
 }
 
-/// Keys that may be asked for by themselves.
+/// Returns the number of keys that may be asked for by themselves.
 fn key_count(routed_request: &RoutedRequest) -> usize {
     match &routed_request.speech {
         Speech::Redis { args, cut, .. } => cut.map_or(1, |(stride, _)| (args.len() - 1) / stride),
@@ -323,8 +323,8 @@ fn verdict_of(
     }
 }
 
-/// Returns whether a failed read of many keys goes on with each key by itself: only the keys of the
-/// server that failed are to be asked for elsewhere.
+/// Returns whether a failed read of many keys goes on with each key by itself. Only the keys of the
+/// failed server are asked for elsewhere.
 fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
     let is_read = routed_request.parts[0].route_policy.nature() == Nature::Read;
     let many = (2..=PARTS_MAX).contains(&key_count(routed_request));
@@ -332,8 +332,9 @@ fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
     goes_on && routed_request.owners.is_empty() && is_read && many
 }
 
-/// Looks for missing keys among those that were asked for together. If all are, the child
-/// had nothing; some are a part of their own, to be asked for further on.
+/// Finds the missing keys among those that were asked for together. If all are missing, the child
+/// had nothing. If some are missing, they become a part of their own and are asked for at the next
+/// child.
 fn look_further(
     routed_request: &mut RoutedRequest,
     part: u16,
@@ -367,7 +368,7 @@ fn look_further(
         RoutePolicy::new(AskOrder::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
     let added = routed_request.parts.len() as u16;
     for (index, key) in missing.iter().enumerate() {
-        routed_request.owners[*key as usize] = (added, index as u32);
+        routed_request.owners[*key as usize] = KeyOwner::new(added, index as u32);
     }
     let mut rest = Part::new(route_policy, missing);
     match &routed_request.speech {
@@ -382,7 +383,7 @@ fn look_further(
     (Verdict::Good, Some(added))
 }
 
-/// The request for a child: with these keys alone, or all if there are none.
+/// Returns the request for a child, with `keys` alone. If there are none, it has all keys.
 fn say(routed_request: &RoutedRequest, keys: &[u32], cap: Option<Duration>, now_unix: i64) -> Said {
     let is_whole = keys.is_empty() || keys.len() == key_count(routed_request);
     match &routed_request.speech {

@@ -1,9 +1,8 @@
 //! Pools that read in one pool and write to another.
 //!
-//! A request with keys only chooses, as with a prefix. What belongs to a connection (a
-//! transaction, a watch, a command that waits, subscriptions) goes to the pool that
-//! writes, to which the session is *lent* for that long: it is of that pool, and goes
-//! home with the first request behind it that needs no such thing.
+//! A request with keys only chooses, as with a prefix. Some requests belong to a connection: a
+//! transaction, a watch, a blocking command, subscriptions. They go to the pool that writes. The
+//! session is *lent* to that pool until a later request needs no such state.
 
 use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::may_write;
@@ -18,8 +17,8 @@ use keyway_proxy::Session;
 use keyway_resp::reply;
 use keyway_topology::RoutedPool;
 
-/// Where a pool writes, or reads, if that is a store or servers that need no asking of
-/// others.
+/// Returns the pool in which a pool writes or reads, if that is a store or a pool of servers that
+/// asks no others.
 fn end_of(plan: &Plan, pool: u16, reads: bool) -> Option<u16> {
     let mut at = pool;
     while let Some(routes) = routes_of(plan, at) {
@@ -30,8 +29,8 @@ fn end_of(plan: &Plan, pool: u16, reads: bool) -> Option<u16> {
 }
 
 impl Plane {
-    /// Has the pool that writes take what is no request for keys; `None` where this pool
-    /// has none, or none that can.
+    /// Gives a request that is not for keys to the pool that writes. Returns `None` if this pool
+    /// has no such pool, or that cannot handle it.
     #[cold]
     pub(super) fn take_to_writers(
         &mut self,
@@ -59,7 +58,7 @@ impl Plane {
         if may_write(incoming.request) {
             wants.note_write(split, now);
         }
-        // A store, or a pool that leads on, has not been told of scripts.
+        // A store, and a pool that leads to others, keeps no scripts of servers.
         let reader = end_of(plan, split.read, true)
             .filter(|&reader| plan.pools[usize::from(reader)].kind.scripts().is_some());
         let end = reader.filter(|_| reads).unwrap_or(writer);
@@ -72,7 +71,7 @@ impl Plane {
         Some(step)
     }
 
-    /// Lends a session to the pool that writes; its request comes again there.
+    /// Lends a session to the pool that writes. Its request is handled again there.
     fn lend(&mut self, writer: u16, incoming: &mut RequestContext) -> Step {
         if incoming.session.is_monitor {
             let text = "ERR a client that monitors does nothing else here: send RESET first";
@@ -85,8 +84,8 @@ impl Plane {
         Step::Wait
     }
 
-    /// Looks at a request of a session that is lent: `None` where the pool that writes
-    /// goes on with it, as always when it is not.
+    /// Handles a request of a session that is lent. Returns `None` if the pool that writes handles
+    /// it, and if the session is not lent.
     #[cold]
     pub(in crate::core) fn dispatch_lent(
         &mut self,
@@ -111,7 +110,8 @@ impl Plane {
         step
     }
 
-    /// The same as the pool of the session's listener sees it.
+    /// Applies the pause of the own pool to a request of a lent session, notes its writes, and
+    /// answers local commands. Returns `None` if the request goes on.
     fn look_from_home(
         &mut self,
         plan: &Plan,
@@ -142,7 +142,7 @@ impl Plane {
             Wants::of(incoming.request, &mut incoming.session.identity, reply_index)
                 .note_write(split, now);
         }
-        // What is about the connection alone is as at home.
+        // The own pool answers local commands, except those that concern links.
         let is_of_links = matches!(verb, Verb::Hello | Verb::ClientReply | Verb::Quit | Verb::Wait);
         if incoming.request.handling() != Handling::Local || is_of_links || is_queueing {
             return None;

@@ -5,60 +5,61 @@ use keyway_base::{Key, Time};
 use keyway_command::{Across, Flags, Handling, Request, Verb};
 use keyway_memcache::{Dialect, Head, RequestFlags, Wire};
 use keyway_proxy::route_policy::{
-    Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached,
+    KeyOwner, Nature, Part, RoutedRequest, Speech, SubRequest, SubRequestFor, memcached,
 };
 use keyway_proxy::{Identity, Operation, Session};
 use keyway_resp::Protocol;
 use keyway_topology::{DEPTH_MAX, ReadWriteSplitPool};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes of requests that stalled sub-requests of one level keep before others wait.
+/// Number of bytes that stalled sub-requests of one level keep before others wait.
 pub(super) const STALLED_MAX: usize = 64 << 20;
 
-/// Sub-requests of one level before others wait. Larger lets nested pools take more memory;
-/// smaller has requests wait that slow nobody.
+/// Number of sub-requests of one level before others wait. With more, nested pools could take more
+/// memory. With fewer, requests would wait although no server is slow.
 pub(super) const SUB_REQUESTS_MAX: u32 = 32 << 10;
 
-/// Bytes of requests that routed requests of one worker hold before clients wait. Larger lets
-/// slow children hold more memory; smaller stops clients of fast ones.
+/// Number of bytes that routed requests of one worker hold before clients wait. With more, slow
+/// children could hold more memory. With fewer, clients of fast children would stop.
 pub(in crate::core::pools::routed) const HELD_MAX: usize = 64 << 20;
 
-/// Routed requests of one worker before clients wait.
+/// Number of routed requests of one worker before clients wait.
 pub(in crate::core::pools::routed) const ROUTED_REQUESTS_MAX: usize = 32 << 10;
 
-/// Bytes of copies on their way to shadows before more are dropped.
+/// Number of bytes of copies in flight to shadows before more copies are dropped.
 pub(in crate::core::pools::routed) const SHADOWS_HELD_MAX: usize = 16 << 20;
 
 /// The state that a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Bytes that routed requests hold.
+    /// Number of bytes that routed requests hold.
     pub(in crate::core::pools::routed) held: usize,
-    /// Requests that are to be sent once they may be.
+    /// Questions that wait to be sent.
     pub(in crate::core::pools::routed) queues: Queues,
     /// Sub-requests that may have their reply.
     pub(in crate::core::pools::routed) dirty: VecDeque<Key<Session>>,
     /// Sub-requests at rest.
     pub(in crate::core::pools::routed) free: Vec<Session>,
-    /// Sub-requests on their way.
+    /// Number of sub-requests in flight.
     pub(in crate::core::pools::routed) sub_requests: usize,
-    /// Clients that wait for routed requests to end, and until when; each is there once at most.
+    /// Clients that wait for routed requests to end, with the end of their wait. Each client occurs
+    /// at most once.
     pub(in crate::core::pools::routed) waiting: Vec<(Key<Session>, Time)>,
-    /// Copies that are to be sent.
+    /// Copies that wait to be sent.
     pub(in crate::core::pools::routed) copies: VecDeque<UnsentSubRequest>,
-    /// Copies of each pool on their way, by its position.
+    /// Number of copies in flight of each pool, by its index.
     pub(in crate::core::pools::routed) shadows: Vec<u32>,
     pub(in crate::core::pools::routed) shadows_held: usize,
-    /// Pools on the way of the request that is looked at.
+    /// Pools that the current request has passed.
     pub(in crate::core::pools::routed) passed: Vec<u16>,
-    /// The pools among `passed` that are to copy the request.
+    /// The pools among `passed` that copy the request.
     pub(in crate::core::pools::routed) copying: Vec<u16>,
-    /// Positions of the request's keys.
+    /// Indices of the arguments that are the request's keys.
     pub(in crate::core::pools::routed) keys: Vec<u32>,
 }
 
 impl State {
-    /// A sub-request has output or is at its end.
+    /// Notes that a sub-request has output or has ended.
     pub(in crate::core) fn on_sub_request_dirty(&mut self, key: Key<Session>) {
         self.dirty.push_back(key);
     }
@@ -68,22 +69,22 @@ impl State {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 
-    /// Bytes that routed requests and copies hold.
+    /// Returns the number of bytes that routed requests and copies hold.
     pub(in crate::core) fn held(&self) -> usize {
         self.held + self.shadows_held + self.shadows.iter().sum::<u32>() as usize
     }
 
-    /// Number of questions that are still to be asked, and of clients that wait for room.
+    /// Returns the number of waiting questions, and of clients that wait for room.
     pub(in crate::core) fn queued(&self) -> usize {
         self.queues.len() + self.dirty.len() + self.copies.len() + self.waiting.len()
     }
 
-    /// Number of sub-requests on their way.
+    /// Returns the number of sub-requests in flight.
     pub(in crate::core) fn sub_requests(&self) -> usize {
         self.sub_requests
     }
 
-    /// Counts what a routed request holds now.
+    /// Counts the bytes that a routed request holds now.
     pub(in crate::core::pools::routed) fn count_held(
         &mut self,
         routed_request: &mut RoutedRequest,
@@ -93,9 +94,8 @@ impl State {
     }
 }
 
-/// The parts of a request, and of each key its part and its place there; no places
-/// where it goes whole.
-pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
+/// The parts of a request, and the owner of each key. A request that is not divided has no owners.
+pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<KeyOwner>);
 
 /// The protocol of a sub-request.
 #[derive(Clone, Copy)]
@@ -117,14 +117,14 @@ impl Language {
     }
 }
 
-/// On whose behalf is asked.
+/// The client for which a sub-request asks.
 #[derive(Clone, Copy)]
 pub(in crate::core) struct Whose {
     /// The client.
     pub(in crate::core::pools::routed) client: Key<Session>,
-    /// How many routed requests are above.
+    /// Number of routed requests above.
     pub(in crate::core::pools::routed) level: u8,
-    /// Which of the connections to a server it takes.
+    /// The lane of the connection to a server.
     pub(in crate::core::pools::routed) lane: u32,
     pub(in crate::core::pools::routed) language: Language,
 }
@@ -151,34 +151,34 @@ impl Whose {
 
 /// The pool that a request goes to.
 pub(in crate::core) enum Destination {
-    /// To a store or servers, at once.
+    /// A store or servers.
     Leaf(u16),
-    /// Over the children of this pool.
+    /// The children of this pool.
     Over(u16),
-    /// Nowhere: this pool has no place for its key.
+    /// No pool, because this pool has no prefix for the key.
     NoPrefix(u16),
-    /// Nowhere: too many come to this pool.
+    /// No pool, because too many requests come to this pool.
     Limited(u16),
 }
 
-/// Returns the key that stands for a client where its copies are sent. The copies keep their order
+/// Returns the key under which copies of a client's requests are sent. The copies keep their order
 /// among each other, and no request waits for them.
 pub(in crate::core::pools::routed) fn shadow_of(client: Key<Session>) -> Key<Session> {
     // No slab hands out a key with this bit.
     Key::from_bits(client.to_bits() | 1 << 63)
 }
 
-/// The client that one that may stand for it does stand for.
+/// Returns the client behind a key, which may be a key for copies.
 pub(in crate::core) fn client_behind(client: Key<Session>) -> Key<Session> {
     Key::from_bits(client.to_bits() & !(1 << 63))
 }
 
-/// The client on whose behalf a session asks, and the routed requests above.
+/// Returns the client for which a session asks, and the number of routed requests above.
 pub(in crate::core) fn above(key: Key<Session>, session: &Session) -> (Key<Session>, u8) {
     session.sub_request.map_or((key, 0), |sub_request| (sub_request.client, sub_request.level + 1))
 }
 
-/// The plan of a pool that leads to others.
+/// Returns the plan of a pool that leads to others.
 pub(in crate::core::pools::routed) fn routes_of(plan: &Plan, pool: u16) -> Option<&RoutePlan> {
     match &plan.pools[usize::from(pool)].kind {
         PoolKind::Routed(routes) => Some(routes),
@@ -186,15 +186,15 @@ pub(in crate::core::pools::routed) fn routes_of(plan: &Plan, pool: u16) -> Optio
     }
 }
 
-/// What a pool that separates reads from writes has to know of a request and its client.
+/// Facts about a request and its client that a pool needs to separate reads from writes.
 pub(in crate::core) struct Wants<'s> {
     pub(in crate::core::pools::routed) reads: bool,
-    /// It is right only where is written.
+    /// True if the request is right only in the pool that writes.
     pub(in crate::core::pools::routed) is_bound: bool,
-    /// Its command, of Redis.
+    /// The name of its Redis command.
     pub(in crate::core::pools::routed) name: &'static str,
     pub(in crate::core::pools::routed) identity: &'s mut Identity,
-    /// The place that its reply is to have.
+    /// Index that its reply is to have.
     pub(in crate::core::pools::routed) reply_index: u32,
 }
 
@@ -204,7 +204,7 @@ impl<'s> Wants<'s> {
         identity: &'s mut Identity,
         reply_index: u32,
     ) -> Wants<'s> {
-        // Cursors are about the table of one server.
+        // Cursors refer to the table of one server.
         let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
         let reads = request.command.flags.contains(Flags::READONLY);
         Wants { reads, is_bound, name: request.command.name, identity, reply_index }
@@ -215,7 +215,7 @@ impl<'s> Wants<'s> {
         identity: &'s mut Identity,
         reply_index: u32,
     ) -> Wants<'s> {
-        // A number for cas is of the server that gave it; packets always have one.
+        // A cas number is valid at the server that gave it. Binary requests always have one.
         let is_bound = head.asked.has(RequestFlags::CAS) || head.dialect == Dialect::Binary;
         let reads = memcached::nature_of(&head) == Nature::Read;
         Wants { reads, is_bound, name: "", identity, reply_index }
@@ -263,7 +263,7 @@ pub(in crate::core::pools::routed) fn may_write(request: &Request) -> bool {
     (is_script && !only_reads) || request.command.flags.contains(Flags::WRITE)
 }
 
-/// What a sub-request is to ask, in words of its own.
+/// A request of a sub-request, with its own bytes.
 pub(in crate::core::pools::routed) struct UnsentSubRequest {
     pub(in crate::core::pools::routed) sub_request: SubRequestFor,
     pub(in crate::core::pools::routed) whose: Whose,
@@ -272,9 +272,10 @@ pub(in crate::core::pools::routed) struct UnsentSubRequest {
     pub(in crate::core::pools::routed) bytes: Vec<u8>,
 }
 
-/// What is to be asked.
+/// A question to a pool.
 pub(in crate::core::pools::routed) enum Question {
-    /// A part of a routed request, of a station: it has the words.
+    /// A part of a routed request asks a child, which `station` counts. The routed request has the
+    /// bytes.
     OfRoutedRequest {
         routed_request: Key<Operation>,
         part: u16,
@@ -283,13 +284,17 @@ pub(in crate::core::pools::routed) enum Question {
     Own(UnsentSubRequest),
 }
 
-/// A question that waits, and the time since which it does.
-pub(in crate::core::pools::routed) type Queued = (Time, Question);
+/// A question that waits.
+pub(in crate::core::pools::routed) struct Queued {
+    /// The time since which it waits.
+    pub(in crate::core::pools::routed) since: Time,
+    pub(in crate::core::pools::routed) question: Question,
+}
 
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Level {
     pub(in crate::core::pools::routed) sub_requests: u32,
-    /// Bytes that stalled sub-requests keep.
+    /// Number of bytes that stalled sub-requests keep.
     pub(in crate::core::pools::routed) stalled: usize,
     /// Routed requests that are to begin.
     pub(in crate::core::pools::routed) due: VecDeque<Key<Operation>>,
@@ -309,22 +314,33 @@ impl Level {
 }
 
 /// A client, and a pool that is asked on its behalf.
-pub(in crate::core::pools::routed) type Path = (u64, u16);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core::pools::routed) struct Path {
+    /// The session's key, as bits, because keys have no order.
+    client: u64,
+    pool: u16,
+}
+
+impl Path {
+    pub(in crate::core::pools::routed) fn new(client: Key<Session>, pool: u16) -> Path {
+        Path { client: client.to_bits(), pool }
+    }
+}
 
 /// The requests that wait behind stalled sub-requests.
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Stall {
     pub(in crate::core::pools::routed) sub_requests: u32,
-    /// How many of these sub-requests have sent their request.
+    /// Number of these sub-requests that have sent their request.
     pub(in crate::core::pools::routed) sent: u32,
     pub(in crate::core::pools::routed) behind: VecDeque<Queued>,
 }
 
-/// Requests that are to be sent once they may be.
+/// Questions that wait to be sent.
 #[derive(Default)]
 pub(in crate::core::pools::routed) struct Queues {
     pub(in crate::core::pools::routed) levels: [Level; DEPTH_MAX],
-    /// Routed requests that are due and questions for later, of all levels.
+    /// Number of due routed requests and of questions for later, of all levels.
     pub(in crate::core::pools::routed) queued: usize,
     pub(in crate::core::pools::routed) stalls: BTreeMap<Path, Stall>,
     /// Paths whose stalls may be over.
@@ -346,7 +362,7 @@ impl Queues {
     }
 
     pub(in crate::core::pools::routed) fn level(&mut self, level: u8) -> &mut Level {
-        // No pool leads over more than there are levels.
+        // No pool leads to others through more pools than there are levels.
         &mut self.levels[usize::from(level).min(DEPTH_MAX - 1)]
     }
 
@@ -375,7 +391,7 @@ impl Queues {
         !self.stalls.is_empty()
     }
 
-    /// A sub-request's request is on its way, or it has ended.
+    /// Handles that a stalled sub-request has sent its request, or has ended.
     pub(in crate::core::pools::routed) fn on_freed(&mut self, path: Path, level: u8, len: u32) {
         let level = self.level(level);
         level.stalled = level.stalled.saturating_sub(len as usize);
@@ -387,23 +403,23 @@ impl Queues {
         }
     }
 
-    /// The waiting questions that have words of their own.
+    /// Returns the waiting questions that have bytes of their own.
     pub(in crate::core::pools::routed) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
         let later = self.levels.iter().flat_map(|level| &level.later);
         let behind = self.stalls.values().flat_map(|stall| &stall.behind);
-        later.chain(behind).filter_map(|(_, question)| match question {
+        later.chain(behind).filter_map(|queued| match &queued.question {
             Question::Own(purpose) => Some(purpose),
             Question::OfRoutedRequest { .. } => None,
         })
     }
 
-    /// Number of waiting questions, stalled paths and sub-requests.
+    /// Returns the number of waiting questions, stalled paths and sub-requests.
     pub(in crate::core::pools::routed) fn len(&self) -> usize {
         let of_level = |level: &Level| level.sub_requests as usize + level.stalled;
         self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
     }
 
-    /// Takes the next request on a path on which nothing is stalled.
+    /// Takes the next request on a path without stalled sub-requests.
     pub(in crate::core::pools::routed) fn next_behind(&mut self, path: Path) -> Option<Queued> {
         let stall = self.stalls.get_mut(&path).filter(|stall| stall.sub_requests == 0)?;
         let next = stall.behind.pop_front();
@@ -414,12 +430,12 @@ impl Queues {
     }
 }
 
-/// Returns whether a session brings a request on whose end something of this pool depends.
+/// Returns whether this pool waits for the end of a session's request.
 pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
     session.sub_request.as_ref().is_some_and(|sub_request| is_for(sub_request.purpose, pool))
 }
 
-/// Returns whether the reply of such a sub-request is counted by this pool.
+/// Returns whether this pool counts the reply of a sub-request.
 pub(in crate::core::pools::routed) fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
     match sub_request {
         SubRequestFor::Fill(own) | SubRequestFor::Shadow { pool: own, .. } => own == pool,

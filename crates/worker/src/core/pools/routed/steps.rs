@@ -1,4 +1,4 @@
-//! Requests to pools of pools begin, take their steps and end.
+//! The beginning, the steps and the end of requests to pools of pools.
 
 use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::{
@@ -10,13 +10,13 @@ use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
-use keyway_proxy::route_policy::{Part, RouteTotals, RoutedRequest, SubRequestFor};
+use keyway_proxy::route_policy::{KeyOwner, Part, RouteTotals, RoutedRequest, SubRequestFor};
 use keyway_proxy::{Busy, ReplyTo, Session, WaitFor};
 use keyway_topology::RoutedPool;
 use std::time::Duration;
 
 impl Plane {
-    /// Adds a routed request, to begin at the end of the turn.
+    /// Adds a routed request, which begins at the end of the turn.
     pub(in crate::core) fn add_routed_request(
         &mut self,
         to: ReplyTo,
@@ -33,15 +33,15 @@ impl Plane {
         self.routes.held < HELD_MAX && self.pending.count::<RoutedRequest>() < ROUTED_REQUESTS_MAX
     }
 
-    /// Returns whether clients that have waited for such room may go on.
+    /// Returns whether there is room again for clients that wait.
     pub(super) fn has_drained(&self) -> bool {
         let count = self.pending.count::<RoutedRequest>();
         self.routes.held <= HELD_MAX / 2 && count <= ROUTED_REQUESTS_MAX / 2
     }
 
-    /// Follows a request with these keys, one at least, from a pool on. Tokens are taken
-    /// on the way: what is not started then, or is not sent on, gives them back
-    /// ([`Plane::turn_back`]); what is started goes through [`Plane::note_passed`].
+    /// Follows a request with at least one key from a pool to the pool that handles it. Takes
+    /// tokens on the way. A request that is not started or sent on gives them back
+    /// ([`Plane::turn_back`]). A request that is started goes through [`Plane::note_passed`].
     pub(in crate::core) fn destination<'k>(
         &mut self,
         plan: &Plan,
@@ -97,7 +97,7 @@ impl Plane {
         Destination::Leaf(at)
     }
 
-    /// A request was not started, and will come again, or it was answered here.
+    /// Handles that a request was not started and will come again, or was answered here.
     #[cold]
     pub(in crate::core) fn turn_back(&mut self, plan: &Plan) {
         for &pool in &self.routes.passed {
@@ -107,7 +107,7 @@ impl Plane {
         }
     }
 
-    /// A request was started: it is counted by every pool that led it, and copied.
+    /// Counts a started request in every pool that led it, and copies it.
     pub(in crate::core) fn note_passed(
         &mut self,
         plan: &Plan,
@@ -149,12 +149,15 @@ impl Plane {
         }
     }
 
-    /// Returns whether a request may begin a routed request now. If not, its session goes on later.
+    /// Returns `None` if a request may begin a routed request now. Otherwise its session goes on
+    /// later.
     pub(in crate::core) fn may_travel(
         &mut self,
         routes: &RoutePlan,
-        (session, busy): (&mut Session, &Busy),
-        (is_read, is_many): (bool, bool),
+        session: &mut Session,
+        busy: &Busy,
+        is_read: bool,
+        is_many: bool,
     ) -> Option<Step> {
         // A request that is looked up or filled in, or for which an old pool is asked first, must
         // not overtake what its client sent before, nor be overtaken.
@@ -179,8 +182,8 @@ impl Plane {
 }
 
 impl Plane {
-    /// Has a client wait until there is room for another routed request, or for as long as its request may
-    /// take.
+    /// Makes a client wait until there is room for another routed request, at most for the time
+    /// that its request may take.
     #[cold]
     pub(in crate::core) fn wait_among_routed_requests(
         &mut self,
@@ -197,7 +200,8 @@ impl Plane {
         self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
     }
 
-    /// The error for a client whose request has waited for room among routed requests as long as it may.
+    /// Returns the error for a client whose request has waited too long for room among routed
+    /// requests.
     #[cold]
     pub(in crate::core) fn crowded_too_long(&self, session: &mut Session) -> Option<String> {
         let timeout = self.longest_timeout(session.pool)?;
@@ -212,7 +216,8 @@ impl Plane {
         ))
     }
 
-    /// The longest `timeout` of the servers that a pool leads to; `None` if none of them has any.
+    /// Returns the longest `timeout` of the servers that a pool leads to, or `None` if none of them
+    /// has one.
     pub(super) fn longest_timeout(&self, pool: u16) -> Option<Duration> {
         match &self.plan.pools[usize::from(pool)].kind {
             PoolKind::Routed(routes) => {
@@ -225,7 +230,7 @@ impl Plane {
 }
 
 impl Core {
-    /// Clients that have waited for routed requests to end for as long as they may look again.
+    /// Resumes clients that have waited too long for routed requests to end.
     pub(crate) fn release_crowded(&mut self) {
         if self.plane.routes.waiting.is_empty() {
             return;
@@ -245,35 +250,35 @@ impl Core {
         plane.routes.waiting = waiting;
     }
 
-    /// The sessions that have a client.
+    /// Returns the sessions that have a client.
     pub(crate) fn client_keys(&self) -> Vec<Key<Session>> {
         let mut keys = self.sessions.keys();
         keys.retain(|key| self.session(*key).is_some_and(|session| session.sub_request.is_none()));
         keys
     }
 
-    /// Returns whether there is a session of a client, beside those of sub-requests.
+    /// Returns whether any session has a client. The sessions of sub-requests have none.
     pub(crate) fn has_clients(&self) -> bool {
         self.sessions.len() > self.plane.routes.sub_requests
     }
 }
 
 impl Plane {
-    /// The parts of a request whose keys go to these pools, one way each: with the place
-    /// of each key.
+    /// Divides a request whose keys go to `children` into parts, one for each child. Returns them
+    /// with the part and the index of each key.
     pub(in crate::core) fn parts_by(
         children: impl Iterator<Item = u16>,
         make: impl Fn(u16) -> keyway_proxy::route_policy::RoutePolicy,
     ) -> Lots {
         let (mut parts, mut owners) = (Vec::<Part>::new(), Vec::new());
-        let mut places = std::collections::BTreeMap::new();
+        let mut part_of = std::collections::BTreeMap::new();
         for (index, child) in children.enumerate() {
-            let part = *places.entry(child).or_insert_with(|| {
+            let part = *part_of.entry(child).or_insert_with(|| {
                 parts.push(Part::new(make(child), Vec::new()));
                 parts.len() as u16 - 1
             });
             let keys = &mut parts[usize::from(part)].keys;
-            owners.push((part, keys.len() as u32));
+            owners.push(KeyOwner::new(part, keys.len() as u32));
             keys.push(index as u32);
         }
         (parts, owners)

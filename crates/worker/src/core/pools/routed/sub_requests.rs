@@ -1,24 +1,24 @@
-//! Sub-requests: in what order they ask, and how many of them at once.
+//! Sub-requests: their order, and their number at once.
 //!
 //! ```text
 //!  ask ──► later (a level is full) ──► behind (a stalled one) ──► sub-request ──► reply
 //!                                                                   │
 //!                                                stalled: its link is full, or paused
 //! ```
-//! One request may become many sub-requests, and each of these, in a pool that leads on, many
-//! more. So sub-requests are counted by *level*, which is how many routed requests are above, and what
-//! would be one too many waits. Sub-requests wait for those of deeper levels alone, and the
-//! deepest for servers, so there is always one that goes on.
+//! One request may become many sub-requests. Each of these may become many more in a pool that
+//! leads to others. So sub-requests are counted by *level*, which is the number of routed requests
+//! above, and a level has a bound. Sub-requests wait only for those of deeper levels, and the
+//! deepest wait for servers, so one can always go on.
 //!
 //! A request that a sub-request could not put on its link yet must not be overtaken by a later
 //! request of the same client to the same pool. The later request waits *behind* it.
 
 use super::client_behind;
-use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Question;
 use crate::core::pools::routed::state::Queued;
 use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Whose;
+use crate::core::pools::routed::state::{Language, Path};
 use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
@@ -26,22 +26,22 @@ use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
 use keyway_proxy::{Busy, Identity, Session};
 use keyway_topology::DEPTH_MAX;
 
-/// Sub-requests at rest that are kept: as many as a busy turn needs.
+/// Number of sub-requests at rest that are kept, which a busy turn needs.
 const SUB_REQUESTS_KEPT_MAX: usize = 1024;
 
 impl Plane {
-    /// Notes that what a sub-request was to send is on its way, where that had to wait.
+    /// Notes that a stalled sub-request has sent its request.
     #[cold]
     pub(in crate::core) fn note_unstalled(&mut self, session: &mut Session) {
         let pool = session.pool;
         let Some(sub_request) = &mut session.sub_request else { return };
         if let Some(len) = sub_request.stalled.take() {
-            let path = (sub_request.client.to_bits(), pool);
+            let path = Path::new(sub_request.client, pool);
             self.routes.queues.on_freed(path, sub_request.level, len);
         }
     }
 
-    /// Parses the one request of a sub-request. Returns how many bytes have to wait.
+    /// Parses the one request of a sub-request. Returns the number of bytes that wait.
     fn feed_sub_request(
         &mut self,
         links: &mut Connections,
@@ -72,7 +72,8 @@ impl Core {
             }
             (0..DEPTH_MAX as u8).for_each(|level| self.continue_level(level));
             while let Some(copy) = self.plane.routes.copies.pop_front() {
-                self.put_in_order((self.plane.clock.now, Question::Own(copy)));
+                let since = self.plane.clock.now;
+                self.put_in_order(Queued { since, question: Question::Own(copy) });
             }
             if let Some(key) = self.plane.routes.dirty.pop_front() {
                 self.finish_sub_request(key);
@@ -87,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Asks what had to wait until a level has room, then lets others begin.
+    /// Sends the questions that waited for room on a level, then lets other routed requests begin.
     fn continue_level(&mut self, at: u8) {
         loop {
             let level = self.plane.routes.queues.level(at);
@@ -97,7 +98,7 @@ impl Core {
             if let Some(queued) = level.later.pop_front() {
                 level.sub_requests += 1;
                 self.plane.routes.queues.queued -= 1;
-                if let (_, Question::Own(purpose)) = &queued {
+                if let Question::Own(purpose) = &queued.question {
                     self.plane.routes.held -= purpose.bytes.len();
                 }
                 self.put_in_order(queued);
@@ -110,7 +111,8 @@ impl Core {
         }
     }
 
-    /// Sub-requests that have room again go first: what a client sent later is behind them.
+    /// Resumes sub-requests before clients, because the later requests of their clients are behind
+    /// them.
     fn resume_sub_requests(&mut self) {
         if self.plane.routes.sub_requests == 0 || self.plane.clients.resuming.is_empty() {
             return;
@@ -127,50 +129,50 @@ impl Core {
         self.plane.clients.resuming.extend(clients);
     }
 
-    /// Asks, or keeps the question until its level has room.
+    /// Sends a question, or keeps it until its level has room.
     pub(super) fn send(&mut self, level: u8, question: Question) {
         let now = self.plane.clock.now;
         let state = &mut self.plane.routes;
         let at = state.queues.level(level);
         if at.later.is_empty() && at.has_room() {
             at.sub_requests += 1;
-            return self.put_in_order((now, question));
+            return self.put_in_order(Queued { since: now, question });
         }
         if let Question::Own(purpose) = &question {
             state.held += purpose.bytes.len();
         }
-        at.later.push_back((now, question));
+        at.later.push_back(Queued { since: now, question });
         state.queues.queued += 1;
     }
 
-    /// Asks behind what its client has asked the same pool before.
-    fn put_in_order(&mut self, (since, question): Queued) {
+    /// Sends a question behind the earlier requests of its client to the same pool.
+    fn put_in_order(&mut self, queued: Queued) {
         let Plane { routes: state, pending, .. } = &mut self.plane;
         if state.queues.stalls.is_empty() {
-            return self.put((since, question));
+            return self.put(queued);
         }
-        let path = match &question {
-            Question::Own(purpose) => Some((purpose.whose.client.to_bits(), purpose.pool)),
+        let path = match &queued.question {
+            Question::Own(purpose) => Some(Path::new(purpose.whose.client, purpose.pool)),
             Question::OfRoutedRequest { routed_request, part, station } => {
                 pending.get::<RoutedRequest>(*routed_request).map(|routed_request| {
                     let route_policy = &routed_request.parts[usize::from(*part)].route_policy;
-                    (routed_request.client.to_bits(), route_policy.child(*station))
+                    Path::new(routed_request.client, route_policy.child(*station))
                 })
             }
         };
         match path.and_then(|path| state.queues.stalls.get_mut(&path)) {
-            Some(stall) => stall.behind.push_back((since, question)),
-            None => self.put((since, question)),
+            Some(stall) => stall.behind.push_back(queued),
+            None => self.put(queued),
         }
     }
 
-    fn put(&mut self, (since, question): Queued) {
+    fn put(&mut self, Queued { since, question }: Queued) {
         match question {
             Question::OfRoutedRequest { routed_request, part, station } => {
-                self.ask_now((routed_request, part, station), since);
+                self.ask_now(routed_request, part, station, since);
             }
             Question::Own(UnsentSubRequest { sub_request, whose, pool, bytes }) => {
-                self.sub_request(sub_request, (pool, whose), since, &bytes);
+                self.sub_request(sub_request, pool, whose, since, &bytes);
             }
         }
     }
@@ -180,7 +182,8 @@ impl Core {
     pub(super) fn sub_request(
         &mut self,
         purpose: SubRequestFor,
-        (pool, whose): (u16, Whose),
+        pool: u16,
+        whose: Whose,
         since: Time,
         bytes: &[u8],
     ) {
@@ -225,16 +228,16 @@ impl Core {
             if let Some(sub_request) = &mut session.sub_request {
                 sub_request.stalled = Some(left as u32);
             }
-            let path = (client.to_bits(), pool);
+            let path = Path::new(client, pool);
             plane.routes.queues.on_stalled(path, level, left as u32);
-            // The client's next request may need no sub-request; it must not arrive before this
+            // The client's next request may need no sub-request. It must not arrive before this
             // one.
             self.hold_client(client);
         }
         self.note_written(client, pinned_until, wrote_at);
     }
 
-    /// Notes on the client's session what one of its sub-requests has written.
+    /// Notes on the client's session that one of its sub-requests has written.
     fn note_written(&mut self, client: Key<Session>, until: Time, wrote_at: Time) {
         if until.max(wrote_at) > Time::default()
             && let Some(session) = self.sessions.get_mut(client)
@@ -244,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Has a client wait with its next request until its others are answered.
+    /// Makes a client's next request wait until its earlier requests are answered.
     #[cold]
     pub(super) fn hold_client(&mut self, client: Key<Session>) {
         if let Some(session) = self.sessions.get_mut(client) {
@@ -252,13 +255,13 @@ impl Core {
         }
     }
 
-    /// A sub-request that was to ask has nothing to say.
+    /// Ends a sub-request that has nothing to send.
     pub(super) fn end_unasked(&mut self, level: u8) {
         let level = self.plane.routes.queues.level(level);
         level.sub_requests = level.sub_requests.saturating_sub(1);
     }
 
-    /// Hands a sub-request's reply over, if it has it.
+    /// Hands over the reply of a sub-request, if it is complete.
     fn finish_sub_request(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.is_dirty = false;
@@ -288,7 +291,8 @@ impl Core {
         self.keep_sub_request(session);
     }
 
-    /// Has what a sub-request could not send asked anew, before all that waits behind it.
+    /// Withdraws the unsent request of a sub-request. It is asked again before all that wait behind
+    /// it.
     pub(super) fn withdraw(&mut self, key: Key<Session>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
@@ -306,15 +310,11 @@ impl Core {
         };
         let bytes = session.busy.take().unwrap_or_default().unparsed().to_vec();
         let whose = Whose { client, level, lane: session.lane, language };
-        let again = Question::Own(UnsentSubRequest {
-            sub_request: purpose,
-            whose,
-            pool: session.pool,
-            bytes,
-        });
         let since = session.full_since.unwrap_or(self.plane.clock.now);
-        let path = (client.to_bits(), session.pool);
-        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front((since, again));
+        let unsent = UnsentSubRequest { sub_request: purpose, whose, pool: session.pool, bytes };
+        let again = Queued { since, question: Question::Own(unsent) };
+        let path = Path::new(client, session.pool);
+        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front(again);
         self.keep_sub_request(session);
     }
 
@@ -334,7 +334,7 @@ impl Core {
     fn on_sub_request_over(&mut self, sub_request: &SubRequest, reply: &[u8]) {
         match sub_request.purpose {
             SubRequestFor::Ask { routed_request, part, station, expect } => {
-                self.on_asked(routed_request, (part, station), expect, reply, sub_request.fault);
+                self.on_asked(routed_request, part, station, expect, reply, sub_request.fault);
             }
             SubRequestFor::TimeLeft { routed_request, part, key } => {
                 self.on_time_left(routed_request, part, key, reply, sub_request.fault);

@@ -1,16 +1,16 @@
-//! What a server was given through a connection: scripts and libraries.
+//! The scripts and libraries that a server was given through a connection.
 
 use keyway_command::Loaded;
 use keyway_proxy::Digest;
 use std::collections::BTreeSet;
 
-/// What was loaded through a connection.
+/// The scripts and libraries that were loaded through a connection.
 #[derive(Default)]
 pub(in crate::core) struct Given {
     pub(in crate::core::pools::servers) scripts: BTreeSet<Digest>,
-    /// [`ScriptCache::flushes`] at that time.
+    /// The value of [`ScriptCache::flushes`] at that time.
     pub(in crate::core::pools::servers) flushes: u64,
-    /// It has the libraries up to this one of [`ScriptCache::changes`].
+    /// The server has the libraries up to this value of [`ScriptCache::changes`].
     pub(in crate::core::pools::servers) libraries: u64,
 }
 
@@ -34,14 +34,14 @@ impl Given {
     }
 }
 
-/// What a request that went to every server has loaded or forgotten.
+/// The scripts or libraries that a request to every server has loaded or removed.
 pub(in crate::core) enum Loads {
     /// A script.
     Script(Vec<u8>),
-    /// A library; its name is what the servers say.
+    /// A library. The servers' reply is its name.
     Library(Vec<u8>),
-    /// Libraries by name and code, in place of all others or not.
+    /// Libraries by name and code. If `is_flush`, they replace all others.
     Libraries { libraries: Vec<(Vec<u8>, Vec<u8>)>, is_flush: bool },
-    /// All of these, or one library.
+    /// All scripts, all libraries, or one library.
     Forgotten(Loaded),
 }

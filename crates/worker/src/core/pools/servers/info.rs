@@ -1,5 +1,4 @@
-//! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
-//! of them.
+//! INFO on a sharded pool: of Keyway alone, of all its servers added up, or of one server.
 
 use crate::core::pending::Conclusion;
 use crate::core::request::RequestContext;
@@ -13,11 +12,11 @@ use keyway_resp::reply;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The request to every server for its figures, in the form that every version knows.
+/// The request for the figures of every server, in the form that every version knows.
 const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 
 impl Plane {
-    /// Answers INFO, or asks the servers it is about.
+    /// Answers INFO, or asks the servers that it is about.
     #[cold]
     pub(in crate::core) fn info(
         &mut self,
@@ -100,7 +99,7 @@ impl Plane {
     }
 }
 
-/// Appends the text made of what the servers of a join have said.
+/// Appends the report that is made of the servers' answers in a join.
 #[cold]
 pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
@@ -109,13 +108,13 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
     let cluster = kind.cluster();
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
     // Holds, for each server index, its position among the servers in use.
-    let mut of_place = vec![None; sharded.servers.len()];
-    for (index, place) in of_place.iter_mut().enumerate() {
+    let mut positions = vec![None; sharded.servers.len()];
+    for (index, position) in positions.iter_mut().enumerate() {
         let Some(address) = kind.address(index) else { continue };
         let (health, reason) =
             backend_state(plan, plan.topology.backend_id(usize::from(pool), index));
         let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        *place = Some(servers.len());
+        *position = Some(servers.len());
         servers.push(BackendInfo {
             name: kind.label(index),
             address: address.to_string(),
@@ -126,7 +125,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
         });
     }
     for (backend, answer) in join.answers() {
-        let Some(at) = of_place[usize::from(backend)] else { continue };
+        let Some(at) = positions[usize::from(backend)] else { continue };
         servers[at].info = match answer {
             Ok(text) => std::str::from_utf8(text).map_err(|_| "its INFO is no text".to_owned()),
             Err(NoAnswer::Refused(words)) => Err(one_line(&String::from_utf8_lossy(words))),
@@ -147,8 +146,8 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
 }
 
 /// Returns the role and state of a server, as fields of the INFO text.
-fn standing(cluster: &Cluster, place: usize) -> String {
-    let Some(known) = cluster.standing(place) else { return String::new() };
+fn standing(cluster: &Cluster, server: usize) -> String {
+    let Some(known) = cluster.standing(server) else { return String::new() };
     let mut fields = format!(",standing={}", known.role);
     let others = [
         ("of", known.of),
@@ -163,7 +162,7 @@ fn standing(cluster: &Cluster, place: usize) -> String {
     fields
 }
 
-/// A text that breaks neither the lines nor the fields of INFO.
+/// Returns a text without the characters that separate lines and fields of INFO.
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|it| if it.is_control() || it == ',' { ' ' } else { it }).collect()
 }

@@ -1,13 +1,13 @@
-//! What all pools with servers do for clients that speak RESP.
+//! The commands that all pools with servers handle alike for clients that speak RESP.
 //!
 //! | file | what happens there |
 //! | --- | --- |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
-//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
-//! | `scripts` | what servers keep for later calls, and who was given what |
+//! | `pubsub` | subscriptions: the subscribers of each name, and the subscriptions at servers |
+//! | `scripts` | scripts and libraries, and which of them each connection was given |
 //! | `stateful` | commands that block, and those in a transaction |
 //! | `transactions` | MULTI, EXEC and WATCH |
-//! | `tracking` | who is told which keys have changed |
+//! | `tracking` | invalidations for clients that track keys |
 //! | `unblock` | the end of a command that blocks |
 
 pub(in crate::core) mod given;

@@ -1,11 +1,12 @@
-//! What servers keep for later calls: scripts and libraries of functions.
+//! Scripts and libraries of functions, which servers keep for later calls.
 //!
-//! What a pool's clients have loaded is in the pool's [`ScriptCache`]; what was
-//! given through a connection is in its [`Given`]. A request that needs what its
-//! connection has not given yet is preceded by it on that connection, so that
-//! nothing of one client overtakes anything: a script before the first EVALSHA
-//! of it, the libraries before the first FCALL, and again once there are others.
-//! A server takes a library that it has already for an error, which is nobody's.
+//! The pool's [`ScriptCache`] has the scripts and libraries that its clients have loaded. The
+//! [`Given`] of a connection says which of them were sent there. A request may need a script or
+//! library that its connection was not given yet. Then that is sent ahead of the request on the
+//! same connection, so that no request overtakes another request of its client. A script precedes
+//! the first EVALSHA of it. The libraries precede the first FCALL, and the first FCALL after a
+//! change of them. A server that has a library already answers with an error, which goes to no
+//! client.
 
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
@@ -24,18 +25,20 @@ use keyway_route::{Route, route_script};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, LazyLock};
 
-/// Scripts a worker knows it has shown to the cache. More only saves hashing
-/// for applications with more scripts in turn.
+/// Number of scripts that a worker remembers to have shown to the cache. With more, applications
+/// that use more scripts in turn would need less hashing.
 const SHOWN: usize = 256;
 
-/// Scripts a connection is known to have, above which it is asked anew.
+/// Number of scripts that a connection is known to have. Above this number it is asked anew.
 const GIVEN_MAX: usize = 16 << 10;
 
 /// A script to be loaded before the request that needs it.
-pub(in crate::core) type Preload = (Digest, Arc<[u8]>);
+pub(in crate::core) struct Preload {
+    pub(in crate::core) digest: Digest,
+    pub(in crate::core) body: Arc<[u8]>,
+}
 
-/// Hashes of scripts that EVAL has shown to the cache already; each at the
-/// place its low bits say.
+/// Hashes of scripts that EVAL has shown to the cache already. The low bits of a hash are its index.
 pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
 
 impl Default for Shown {
@@ -45,7 +48,7 @@ impl Default for Shown {
 }
 
 impl Plane {
-    /// Starts a request that loads something into every server.
+    /// Starts a request that loads a script or libraries into every server.
     pub(in crate::core) fn load(
         &mut self,
         links: &mut Connections,
@@ -63,10 +66,10 @@ impl Plane {
         if what != Loaded::Scripts {
             self.give_libraries_everywhere(links, incoming);
         }
-        self.send_loads(links, incoming, (loads, Rule::Same))
+        self.send_loads(links, incoming, loads, Rule::Same)
     }
 
-    /// Starts a request that makes every server forget something.
+    /// Starts a request that removes scripts or libraries from every server.
     pub(in crate::core) fn unload(
         &mut self,
         links: &mut Connections,
@@ -74,8 +77,8 @@ impl Plane {
         what: Loaded,
     ) -> Step {
         if !incoming.session.is_quiet(incoming.busy) {
-            // What was loaded before is remembered once its reply is here, and
-            // must not be after it was forgotten.
+            // An earlier load is remembered when its reply arrives, which must not be after it was
+            // removed again.
             incoming.session.fence();
             return Step::Wait;
         }
@@ -83,14 +86,15 @@ impl Plane {
             self.give_libraries_everywhere(links, incoming);
         }
         forget(self.scripts(incoming.session.pool), incoming.request, what);
-        self.send_loads(links, incoming, (Loads::Forgotten(what), Rule::AllOk))
+        self.send_loads(links, incoming, Loads::Forgotten(what), Rule::AllOk)
     }
 
     fn send_loads(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
-        (loads, rule): (Loads, Rule),
+        loads: Loads,
+        rule: Rule,
     ) -> Step {
         self.pending.expect(Conclusion::Loads(loads));
         let RequestContext { key, session, busy, request } = incoming;
@@ -175,23 +179,24 @@ impl Plane {
         let mut preload = None;
         if !links[index].given.has_script(&digest, scripts.flushes()) {
             let Some(body) = scripts.script(&digest) else {
-                // Not of our clients: the server may have it.
+                // The script is not one of our clients'. The server may have it.
                 return self.forward(links, key, session, busy, request, index);
             };
-            preload = Some((digest, body));
+            preload = Some(Preload { digest, body });
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
         let mut multi_step = self.pending.take_multi_step(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
-        self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
+        let mut incoming = RequestContext { key, session, busy, request };
+        self.start_multi_step(links, &mut incoming, multi_step, preload)
     }
 
     /// Shows a script to the cache, unless that was done lately.
     fn show(&mut self, pool: u16, scripts: &ScriptCache, body: &[u8]) {
         let mut hasher = DefaultHasher::new();
         hasher.write_u16(pool);
-        // What the cache has forgotten since is shown again.
+        // A script that the cache has lost since is shown again.
         hasher.write_u64(scripts.losses());
         hasher.write(body);
         let hash = hasher.finish();
@@ -215,8 +220,8 @@ impl Plane {
         }
     }
 
-    /// Sends the libraries that came since a connection was given them, ahead of
-    /// the request that is about them.
+    /// Sends the libraries that were loaded since the connection was given them, ahead of the
+    /// request that needs them.
     pub(in crate::core) fn give_libraries(
         &mut self,
         index: ConnectionKey,
@@ -252,7 +257,7 @@ impl Plane {
         self.note_unsent(index, connection);
     }
 
-    /// The same for every server in use.
+    /// Does the same for every server in use.
     fn give_libraries_everywhere(&mut self, links: &mut Connections, incoming: &RequestContext) {
         let in_use = self.in_use(incoming.session.pool);
         let mut next = in_use.first_from(0);
@@ -263,9 +268,9 @@ impl Plane {
         }
     }
 
-    /// A server did not take what was to be loaded. That it has the library
-    /// already, or will never take it, is an end of it; a server that is busy,
-    /// loading or full is given it again when it is next needed.
+    /// Handles that a server refused a script or library. If the server has the library already, or
+    /// will never take it, this is the end of it. A server that is busy, loading or full is given
+    /// it again when it is next needed.
     #[cold]
     pub(in crate::core) fn on_load_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
@@ -274,12 +279,12 @@ impl Plane {
         }
     }
 
-    /// Every server has answered a request that loads or forgets something.
+    /// Handles that every server has answered a request that loads or removes scripts or libraries.
     #[cold]
     pub(in crate::core) fn learn_loads(&mut self, pool: u16, join: &Join, loads: Loads) {
         let scripts = self.scripts(pool);
         match (loads, join.agreed()) {
-            // What was given meanwhile may have come first, and be gone.
+            // A script that was given meanwhile may have come first, and be gone.
             (Loads::Forgotten(Loaded::Scripts), _) => scripts.note_flushed(),
             (Loads::Forgotten(_), _) if join.command == "function|flush" => {
                 scripts.renew_libraries();
@@ -298,15 +303,16 @@ impl Plane {
         }
     }
 
-    /// The scripts of a pool whose servers run some, and otherwise a list that stays empty.
+    /// Returns the scripts of a pool whose servers run scripts. For any other pool it returns a
+    /// cache that stays empty.
     pub(in crate::core) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
         static NONE: LazyLock<Arc<ScriptCache>> = LazyLock::new(Arc::default);
         self.plan.pools[pool as usize].kind.scripts().unwrap_or(&NONE)
     }
 }
 
-/// What a request is going to load, if there is room for it. Of a dump that is
-/// not understood nothing is kept.
+/// Returns the scripts or libraries that a request is going to load, if there is room for them. It
+/// returns none for a dump that cannot be parsed.
 fn to_load(scripts: &ScriptCache, request: &Request, what: Loaded) -> Result<Loads, CacheFull> {
     if what == Loaded::Dump {
         let is_flush = request.args.get(3).is_some_and(|it| it.eq_ignore_ascii_case(b"flush"));
@@ -353,7 +359,8 @@ fn send_load(connection: &mut Connection, name: [&[u8]; 2], text: &[u8], now: Ti
     connection.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
 }
 
-/// Forgets what a request unloads, if the servers will take its arguments.
+/// Removes from the cache what a request removes from the servers, if the servers will take its
+/// arguments.
 fn forget(scripts: &ScriptCache, request: &Request, what: Loaded) {
     let option = request.args.get(2);
     if request.command.verb == Verb::FunctionDelete {
@@ -383,7 +390,7 @@ mod tests {
     const MISSING: &[u8] = b"-NOSCRIPT No matching script.\r\n";
     const CODE: &[u8] = b"#!lua name=mylib\ncode";
 
-    /// What the link has to send: the names of its requests.
+    /// Returns the names of the requests that a link has to send.
     fn sent(core: &mut Core) -> Vec<&'static str> {
         let link = &mut core.links[0].link;
         let text = link.unsent().escape_ascii().to_string();
@@ -401,7 +408,7 @@ mod tests {
         found.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// A core whose pool has a script and a library, and a client of it.
+    /// Returns a core whose pool has a script and a library, and a client of it.
     fn core_and_client() -> (Core, Key<Session>) {
         let mut core = connected_core();
         core.plane.scripts(0).load(BODY.as_bytes());
@@ -424,7 +431,7 @@ mod tests {
         core.on_backend_bytes(core.links.key_at(0), b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["EVALSHA"]);
-        // Whatever may have emptied servers: it is given again.
+        // The script is given again, because servers may have been emptied.
         core.plane.scripts(0).note_flushed();
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
@@ -440,7 +447,7 @@ mod tests {
         core.continue_operations();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
-        // Alone it runs again, and what comes meanwhile waits.
+        // The request runs again alone, and requests that come meanwhile wait.
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();

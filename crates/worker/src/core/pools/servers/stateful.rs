@@ -1,13 +1,12 @@
-//! Transactions and blocking commands of sharded pools; what they have in
-//! common with those of the embedded store.
+//! Transactions and blocking commands of sharded pools, and the parts that they share with those of
+//! the embedded store.
 //!
-//! A transaction is held in the session until `EXEC` and goes out whole, on
-//! the shared link of its server, or on the private link that watches its
-//! keys. A blocking command waits on a private link. Whenever a session
-//! changes from one link to another, a fence holds its next request back
-//! until every reply is here: its requests are executed in their order. What
-//! goes by a private link also waits, within the timeout, while the server owes
-//! the reply to a write of the client that has timed out.
+//! A transaction is held in the session until `EXEC`. Then it is sent whole, on the shared link of
+//! its server, or on the private link that watches its keys. A blocking command waits on a private
+//! link. When a session changes from one link to another, a fence holds its next request until
+//! every reply has arrived, so that its requests are executed in their order. A request for a
+//! private link also waits, within the timeout, while the server owes the reply to one of the
+//! client's writes that has timed out.
 
 use crate::Upstream;
 use crate::core::request::{RequestContext, Step};
@@ -23,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
-    /// Takes a request that belongs to an open transaction; `None` when it is
-    /// to be handled as any other.
+    /// Takes a request that belongs to an open transaction. Returns `None` if it is handled like
+    /// any other.
     #[cold]
     pub(in crate::core) fn dispatch_stateful(
         &mut self,
@@ -46,8 +45,8 @@ impl Plane {
         }
     }
 
-    /// Answers a request that may change the protocol and so the links of its
-    /// session, once those before it are answered.
+    /// Answers a request that may change the protocol, and so the links of its session, once the
+    /// requests before it are answered.
     #[cold]
     pub(in crate::core) fn greet(
         &mut self,
@@ -104,13 +103,13 @@ impl Plane {
         Step::Started
     }
 
-    /// When a server must have answered a command that blocks: it keeps the
-    /// time, and one that is silent far beyond it is gone.
+    /// Returns the time by which a server must have answered a blocking command. The server keeps
+    /// the time of the command. A server that is silent long after that is gone.
     pub(in crate::core) fn answered_by(&self, incoming: &RequestContext) -> Option<Time> {
         self.answered_within(incoming.session.pool, incoming.request.wait_max())
     }
 
-    /// The same of one that waits so long.
+    /// Does the same for a command that waits for `wait`.
     pub(in crate::core) fn answered_within(
         &self,
         pool: u16,
@@ -121,7 +120,7 @@ impl Plane {
         wait.map(|wait| self.clock.now + wait + grace)
     }
 
-    /// What becomes of a command that blocks if it is not to be sent now.
+    /// Checks whether a blocking command may be sent now. Otherwise it is answered or waits.
     pub(in crate::core) fn check_blocking(
         &mut self,
         incoming: &mut RequestContext,
@@ -145,8 +144,8 @@ impl Plane {
         None
     }
 
-    /// Hashes of the request's keys, where a pool has several servers and keys
-    /// have places.
+    /// Returns the hashes of a request's keys. Returns none if the pool has one server, or if any
+    /// server may have a key.
     pub(in crate::core) fn hashes_of(&mut self, incoming: &RequestContext) -> Vec<u32> {
         let Some(Upstream { servers: pool, .. }) =
             self.plan.pools[usize::from(incoming.session.pool)].kind.upstream()
@@ -162,8 +161,8 @@ impl Plane {
         keys.map(|key| pool.hash_key(key)).collect()
     }
 
-    /// A private link to `server`, unless that cannot be reached or there are
-    /// too many: then the request is answered.
+    /// Returns a private link to `server`. If the server cannot be reached, or there are too many
+    /// private links, it answers the request and returns `None`.
     pub(in crate::core) fn lease_for(
         &mut self,
         links: &mut Connections,

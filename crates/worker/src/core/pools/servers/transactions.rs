@@ -14,14 +14,14 @@ use keyway_topology::ServerId;
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// The part of a transaction that is done at the server of its keys.
+/// The part of a transaction that is handled at the server of its keys.
 pub(in crate::core) enum ForKeys {
     Exec,
     Watch,
 }
 
 impl Plane {
-    /// Puts a command into the open transaction.
+    /// Queues a command of the open transaction.
     pub(in crate::core::pools::servers) fn queue(&mut self, incoming: &mut RequestContext) {
         let is_queued = self.try_queue(incoming);
         if let Err(text) = is_queued {
@@ -76,7 +76,7 @@ impl Plane {
         })
     }
 
-    /// The server of a command inside a transaction; `None` when any will do.
+    /// Returns the server of a command inside a transaction, or `None` if any server will do.
     pub(in crate::core::pools::servers) fn server_in_transaction(
         &mut self,
         incoming: &RequestContext,
@@ -103,7 +103,7 @@ impl Plane {
                 };
             }
             Handling::PubSub => return self.server_of_published(incoming, &name),
-            // A script without keys runs wherever the transaction does.
+            // A script without keys runs on the server of the transaction.
             Handling::Across(Across::Run) if request.args.get(2) == Some(b"0") => return Ok(None),
             _ => {}
         }
@@ -130,7 +130,7 @@ impl Plane {
             _ if pool.servers.len() > 1 => {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }
-            // It runs wherever the transaction does.
+            // The command runs on the server of the transaction.
             _ if self.cluster_state(incoming.session.pool).is_some() => return Ok(None),
             _ => 0,
         };
@@ -145,7 +145,7 @@ impl Plane {
         }
     }
 
-    /// What all keys of a transaction have in common: their server, or what may come to
+    /// Returns the server that all keys of a transaction share, or their slot if that may move to
     /// another server meanwhile.
     pub(in crate::core::pools::servers) fn home_of(
         &mut self,
@@ -159,7 +159,7 @@ impl Plane {
         key.and_then(|key| self.moving_home_of(pool, key)).unwrap_or(server)
     }
 
-    /// Begins, ends or guards a transaction.
+    /// Executes MULTI, EXEC, DISCARD, WATCH and UNWATCH.
     pub(in crate::core) fn transact(
         &mut self,
         links: &mut Connections,
@@ -172,8 +172,8 @@ impl Plane {
         }
     }
 
-    /// Answers what concerns the session alone, on a pool or a store; says what
-    /// is left to do where the keys are.
+    /// Answers the part of a transaction that concerns the session alone, on a pool or a store.
+    /// Returns what is left to do at the keys.
     pub(in crate::core) fn begin_or_drop(
         &mut self,
         links: &mut Connections,
@@ -249,7 +249,7 @@ impl Plane {
         };
         let home = self.home_of(incoming, server);
         let watch = Self::current_watch(links, incoming);
-        // The first ring counts: what came later may be about another.
+        // The first ring counts: later keys may be of another.
         let ring =
             watch.map_or_else(|| self.ring_number(incoming.session.pool), |watch| watch.ring);
         let index = match watch {
@@ -260,8 +260,8 @@ impl Plane {
                 return Step::Started;
             }
             Some(Watch { link: Some(index), .. }) => index,
-            // Nothing says when a watch without a reply began, and what is read
-            // from then on comes by another link.
+            // The time at which a watch without a reply began is unknown, and later reads come by
+            // another link.
             None if Self::is_silent(incoming.session) => {
                 let stateful = incoming.session.stateful.get_or_insert_default();
                 stateful.watch = Some(Watch { home, ring, link: None });
@@ -269,7 +269,7 @@ impl Plane {
                 return Step::Started;
             }
             Some(Watch { link: None, .. }) => {
-                // EXEC will fail whatever happens to these keys.
+                // EXEC fails whatever happens to these keys.
                 self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
@@ -295,8 +295,8 @@ impl Plane {
         Step::Started
     }
 
-    /// Returns what the session watches, without the link when that is not the session's own any
-    /// more.
+    /// Returns the keys that the session watches. It leaves out the link if that is no longer the
+    /// session's own.
     pub(in crate::core::pools::servers) fn current_watch(
         links: &Connections,
         incoming: &RequestContext,
@@ -307,8 +307,8 @@ impl Plane {
         Some(Watch { link, ..watch })
     }
 
-    /// Returns the same as [`Self::current_watch`], and also leaves the link out when its server no
-    /// longer has the keys: that server does not see what happens to them elsewhere.
+    /// Returns the same as [`Self::current_watch`], but also leaves out the link if its server no
+    /// longer has the keys. That server does not see their changes elsewhere.
     pub(in crate::core::pools::servers) fn standing_watch(
         &self,
         links: &Connections,
@@ -321,7 +321,7 @@ impl Plane {
         Some(Watch { link: watch.link.filter(stands), ..watch })
     }
 
-    /// The link to watch keys on: the session's own, or one for a while.
+    /// Returns the link to watch keys on: the session's own, or a private link for a while.
     pub(in crate::core::pools::servers) fn watch_link(
         &mut self,
         links: &mut Connections,
@@ -338,7 +338,7 @@ impl Plane {
         Some(own)
     }
 
-    /// Sends the queued commands between `MULTI` and `EXEC`, as one.
+    /// Sends the queued commands between `MULTI` and `EXEC` as one batch.
     pub(in crate::core::pools::servers) fn exec(
         &mut self,
         links: &mut Connections,
@@ -375,16 +375,17 @@ impl Plane {
             && let Some(late) = late_apart(
                 links,
                 ClientMut { key: incoming.key, session: incoming.session },
-                (index, incoming.request),
+                index,
+                incoming.request,
             )
         {
             return Step::Full(late);
         }
-        self.exec_on(links, incoming, (index, watch.is_some()))
+        self.exec_on(links, incoming, index, watch.is_some())
     }
 
-    /// Answers an EXEC of which no server needs to know, or has it wait for the replies before
-    /// it. Returns `None` if it is to be sent.
+    /// Answers an EXEC that no server needs to execute, or has it wait for earlier replies. Returns
+    /// `None` if it must be sent.
     fn answer_exec_here(
         &mut self,
         links: &mut Connections,
@@ -421,12 +422,13 @@ impl Plane {
         }
     }
 
-    /// Sends a transaction on a connection, if that takes it.
+    /// Sends a transaction on a connection, if the connection has room.
     fn exec_on(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
-        (index, is_watched): (ConnectionKey, bool),
+        index: ConnectionKey,
+        is_watched: bool,
     ) -> Step {
         let connection = &mut links[index];
         if self.is_full(connection) {
@@ -453,15 +455,15 @@ impl Plane {
             self.release(links, index);
             incoming.session.fence();
         } else if self.cluster_state(incoming.session.pool).is_some_and(|state| state.has_slots()) {
-            // While a slot moves, the transaction may have to be sent to another server, and what
-            // comes behind it must not be executed here before that.
+            // While a slot moves, the transaction may have to be sent to another server. Later
+            // requests must not be executed here before that.
             incoming.session.fence();
         }
         Step::Started
     }
 
-    /// Tells apart the rings that a pool has had; where servers are found out keys are
-    /// where these say.
+    /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
+    /// If the servers are discovered, they say themselves where keys are.
     pub(in crate::core::pools::servers) fn ring_number(&self, pool: u16) -> u64 {
         let state = &self.pools[usize::from(pool)];
         match state.servers() {
@@ -470,8 +472,8 @@ impl Plane {
         }
     }
 
-    /// Answers an `EXEC` of a time when other servers were in use: its keys may
-    /// live elsewhere now, where a write would be found by nobody.
+    /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
+    /// other servers now, and nobody would find a write here.
     #[cold]
     pub(in crate::core::pools::servers) fn exec_elsewhere(
         &mut self,
@@ -514,7 +516,7 @@ impl Plane {
         let Upstream { servers: pool, .. } =
             self.plan.pools[incoming.session.pool as usize].kind.upstream()?;
         let state = self.pools[incoming.session.pool as usize].servers()?;
-        // Without keys any server will do; always the same one.
+        // Without keys any server will do, but always the same one.
         let server = match home {
             Some(home) => self.server_of_home(incoming.session.pool, home),
             None => place(pool, state.ring(), b"", random),
@@ -546,12 +548,11 @@ impl Plane {
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
         let mut owner = Self::owner(incoming);
         if !transaction.scripts().is_empty() {
-            owner =
-                self.own_as_multi_step((connection, index), (incoming, owner), Work::Transaction);
+            owner = self.own_as_multi_step(connection, index, incoming, owner, Work::Transaction);
         }
         let counted = incoming.request.command.counted();
-        let replies = (len, transaction.queued() + 1);
-        connection.link.enqueue_batch(owner, counted, replies, self.clock.now);
+        let before = transaction.queued() + 1;
+        connection.link.enqueue_batch(owner, counted, len, before, self.clock.now);
         connection.link.set_transaction();
         self.note_unsent(index, connection);
     }

@@ -1,5 +1,5 @@
-//! The end of a wait in a command that blocks: a client asks for it, a pool or a listener goes, or
-//! the client itself leaves.
+//! The early end of a blocking command: a client asks for it, a pool or a listener ends, or the
+//! client itself leaves.
 
 use crate::core::{ConnectionKey, Core};
 use keyway_base::Key;
@@ -39,8 +39,8 @@ impl Core {
         true
     }
 
-    /// Asks again to end the commands that go on although they were to end: the
-    /// first request may have overtaken the command, or got lost.
+    /// Asks the servers again to end commands that go on although they were to end. The first
+    /// request may have overtaken the command, or got lost.
     pub(crate) fn retry_unblocks(&mut self) {
         let mut unblocking = std::mem::take(&mut self.plane.upstream.unblocking);
         unblocking.retain(|&(index, generation)| {
@@ -54,8 +54,8 @@ impl Core {
         self.plane.upstream.unblocking = unblocking;
     }
 
-    /// Has the server end the command that waits on a private link: a reply
-    /// that is on its way already is not lost then.
+    /// Asks the server to end the command that waits on a private link. So a reply that is on its
+    /// way already is not lost.
     pub(in crate::core) fn send_unblock(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
@@ -85,9 +85,9 @@ impl Core {
         connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
     }
 
-    /// Ends a command that is to end and that a server has refused: no server can have given
-    /// anything out for it. A server would end it only after the pause before the next try, and
-    /// many servers may refuse it one after the other.
+    /// Ends a command that a server has refused. No server can have given out an element for it. A
+    /// server would end it only after the pause before the next try, and many servers may refuse it
+    /// one after the other.
     pub(in crate::core) fn end_refused(
         &mut self,
         from: ConnectionKey,
@@ -104,7 +104,7 @@ impl Core {
         plane.deliver_aside(sessions, server, &one.exchange, kind, &out);
     }
 
-    /// Has a client that is to leave wait no longer in a blocking command.
+    /// Ends the wait of a client that is to leave a blocking command.
     pub(crate) fn let_go(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) else {
             return;
@@ -114,7 +114,7 @@ impl Core {
         let unsent = session.stateful.iter().filter(|stateful| stateful.unsent > 0);
         let unsent = unsent.map(|stateful| stateful.unsent_end.is_some());
         let mut on = on.chain(unsent).peekable();
-        // Asked once, a server is asked again in time.
+        // A server that was asked once is asked again in time.
         let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
         if !is_asked {
             let id = session.identity.id;
@@ -122,9 +122,8 @@ impl Core {
         }
     }
 
-    /// Notes that a client closed its side. Returns whether that is its end: a
-    /// client that waits in a blocking command, or for the end of a pause, is
-    /// not there to be answered.
+    /// Notes that a client closed its side. Returns whether the client has ended: nobody would
+    /// answer a client that waits in a blocking command, or for the end of a pause.
     pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         session.hung_up = true;

@@ -1,20 +1,19 @@
-//! A pipeline on the embedded store: while a request is served, the memory that
-//! those behind it need can already be on its way. Without that, a worker
-//! spends half of its time waiting for it.
+//! Fetches the memory for the requests of a pipeline on the embedded store ahead. While one request
+//! is served, the memory that the requests behind it need is on its way. Without this, a worker
+//! spends half of its time waiting for memory.
 
 use crate::core::Plane;
 use crate::core::pools::store::state::Scratch;
 use keyway_proxy::Session;
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 
-/// Requests looked at in one go: enough for their reads to overlap, too few to
-/// push each other's data out of the first cache.
+/// Number of requests that are looked at in one go. Fewer would not let their reads overlap. More
+/// would push each other's data out of the first cache.
 const REQUESTS_MAX: usize = 16;
 
 impl Plane {
-    /// Tells the store which keys the requests at the start of `bytes` name
-    /// first. Returns how many bytes those requests take; nothing is done with
-    /// them yet.
+    /// Tells the store which keys the requests at the start of `bytes` name first. Returns the
+    /// number of bytes of those requests. It does not execute them.
     pub(in crate::core) fn look_ahead(
         &mut self,
         session: &Session,

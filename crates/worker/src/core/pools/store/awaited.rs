@@ -33,8 +33,10 @@ impl Plane {
         self.store.awaited.close(now);
         let invalidations = &self.plan.invalidations;
         while let Some(first) = self.store.awaited.open.front_mut() {
-            first.places.retain(|(worker, number)| !invalidations.is_delivered(*worker, *number));
-            if !first.places.is_empty() && now < first.until {
+            first
+                .deliveries
+                .retain(|(worker, number)| !invalidations.is_delivered(*worker, *number));
+            if !first.deliveries.is_empty() && now < first.until {
                 return;
             }
             self.store.awaited.open.pop_front();

@@ -1,9 +1,9 @@
 //! Commands that wait on the embedded store.
 //!
 //! ```text
-//!  BLPOP ──► nothing there: a waiter of the store, a place in the session's order
+//!  BLPOP ──► nothing there: a waiter of the store, a reserved reply index
 //!  a request of any worker changes the key ──► that worker serves the waiter
-//!         ──► the reply, by the inbox of the client's worker ──► its place
+//!         ──► the reply, by the inbox of the client's worker ──► its reply index
 //!  its time is up, CLIENT UNBLOCK, the client leaves ──► the waiter is cancelled,
 //!         unless it has been served: then its reply is on its way
 //! ```
@@ -22,7 +22,7 @@ use keyway_store::{Patience, Store, Waited, Waiter, Who};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a waiting command takes besides its bytes, here and in the store.
+/// Number of bytes that a waiting command takes here and in the store, besides its own.
 const WAITER_OVERHEAD: usize = 512;
 
 impl Plane {
@@ -63,7 +63,8 @@ impl Plane {
                 self.settle_changes(
                     incoming.session,
                     incoming.busy,
-                    (store, incoming.request),
+                    store,
+                    incoming.request,
                     false,
                 );
             }
@@ -104,7 +105,7 @@ impl Plane {
         let is_error = out.first() == Some(&b'-');
         if store.notifies() {
             let RequestContext { session, busy, request, .. } = incoming;
-            self.settle_changes(session, busy, (store, request), is_error);
+            self.settle_changes(session, busy, store, request, is_error);
         }
         if is_error {
             let is_full = out.starts_with(b"-OOM ");
@@ -116,8 +117,12 @@ impl Plane {
         }
     }
 
-    /// Why a command may not wait, though it would have to.
-    fn refusal_to_wait(&self, incoming: &RequestContext, share: &mut Share) -> Option<String> {
+    /// Returns why a command may not wait, although it would have to.
+    pub(in crate::core::pools::store) fn refusal_to_wait(
+        &self,
+        incoming: &RequestContext,
+        share: &mut Share,
+    ) -> Option<String> {
         if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             return Some(text.to_owned());
@@ -138,7 +143,7 @@ impl Plane {
         })
     }
 
-    fn begin_to_wait(
+    pub(in crate::core::pools::store) fn begin_to_wait(
         &mut self,
         incoming: &mut RequestContext,
         waiter: Arc<Waiter>,
@@ -160,7 +165,7 @@ impl Plane {
         self.plan.clients.set_blocked(client, true);
     }
 
-    /// Serves who waits for what this worker's requests have changed.
+    /// Serves the clients that wait for what this worker's requests have changed.
     pub(in crate::core) fn serve_waiters(&mut self, pool: u16, store: &Store) {
         let (worker, clock) = (self.worker(), self.clock);
         store.serve_ready(worker, clock, |waiter, reply| {
@@ -178,7 +183,7 @@ impl Plane {
         });
     }
 
-    /// Takes a client off those that wait; where its reply goes.
+    /// Removes a client from those that wait. Returns its session and the index of its reply.
     fn end_waiting(&mut self, client: u64) -> Option<(Key<Session>, u32)> {
         let waiting = self.store.blocking.waiting.swap_remove(&client)?;
         if let Some(deadline) = waiting.deadline {
@@ -210,8 +215,8 @@ impl Plane {
         self.complete(key, session, sequence, |out| out.extend_from_slice(&handout.reply));
     }
 
-    /// Ends the waiting of a client with what `write` appends, unless it has
-    /// been served.
+    /// Ends the waiting of a client with the reply that `write` appends, unless the client has been
+    /// served.
     fn cut_waiting(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -244,7 +249,7 @@ impl Core {
         plane.store.blocking.outbox = outbox;
     }
 
-    /// Ends the waiting of those whose time is up.
+    /// Ends the waits whose time is up.
     pub(in crate::core) fn end_overdue_waits(&mut self) {
         let Core { sessions, plane, .. } = self;
         while let Some(&(deadline, client)) = plane.store.blocking.deadlines.first() {
@@ -256,7 +261,8 @@ impl Core {
         }
     }
 
-    /// Ends the waiting of a client of this worker before its time.
+    /// Ends the waiting of a client of this worker early, because another client asks for it or its
+    /// pool ends.
     pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
         let Core { sessions, plane, .. } = self;
         plane.cut_waiting(sessions, client, |waiter, out| {

@@ -6,6 +6,7 @@
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
 //! | `logs` | replies that wait until writes are on disk |
+//! | `roles` | REPLICAOF and ROLE |
 //! | `scripts` | scripts and functions |
 //! | `script_host` | what a script reaches while it runs |
 //! | `script_commands` | SCRIPT and FUNCTION: what is loaded, listed, killed |
@@ -18,6 +19,7 @@ pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
 pub(crate) mod logs;
+mod roles;
 mod script_commands;
 mod script_host;
 mod scripts;

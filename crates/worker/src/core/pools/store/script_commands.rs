@@ -9,16 +9,16 @@ use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Kill, Policy, Registry, Run};
 use std::sync::Arc;
 
-/// What stands before each library of a dump.
+/// The byte that precedes each library in a dump.
 const DUMPED_LIBRARY: u8 = 245;
 
-/// Returns whether a command changes which functions there are.
+/// Returns whether a command changes the set of functions.
 pub(super) fn changes_libraries(verb: Verb) -> bool {
     use Verb::{FunctionDelete, FunctionFlush, FunctionLoad, FunctionRestore};
     matches!(verb, FunctionDelete | FunctionFlush | FunctionLoad | FunctionRestore)
 }
 
-/// SCRIPT and FUNCTION with their subcommands.
+/// Executes SCRIPT and FUNCTION with their subcommands.
 pub(super) fn control(engine: &mut Engine, request: &Request, now: Time, out: &mut Vec<u8>) {
     let registry = Arc::clone(engine.registry());
     match request.command.verb {
@@ -107,7 +107,7 @@ pub fn repeat_function_command(registry: &Arc<Registry>, words: &[&[u8]], now: T
     }
 }
 
-/// FUNCTION LOAD; the library's name.
+/// Executes FUNCTION LOAD. Returns the name of the library.
 pub(super) fn load_library(
     engine: &mut Engine,
     request: &Request,
@@ -128,13 +128,13 @@ pub(super) fn load_library(
     Ok(name)
 }
 
-/// What FUNCTION KILL ends while libraries are loaded.
+/// Returns the run that FUNCTION KILL ends while libraries are loaded.
 pub(super) fn loading(request: &Request, now: Time) -> Arc<Run> {
     let name = request.command.name.replace('|', " ").to_uppercase();
     Arc::new(Run::new(true, name, Vec::new(), now))
 }
 
-/// FUNCTION RESTORE.
+/// Executes FUNCTION RESTORE.
 pub(super) fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), String> {
     let payload = &request.args[2];
     let is = |word: &str| request.args[3].eq_ignore_ascii_case(word.as_bytes());
@@ -154,13 +154,13 @@ pub(super) fn restore(engine: &mut Engine, request: &Request, now: Time) -> Resu
     }
     let codes =
         dumped_libraries(payload).map_err(|_| "ERR failed loading functions payload".to_owned())?;
-    // Whether their names are free is found out when they are kept.
+    // The registry refuses a name that is in use when the libraries are kept.
     let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
     let libraries = engine.load_libraries(&codes, &loading(request, now))?;
     engine.registry().keep_libraries(libraries, policy)
 }
 
-/// FUNCTION LIST.
+/// Executes FUNCTION LIST.
 pub(super) fn write_list(
     registry: &Registry,
     request: &Request,
@@ -215,7 +215,7 @@ pub(super) fn write_list(
     }
 }
 
-/// FUNCTION STATS.
+/// Executes FUNCTION STATS.
 pub(super) fn write_stats(
     registry: &Registry,
     running: Option<&Run>,
@@ -250,7 +250,7 @@ pub(super) fn write_stats(
     reply::integer(out, functions as i64);
 }
 
-/// Returns whether the option of a flush is one: it makes no difference.
+/// Returns whether the option of a flush, ASYNC or SYNC, is valid. Both do the same here.
 pub(super) fn flush_option(request: &Request) -> bool {
     let is =
         |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");

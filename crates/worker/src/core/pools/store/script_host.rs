@@ -1,8 +1,9 @@
-//! What a script is given while it runs on the store: its calls of commands, and its log.
+//! The calls that a script on the store may make while it runs: commands, and its log.
 
 use crate::Plan;
 use crate::core::pools::store::tracking::is_of_everything;
 use crate::core::pools::store::transactions::{is_executed, unserved};
+use crate::monitors::Line;
 use crate::plan::PoolWorker;
 use keyway_base::Clock;
 use keyway_command::{Flags, Handling, Request, Verb};
@@ -17,28 +18,28 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a key or a message that is kept takes besides its bytes, about.
+/// Approximate number of bytes that a kept key or message takes besides its own.
 const KEPT_OVERHEAD: usize = 64;
 
 /// Lines that one run of a script may write to the log.
 const LOG_LINES_MAX: u32 = 100;
 
-/// What a run has left to be told once it is over.
+/// The effects of a run that are told to other clients once it is over.
 #[derive(Default)]
 pub(super) struct Effects {
-    /// Keys that were read, where the client is to hear of their changes.
+    /// Keys that were read, if the client tracks them.
     pub(super) reads: BTreeSet<Box<[u8]>>,
-    /// Bytes of those, and of messages to subscribers of this worker.
+    /// Number of bytes of those keys, and of messages to subscribers of this worker.
     pub(super) kept_len: usize,
     pub(super) is_of_everything: bool,
     pub(super) has_own_messages: bool,
     /// Number of calls that monitors could see. `monitor_every` shows one call in many.
     pub(super) monitored: u64,
-    /// Monitors of this worker have been shown a line.
+    /// True if monitors of this worker were shown a line.
     pub(super) has_own_lines: bool,
 }
 
-/// What a script reaches of its worker.
+/// The part of a worker that a script reaches.
 pub(super) struct ScriptHost {
     pub(super) hold: ScriptHold,
     pub(super) plan: Arc<Plan>,
@@ -49,9 +50,9 @@ pub(super) struct ScriptHost {
     pub(super) identity: RefCell<Identity>,
     /// True if its client may do everything.
     pub(super) is_free: bool,
-    /// True if it runs for FCALL.
+    /// True if the run is for FCALL.
     pub(super) is_function: bool,
-    /// True if reads are to be told.
+    /// True if the keys that the script reads are tracked.
     pub(super) tracks: bool,
     pub(super) effects: RefCell<Effects>,
     pub(super) log_lines: Cell<u32>,
@@ -121,6 +122,12 @@ impl ScriptHost {
         if self.plan.pools[usize::from(self.pool)].pause.is_monitored() {
             self.show(request);
         }
+        let store = self.hold.store();
+        if store.is_restricted()
+            && let Some(refused) = store.refusal(request.command.flags)
+        {
+            return reply::error(out, refused.text());
+        }
         if !is_executed(request) {
             return self.answer(request, protocol, out);
         }
@@ -136,7 +143,8 @@ impl ScriptHost {
         }
     }
 
-    /// Returns whether the client's user may do what its script does; answers where not.
+    /// Returns whether the client's user may run a command that its script calls. If not, appends
+    /// the error.
     #[inline]
     fn may(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
         if self.is_free {
@@ -176,7 +184,7 @@ impl ScriptHost {
         }
         let mut line = Vec::new();
         write_line(request, self.clock, self.identity.borrow().database, "lua", &mut line);
-        for worker in self.plan.monitors.show(vec![(self.pool, line.into())]) {
+        for worker in self.plan.monitors.show(vec![Line { pool: self.pool, text: line.into() }]) {
             match worker == self.worker {
                 true => effects.has_own_lines = true,
                 false => self.plan.post_published(worker),
@@ -197,7 +205,7 @@ impl ScriptHost {
         }
     }
 
-    /// Answers a command that is not the store's.
+    /// Answers a command that the store does not execute.
     fn answer(&self, request: &Request<'_>, protocol: Protocol, out: &mut Vec<u8>) {
         let command = request.command;
         let kind = match command.verb {
@@ -222,13 +230,13 @@ impl ScriptHost {
             return reply::error(out, &unserved(&name, command.handling));
         }
         if command.verb == Verb::Info {
-            // It looks at every shard, one after the other.
+            // The command looks at every shard, one after the other.
             self.hold.hold_everything();
         }
         let mut identity = self.identity.borrow_mut();
         identity.protocol = protocol;
         let mut context = self.local_context(&mut identity);
-        // What would be done to the connection is refused in scripts.
+        // Commands that change the connection are refused in scripts.
         let _ = local::answer(request, &mut context, out);
     }
 }

@@ -5,8 +5,8 @@
 //!       redis.call ──► ScriptHold: the shards of each command, held until the end
 //!       ◄── the reply; then what was changed is told, as of a transaction
 //! ```
-//! A worker has an engine for each store, made when the first script comes. The
-//! texts of scripts are shared by all workers (`keyway_script::Registry`).
+//! A worker has an engine for each store. It is made for the first script. All workers share the
+//! texts of scripts (`keyway_script::Registry`).
 
 use crate::PoolPlan;
 use crate::core::Plane;
@@ -28,13 +28,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Words of a function's request that FUNCTION STATS shows.
+/// Number of words of a function's request that FUNCTION STATS shows.
 const COMMAND_WORDS_MAX: usize = 32;
 
 impl Plane {
-    /// Holds what a request needs while a script of another worker runs, so that
-    /// it does not have to wait for what the script takes meanwhile. `None` when
-    /// the request is answered already: the script holds that, and is busy.
+    /// Holds the shards that a request needs while a script of another worker runs, so that the
+    /// request does not wait for shards that the script takes later. Returns `None` if the script
+    /// holds one of these shards already: then the request is answered with an error.
     #[cold]
     pub(in crate::core) fn hold_beside_script<'a>(
         &mut self,
@@ -63,9 +63,9 @@ impl Plane {
         }
     }
 
-    /// Waits until a request has what it needs of a script of another worker, if
-    /// one runs; whether the request is still to be answered. What a script that
-    /// begins now takes is waited for once more.
+    /// Waits until the shards that a request needs are free of a script of another worker, if one
+    /// runs. Returns whether the request must still be answered. If another script begins now and
+    /// takes shards, the request waits once more.
     pub(in crate::core) fn passes_script(
         &mut self,
         store: &Store,
@@ -127,8 +127,8 @@ impl Plane {
         std::mem::take(&mut self.store.scripts.is_counted)
     }
 
-    /// Appends the reply to a command about scripts; what remains to be told of
-    /// what a script has done.
+    /// Appends the reply to a command about scripts. Returns the script's changes that other
+    /// clients must be told of.
     pub(in crate::core::pools::store) fn compose_script(
         &mut self,
         pool: &PoolPlan,
@@ -144,7 +144,7 @@ impl Plane {
             let on_long = Rc::new(move || relief.ask(worker as u16, &mailers));
             Engine::new(Arc::clone(&pool.scripts)).with_long(on_long)
         };
-        // Taken out, so that a script can be run beside the rest of the plane.
+        // The engine is taken out, so that a script can run beside the rest of the plane.
         let mut engine = engines.swap_remove(&index).unwrap_or_else(new);
         let settlement = match request.command.verb {
             Verb::Eval | Verb::EvalRo | Verb::Evalsha | Verb::EvalshaRo => {
@@ -185,7 +185,7 @@ impl Plane {
         settlement
     }
 
-    /// EVAL and its like.
+    /// Executes EVAL, EVALSHA and their read-only forms.
     fn eval(
         &mut self,
         engine: &mut Engine,
@@ -226,13 +226,13 @@ impl Plane {
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
         let client = session.identity.protocol;
-        self.run(pool, (session, run), out, |host, run, out| {
+        self.run(pool, session, run, out, |host, run, out| {
             let words = Words { keys, args };
             engine.run(&script, &words, (host, run), is_read_only, client, out);
         })
     }
 
-    /// FCALL and FCALL_RO.
+    /// Executes FCALL and FCALL_RO.
     fn fcall(
         &mut self,
         engine: &mut Engine,
@@ -268,13 +268,13 @@ impl Plane {
         let words: Vec<&[u8]> = request.args.from(3).collect();
         let (keys, args) = words.split_at(key_count.min(words.len()));
         let client = session.identity.protocol;
-        self.run(pool, (session, run), out, |host, run, out| {
+        self.run(pool, session, run, out, |host, run, out| {
             let words = Words { keys, args };
             engine.call(name, &words, (host, run), is_read_only, client, out);
         })
     }
 
-    /// Returns whether what a script says of itself allows it to run now.
+    /// Returns whether the flags of a script allow it to run now.
     fn admit(
         &self,
         pool: &PoolPlan,
@@ -300,12 +300,13 @@ impl Plane {
         Ok(())
     }
 
-    /// Runs a script with what it reaches, unless another is busy; what is to be
-    /// told of it.
+    /// Runs a script, unless another script is busy. Returns the changes that other clients must be
+    /// told of.
     fn run(
         &mut self,
         pool: &PoolPlan,
-        (session, run): (&Session, Arc<Run>),
+        session: &Session,
+        run: Arc<Run>,
         out: &mut Vec<u8>,
         work: impl FnOnce(Rc<dyn Host>, Arc<Run>, &mut Vec<u8>),
     ) -> Option<Settlement> {
@@ -317,7 +318,7 @@ impl Plane {
                 return None;
             }
         };
-        // Waiting for another script is nobody's work.
+        // The time spent waiting for another script belongs to no request.
         self.look(&pool.slow_log);
         let tracks = session.tracking.as_deref().is_some_and(|tracking| tracking.tracks_next());
         let host = Rc::new(ScriptHost {
@@ -344,7 +345,7 @@ impl Plane {
         let effects = host.effects.take();
         self.servers.pubsub.has_mail |= effects.has_own_messages;
         self.observe.monitoring.has_mail |= effects.has_own_lines;
-        // As long as nothing that was read can change.
+        // The changes are gathered now, before another client can change what was read.
         let settlement = (store.notifies() || effects.is_of_everything || tracks)
             .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));
         drop(host);

@@ -8,10 +8,11 @@ use crate::core::request::Step;
 use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
-use keyway_command::{Condition, Flags, Handling, Verb, store_saves, store_scripts, store_serves};
+use keyway_command::{
+    Condition, Handling, Verb, store_replicates, store_saves, store_scripts, store_serves,
+};
 use keyway_proxy::{Identity, Output};
-use keyway_resp::reply;
-use keyway_store::{Context, Held, Insertions, Refused, Store, Transfer};
+use keyway_store::{Context, Held, Insertions, Store, Transfer};
 use std::sync::Arc;
 
 impl Plane {
@@ -25,7 +26,7 @@ impl Plane {
         store: &Arc<Store>,
         incoming: &mut RequestContext,
     ) -> Step {
-        if store.is_restricted() && self.refuses_now(store, incoming) {
+        if store.is_restricted() && self.refuses_restricted(store, incoming) {
             return Step::Started;
         }
         if incoming.session.is_special()
@@ -40,11 +41,11 @@ impl Plane {
         }
         let beside = match store.has_script() {
             false => None,
-            // It is asked for whole.
+            // The request is handled again with its whole value.
             true if self.store.streamed_set.is_some() => return Step::Wait,
             true => match self.hold_beside_script(store, incoming) {
                 Some(held) => {
-                    // Waiting for a script is nobody's work.
+                    // The time spent waiting for a script belongs to no request.
                     self.look(&pool.slow_log);
                     Some(held)
                 }
@@ -77,8 +78,8 @@ impl Plane {
         self.count(session, request);
         self.note_served(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
-        // Where a long value goes is known where nothing is in front of the reply.
-        // What sub-requests bring is put into other replies.
+        // A long value is inserted by its position, which is known only if nothing precedes the
+        // reply. Replies to sub-requests become parts of other replies.
         let has_client = session.sub_request.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
         assert!(
@@ -108,27 +109,26 @@ impl Plane {
             self.end_work(pool, ClientMut { key: *key, session }, request, work);
         }
         if store.notifies() {
-            self.settle_changes(session, busy, (store, request), error.is_some());
+            self.settle_changes(session, busy, store, request, error.is_some());
         }
         if let Some(is_full) = error {
             self.note_refused_write(session.pool, request, is_full);
         }
     }
 
-    /// Refuses a request to a store that is being loaded, but for those that redis-server answers
-    /// then. Refuses writes to a store whose log cannot be written. Returns whether it was refused.
+    /// Refuses a request that a store does not serve while it is loaded, a replica, or without a
+    /// log, as redis-server does. Returns whether it was refused.
+    ///
+    /// A command that ends a replica is served while a snapshot of the primary replaces its data:
+    /// that may take for ever.
     #[cold]
-    fn refuses_now(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
+    fn refuses_restricted(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
         let command = asked.request.command;
-        let refused = match store.is_loading() {
-            true if command.flags.contains(Flags::LOADING) => return false,
-            true => Refused::Loading,
-            false if store.refuses_writes() && may_write(command.verb, command.flags) => {
-                Refused::NotLogged
-            }
-            false => return false,
-        };
-        self.refuse(asked.session, asked.busy, |out| reply::error(out, refused.text()));
+        if store_replicates(command.verb) && store.is_replica() {
+            return false;
+        }
+        let Some(refused) = store.refusal(command.flags) else { return false };
+        self.refuse_queued(asked, refused.text());
         true
     }
 
@@ -151,9 +151,10 @@ impl Plane {
             }
             _ if verb == Verb::Monitor => self.start_monitor(incoming),
             _ if store_saves(verb) => self.save_store(store, incoming),
+            _ if store_replicates(verb) => self.serve_role(StorePool { pool, store }, incoming),
             _ if store_scripts(verb) => self.script_on_store(StorePool { pool, store }, incoming),
             _ => {
-                // It looks at every shard, one after the other.
+                // The command looks at every shard, one after the other.
                 if !tells_of_all(verb) || self.passes_script(store, incoming) {
                     self.answer_without_server(
                         incoming.session,
@@ -168,13 +169,7 @@ impl Plane {
     }
 }
 
-/// Returns whether a command may write. Of a script, or a transaction, that is not known before.
-fn may_write(verb: Verb, flags: Flags) -> bool {
-    flags.contains(Flags::WRITE)
-        || matches!(verb, Verb::Eval | Verb::Evalsha | Verb::Fcall | Verb::Exec)
-}
-
-/// Puts into an output what was not copied there; how many bytes that is.
+/// Inserts values into an output that were not copied there. Returns their number of bytes.
 #[cold]
 pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
     let insert = |(at, part): (usize, Part)| {

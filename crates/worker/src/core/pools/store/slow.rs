@@ -1,8 +1,8 @@
-//! Requests that the embedded store works long on, for SLOWLOG.
+//! Times slow requests on the embedded store, for SLOWLOG.
 //!
-//! A turn has one time, so the clock is read around a request for this alone: of commands that may
-//! take long however small they are, and of what brings or gets many bytes. The second reading is
-//! the first of the next request, if that is timed too.
+//! A turn has one time, so the clock is read only around certain requests: commands that may be
+//! slow however small they are, and requests that carry or get many bytes. The second reading is
+//! the first reading of the next request, if that is timed too.
 
 use crate::PoolPlan;
 use crate::core::Plane;
@@ -15,16 +15,24 @@ use keyway_memcache as memcache;
 use keyway_proxy::{Busy, Session, SlowEntry, SlowLog, shown_args, shown_words};
 use std::time::Duration;
 
-/// Requests since the last reading of the clock up to which a large reply is charged from there.
-/// More would make what they took its own, fewer leave one in a deep pipeline untimed.
+/// Number of requests since the last reading of the clock up to which a large reply is timed from
+/// that reading. With more, the time of those requests would be charged to it. With fewer, a large
+/// reply in a deep pipeline would not be timed.
 const LATELY: u64 = 64;
 
-/// A request that is timed: from when the clock was read last, which is as it began, or as it had
-/// what it waited for.
+/// A request that is timed. The last reading of the clock is the time at which it began, or at
+/// which its wait was over.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Work {
     /// Index of its reply, if its client gets one.
     reply: Option<u32>,
+}
+
+/// The times at which a request began and ended.
+#[derive(Clone, Copy)]
+struct WorkTimes {
+    began: Time,
+    ended: Time,
 }
 
 /// Returns whether a request is timed.
@@ -42,7 +50,7 @@ impl Plane {
         Some(at)
     }
 
-    /// Begins to time the request that was started last: from now, or from the end of the one
+    /// Begins to time the request that was started last: from now, or from the end of the request
     /// before it.
     #[cold]
     #[inline(never)]
@@ -55,13 +63,13 @@ impl Plane {
         if self.store.looked.requests + 1 < self.batch {
             self.look(log)?;
         }
-        // A reply to who has no client is on its way to another pool.
+        // The reply of a session without a client goes to another pool.
         let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
         Some(Work { reply: is_heard.then(|| busy.order.next_index()) })
     }
 
-    /// What a request began with that is timed for its reply, which is the last one now, if that
-    /// is known.
+    /// Returns the timing of a request whose large reply was just composed, if the clock was read
+    /// at most `LATELY` requests ago.
     #[cold]
     #[inline(never)]
     pub(in crate::core) fn began_lately(
@@ -90,18 +98,19 @@ impl Plane {
         work: Work,
     ) {
         if let Some(times) = self.ended_slow(&pool.slow_log) {
-            self.keep_worked(pool, client, (work, times), shown_args(request.args.buf()));
+            self.keep_worked(pool, client, work, times, shown_args(request.args.buf()));
         }
     }
 
-    /// The same of a client of memcached.
+    /// Does the same for a request of a memcached client.
     #[cold]
     #[inline(never)]
     pub(in crate::core) fn end_memcached_work(
         &mut self,
         pool: &PoolPlan,
         client: ClientMut<'_>,
-        (request, bytes): (&memcache::Request, &[u8]),
+        request: &memcache::Request,
+        bytes: &[u8],
         work: Work,
     ) {
         let Some(times) = self.ended_slow(&pool.slow_log) else { return };
@@ -112,31 +121,32 @@ impl Plane {
         let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
         let words: Vec<&[u8]> =
             std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
-        self.keep_worked(pool, client, (work, times), shown_words(words.into_iter()));
+        self.keep_worked(pool, client, work, times, shown_words(words.into_iter()));
     }
 
-    /// When a request began, and when it was over, if it was slow.
-    fn ended_slow(&mut self, log: &SlowLog) -> Option<(Time, Time)> {
+    /// Returns the times of the request that has just ended, if it was slow.
+    fn ended_slow(&mut self, log: &SlowLog) -> Option<WorkTimes> {
         let began = self.store.looked.at;
-        let now = self.look(log)?;
-        (now.since(began) >= log.slower_than()).then_some((began, now))
+        let ended = self.look(log)?;
+        (ended.since(began) >= log.slower_than()).then_some(WorkTimes { began, ended })
     }
 
     fn keep_worked(
         &mut self,
         pool: &PoolPlan,
         ClientMut { key, session }: ClientMut<'_>,
-        (work, (began, now)): (Work, (Time, Time)),
+        work: Work,
+        WorkTimes { began, ended: now }: WorkTimes,
         args: Vec<Vec<u8>>,
     ) {
         let (addr, name) = self.client_names(Some(session.identity.id));
-        // It was there when the turn began.
+        // The request was there when the turn began.
         let (queued, took) = (began.since(self.clock.now), now.since(self.clock.now));
         let micros = |time: Duration| time.as_micros() as u64;
         let entry = SlowEntry {
             id: 0,
             unix_seconds: (self.clock.unix_micros + micros(took)) / 1_000_000,
-            // So that they add up whatever is cut off.
+            // The parts then add up, whatever is rounded off.
             micros: micros(took).saturating_sub(micros(queued)),
             args,
             addr,
@@ -148,7 +158,7 @@ impl Plane {
             write_micros: None,
         };
         let reply = work.reply.map(|reply| ReplyIndex { session: key, reply });
-        self.keep_slow(pool, entry, reply, (now, took.subsec_nanos() % 1000));
+        self.keep_slow(pool, entry, reply, now, took.subsec_nanos() % 1000);
         session.has_unwritten |= reply.is_some();
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker remembers of the clients of embedded stores.
+//! The state that a worker keeps for the clients of embedded stores.
 
 use super::logs::Logs;
 use super::tickets::Awaited;
@@ -13,7 +13,7 @@ use keyway_store::{KeyEvent, KeyHint, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a worker has for the clients of embedded stores.
+/// The state of a worker for the clients of embedded stores.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) tracking: StoreTracking,
@@ -21,10 +21,10 @@ pub(crate) struct State {
     pub(in crate::core::pools::store) scripts: StoreScripts,
     pub(crate) awaited: Awaited,
     pub(crate) logs: Logs,
-    /// When the clock was read last, for a request of a store or by a poll.
+    /// The last reading of the clock, for a request of a store or by a poll.
     pub(in crate::core) looked: Looked,
     pub(in crate::core) ahead: Scratch,
-    /// What the request that is executed sets, if that is not among its arguments.
+    /// The value that the request being executed sets, if that is not among its arguments.
     pub(in crate::core) streamed_set: Option<Box<keyway_store::StreamedSet>>,
 }
 
@@ -35,40 +35,38 @@ pub(in crate::core) struct StorePool<'a> {
     pub(in crate::core) store: &'a Arc<Store>,
 }
 
-/// What one worker knows of its clients that cache.
+/// The state of one worker for its clients that cache.
 #[derive(Default)]
 pub(crate) struct StoreTracking {
-    /// The pools' tables, once they are needed.
+    /// The tables of the pools, each made when it is first needed.
     pub(in crate::core::pools::store) tables:
         IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
     /// Clients of this worker that are in a table.
-    pub(in crate::core::pools::store) trackers: Places,
-    /// Where clients were found that are told in place of others. They may be
-    /// gone.
-    pub(in crate::core::pools::store) targets: Places,
-    /// The keys that the request being served reads for a client that caches:
-    /// their arguments, and whether it had not read them before.
+    pub(in crate::core::pools::store) trackers: SessionKeys,
+    /// Sessions of clients that get the invalidations of others. They may be gone.
+    pub(in crate::core::pools::store) targets: SessionKeys,
+    /// Keys that the request being served reads for a client that caches: the index of the
+    /// argument, and whether the client had not read the key before.
     pub(in crate::core::pools::store) reads: Vec<(u32, bool)>,
-    /// What became of keys by the request being served.
+    /// Events of keys by the request being served.
     pub(in crate::core::pools::store) events: Vec<KeyEvent>,
-    /// By pool: keys that changed in this turn, where somebody is told of
-    /// prefixes; with the client who changed each, if it was one and no other.
+    /// Keys that changed in this turn, for pools with clients that are told of prefixes. Each has the
+    /// client that changed it, if no other did.
     pub(in crate::core::pools::store) changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
-    /// By pool: everything has changed in this turn; with the client who alone
-    /// has done it and has been told, if there is one.
+    /// Pools in which everything has changed in this turn. Each has the client that did it, if no
+    /// other did and the client was told.
     pub(in crate::core::pools::store) flushed: BTreeMap<u16, Option<Client>>,
-    /// For clients of this worker, at the end of the turn.
+    /// Messages for clients of this worker. They are delivered at the end of the turn.
     pub(in crate::core::pools::store) outbox: Vec<Told>,
-    /// Sessions that were told something in this turn: they are sent that before writers are sent
-    /// their replies.
+    /// Sessions that were told something in this turn. Their output is sent before the replies of
+    /// writers.
     pub(in crate::core::pools::store) told: Vec<Key<Session>>,
-    /// Other workers have put something into the inbox.
+    /// True if other workers have put something into the inbox.
     pub(crate) has_mail: bool,
-    /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
+    /// True if this worker has taken the inbox, and must acknowledge when its messages are sent.
     pub(crate) owes_word: bool,
-    /// Clients who have missed something for want of room in their output, and
-    /// whether it was redirected to them: they are told that everything has
-    /// changed once there is room.
+    /// Clients that have missed a message for want of room in their output, and whether it was
+    /// redirected to them. They are told that everything has changed once there is room.
     pub(in crate::core::pools::store) late: IndexSet<(Client, bool), foldhash::fast::RandomState>,
 }
 
@@ -80,12 +78,12 @@ impl StoreTracking {
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
-    /// The sessions that were told something and have not been sent it.
+    /// Takes the sessions that were told something and were not sent it yet.
     pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
         std::mem::take(&mut self.told)
     }
 
-    /// Number of clients that cache, and of messages for them.
+    /// Returns the number of clients that cache and of messages for them.
     pub(in crate::core) fn len(&self) -> usize {
         self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
     }
@@ -96,23 +94,23 @@ impl StoreTracking {
     }
 }
 
-pub(in crate::core::pools::store) type Places =
+pub(in crate::core::pools::store) type SessionKeys =
     IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
 
-/// What one worker knows of its clients that wait on a store.
+/// The state of one worker for its clients that wait on a store.
 #[derive(Default)]
 pub(crate) struct StoreBlocking {
     pub(in crate::core::pools::store) waiting: IndexMap<u64, Waiting, foldhash::fast::RandomState>,
-    /// When those are over that do not wait for ever.
+    /// The times at which waits end, of those that have an end.
     pub(in crate::core::pools::store) deadlines: BTreeSet<(Time, u64)>,
     /// Replies for clients of this worker.
     pub(in crate::core::pools::store) outbox: Vec<Handout>,
-    /// Other workers have put something into the inbox.
+    /// True if other workers have put something into the inbox.
     pub(crate) has_mail: bool,
 }
 
 impl StoreBlocking {
-    /// Number of clients that block, and of replies to them.
+    /// Returns the number of clients that block and of replies to them.
     pub(in crate::core) fn len(&self) -> usize {
         self.waiting.len() + self.deadlines.len() + self.outbox.len()
     }
@@ -133,7 +131,7 @@ pub(in crate::core::pools::store) struct Waiting {
     pub(in crate::core::pools::store) _share: Share,
 }
 
-/// When the clock was read last, and how many requests of the turn had been started by then.
+/// A reading of the clock, and the number of requests of the turn that were started by then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::core) struct Looked {
     pub(in crate::core) at: Time,
@@ -144,12 +142,12 @@ pub(in crate::core) struct Looked {
 #[derive(Default)]
 pub(crate) struct StoreScripts {
     pub(in crate::core::pools::store) engines: IndexMap<u16, Engine, foldhash::fast::RandomState>,
-    /// The reply of the last script, if an error, was counted when a command of it
-    /// was answered so.
+    /// True if the reply of the last script is an error that was counted when a command of the
+    /// script got it.
     pub(in crate::core::pools::store) is_counted: bool,
 }
 
-/// Room for looking ahead.
+/// Buffers for looking ahead.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
     pub(in crate::core::pools::store) args: Vec<ByteRange>,
@@ -157,7 +155,7 @@ pub(in crate::core) struct Scratch {
 }
 
 impl Scratch {
-    /// Gives back room beyond `kept_max` arguments.
+    /// Frees memory for more than `kept_max` arguments.
     pub(in crate::core) fn trim(&mut self, kept_max: usize) {
         if self.args.capacity() > kept_max {
             self.args = Vec::new();

@@ -15,10 +15,10 @@ pub(in crate::core::pools::store) const WITHIN: Duration = Duration::from_millis
 #[derive(Default)]
 pub(crate) struct Awaited {
     /// Messages left for other workers in this turn.
-    pub(in crate::core::pools::store) sent: Places,
+    pub(in crate::core::pools::store) sent: Deliveries,
     /// Number of messages left since the start.
     pub(in crate::core::pools::store) sent_count: u64,
-    /// A client has written in this turn, and other clients may have to be told.
+    /// True if a client has written in this turn, and other clients may have to be told.
     pub(in crate::core::pools::store) has_writers: bool,
     /// The number of the last ticket.
     pub(in crate::core::pools::store) last: u64,
@@ -42,7 +42,7 @@ impl Awaited {
         }
     }
 
-    /// Number of messages left for other workers since the start.
+    /// Returns the number of messages left for other workers since the start.
     pub(in crate::core::pools::store) fn sent_count(&self) -> u64 {
         self.sent_count
     }
@@ -53,7 +53,7 @@ impl Awaited {
         session.awaited = self.last + 1;
     }
 
-    /// Time until which the replies of a session wait for other clients to be told.
+    /// Returns the time until which the replies of a session wait for other clients to be told.
     #[cold]
     pub(in crate::core::pools::store) fn until(&self, number: u64) -> Option<Time> {
         // A session waits while any ticket up to its own is open: tickets end in order.
@@ -63,11 +63,11 @@ impl Awaited {
 
     /// Ends a turn: the messages that it left for other workers become a ticket.
     pub(in crate::core::pools::store) fn close(&mut self, now: Time) {
-        let places = std::mem::take(&mut self.sent);
+        let deliveries = std::mem::take(&mut self.sent);
         if std::mem::take(&mut self.has_writers) {
             self.last += 1;
-            if !places.is_empty() {
-                self.open.push_back(Ticket { number: self.last, places, until: now + WITHIN });
+            if !deliveries.is_empty() {
+                self.open.push_back(Ticket { number: self.last, deliveries, until: now + WITHIN });
             }
         }
     }
@@ -75,9 +75,9 @@ impl Awaited {
 
 pub(in crate::core::pools::store) struct Ticket {
     pub(in crate::core::pools::store) number: u64,
-    pub(in crate::core::pools::store) places: Places,
+    pub(in crate::core::pools::store) deliveries: Deliveries,
     pub(in crate::core::pools::store) until: Time,
 }
 
 /// The last message in the inbox of each worker, by number.
-pub(in crate::core::pools::store) type Places = SmallVec<[(u16, u64); 2]>;
+pub(in crate::core::pools::store) type Deliveries = SmallVec<[(u16, u64); 2]>;

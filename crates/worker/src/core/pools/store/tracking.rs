@@ -1,13 +1,13 @@
-//! Client-side caching on the embedded store: whose reads are entered in the
-//! table that workers share, and who is told of a change.
+//! Client-side caching on the embedded store: enters the keys that clients read in the table that
+//! workers share, and tells clients of changes.
 //!
 //! ```text
 //!  request ──► begin_tracked: its keys into the table ──► the store
 //!          ◄── reply, then settle_changes: own pushes right behind it,
 //!              others' at the end of the turn or by the inbox of their worker
 //! ```
-//! A push is appended to a client's output between whole replies, and by its
-//! own worker alone: it comes behind the reply to the read that it is about.
+//! A push is appended to a client's output between whole replies, and only by the client's own
+//! worker. It comes behind the reply to the read that it is about.
 
 mod deliver;
 
@@ -25,21 +25,21 @@ use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What one request leaves to be told of.
+/// The changes of one request that clients must be told of.
 pub(in crate::core) struct Settlement {
-    /// What became of keys.
+    /// The events of keys.
     events: Vec<KeyEvent>,
-    /// The keys that it read for a client that caches, if there are events, and
-    /// whether the client had not read them before.
+    /// The keys that the request read for a client that caches, if there are events, and whether
+    /// the client had not read them before.
     reads: BTreeMap<Box<[u8]>, bool>,
-    /// Everything may have changed.
+    /// True if everything may have changed.
     is_of_everything: bool,
 }
 
-/// Events that room is kept for once they are told.
+/// Number of events for which memory is kept after they were told.
 const EVENTS_KEPT_MAX: usize = 1024;
 
-/// Targets whose places are kept; more are looked for again.
+/// Number of targets whose session keys are kept. The sessions of others are searched for again.
 const TARGETS_MAX: usize = 1024;
 
 impl Plane {
@@ -79,13 +79,13 @@ impl Plane {
         }
         let (id, worker) = (incoming.session.identity.id, self.worker());
         let table = Arc::clone(self.table(incoming.session.pool));
-        // Before the first key is entered, or read: whoever changes it later
-        // must know that changes are watched.
+        // The watch begins before the first key is entered or read: a writer that changes the key
+        // later must know that changes are watched.
         table.join(id, worker, || store.watch_changes(true));
         self.store.tracking.trackers.insert(id, incoming.key);
         let old = prefixes_of(incoming.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
-        table.change_prefixes(id, (&old, &new));
+        table.change_prefixes(id, &old, &new);
         self.plan.clients.set_tracking(id, tracking.as_deref());
         incoming.session.tracking = tracking;
     }
@@ -101,14 +101,14 @@ impl Plane {
         let Some(store) = plan.pools[session.pool as usize].kind.store() else { return };
         let table = Arc::clone(self.table(session.pool));
         let prefixes = prefixes_of(session.tracking.as_deref());
-        table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
+        table.change_prefixes(id, &prefixes, &BTreeSet::new());
         table.leave(id, || store.watch_changes(false));
         self.store.tracking.late.swap_remove(&(id, false));
         self.store.tracking.late.swap_remove(&(id, true));
     }
 
-    /// What a client's tracking has to do with a request that it now begins:
-    /// enters the keys that are about to be read.
+    /// Prepares tracking for a request that a client now begins: enters the keys that it is about
+    /// to read.
     #[cold]
     pub(in crate::core) fn begin_tracked(&mut self, store: &Store, incoming: &mut RequestContext) {
         let command = incoming.request.command;
@@ -143,37 +143,39 @@ impl Plane {
         self.keys = keys;
     }
 
-    /// Enters a key that a client reads; whether it had not read it before.
+    /// Enters a key that a client reads. Returns whether the client had not read it before.
     fn enter_read(&mut self, session: &Session, key: &[u8]) -> bool {
         let table = Arc::clone(self.table(session.pool));
-        let bound = (self.plan.limits.tracking_keys_max as usize, self.next_random());
-        let entered = table.enter(session.identity.id, key, bound);
+        let (keys_max, random) = (self.plan.limits.tracking_keys_max as usize, self.next_random());
+        let entered = table.enter(session.identity.id, key, keys_max, random);
         for (key, readers) in entered.given_up {
             self.tell_readers(&table, &readers, &key);
         }
         entered.is_new
     }
 
-    /// Tells of what a request has changed, behind its reply.
+    /// Tells clients of the changes of a request, behind its reply.
     #[cold]
     pub(in crate::core) fn settle_changes(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
-        (store, request): (&Store, &Request),
+        store: &Store,
+        request: &Request,
         is_refused: bool,
     ) {
-        let settlement = self.gather(session.pool, (store, request), is_refused);
+        let settlement = self.gather(session.pool, store, request, is_refused);
         self.tell_changes(session, busy, settlement);
         self.serve_waiters(session.pool, store);
     }
 
-    /// Publishes what a request has changed, and takes what remains to be told
-    /// of it, as the one that has just been executed.
+    /// Publishes the changes of the request that was just executed. Returns the changes that
+    /// clients must be told of.
     pub(in crate::core::pools::store) fn gather(
         &mut self,
         pool: u16,
-        (store, request): (&Store, &Request),
+        store: &Store,
+        request: &Request,
         is_refused: bool,
     ) -> Settlement {
         let mut settlement = Settlement {
@@ -183,7 +185,7 @@ impl Plane {
         };
         store.take_events(self.worker(), &mut settlement.events);
         self.publish_events(pool, store, &mut settlement.events);
-        // Of a key that is read twice the first counts.
+        // The first read of a key counts.
         for (index, is_new) in self.store.tracking.reads.drain(..).rev() {
             if !settlement.events.is_empty() {
                 settlement.reads.insert(request.args[index as usize].into(), is_new);
@@ -192,8 +194,8 @@ impl Plane {
         settlement
     }
 
-    /// The same for a script, which alone knows what it has read; nothing of
-    /// that has changed since.
+    /// Does the same for a script, which alone knows the keys that it has read. None of them has
+    /// changed since.
     pub(in crate::core) fn gather_script(
         &mut self,
         session: &Session,
@@ -204,7 +206,7 @@ impl Plane {
         let mut entered = BTreeMap::new();
         for key in reads {
             let is_new = self.enter_read(session, &key);
-            // Of a key that is read twice the first counts.
+            // The first read of a key counts.
             entered.entry(key).or_insert(is_new);
         }
         let mut events = std::mem::take(&mut self.store.tracking.events);
@@ -213,7 +215,7 @@ impl Plane {
         Settlement { events, reads: entered, is_of_everything }
     }
 
-    /// Tells who is to know of what a request has changed.
+    /// Tells all clients that track the changed keys.
     pub(in crate::core) fn tell_changes(
         &mut self,
         session: &mut Session,
@@ -231,8 +233,8 @@ impl Plane {
             let read = reads.get(&*event.key).copied();
             let mut readers = table.take(&event.key, read.map(|_| own));
             if readers.remove(own) {
-                // It has expired as it was read for the first time: the reply
-                // has told so.
+                // The key expired when it was read for the first time: the reply told the client
+                // so.
                 let is_known = read.unwrap_or(false);
                 let noloop = |tracking: &Tracking| tracking.noloop && is_own;
                 let hears = |tracking: &Tracking| !tracking.bcast && !noloop(tracking);
@@ -248,12 +250,12 @@ impl Plane {
         if is_of_everything || is_broadcast || self.store.awaited.sent_count() != sent_before {
             self.store.awaited.note_writer(session);
         }
-        // Its room is used again, unless a script has made it large.
+        // The memory is used again, unless a script has made it large.
         events.shrink_to(EVENTS_KEPT_MAX);
         self.store.tracking.events = events;
     }
 
-    /// Tells of what the store's upkeep has changed.
+    /// Tells clients of the changes of the store's upkeep.
     pub(in crate::core) fn settle_upkeep(&mut self, pool: u16, store: &Store) {
         let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(NO_WORKER, &mut events);
@@ -272,7 +274,7 @@ impl Plane {
         self.serve_waiters(pool, store);
     }
 
-    /// Tells of what serving a command that waited has changed.
+    /// Tells clients of the changes of a command that waited and was served.
     pub(in crate::core) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
         let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(self.worker(), &mut events);
@@ -291,17 +293,17 @@ impl Plane {
         self.store.tracking.events = events;
     }
 
-    /// Goes on forgetting who has left; whether there is more to do at once.
+    /// Removes more entries of clients that have left. Returns whether there is more to do at once.
     pub(in crate::core) fn sweep_trackers(&mut self, pool: u16) -> bool {
         self.table(pool).sweep()
     }
 
-    /// Notes a changed key for those who are told of prefixes.
+    /// Notes a changed key for clients that are told of prefixes.
     fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
         if table.has_prefixes() {
             let changed = self.store.tracking.changed.entry(pool).or_default();
-            // Who is not told of its own changes is told of a key that another
-            // has changed as well, in whatever order.
+            // A client that is not told of its own changes is told of a key that another client has
+            // changed as well, in either order.
             let changer = changed.entry(event.key.clone()).or_insert(by);
             if *changer != by {
                 *changer = None;
@@ -309,14 +311,14 @@ impl Plane {
         }
     }
 
-    /// Tells those who have read a key that it has changed.
+    /// Tells the clients that have read a key that it has changed.
     fn tell_readers(&mut self, table: &Table, readers: &Readers, key: &[u8]) {
         if readers.is_empty() {
             return;
         }
         let push = push_of(key);
-        for place in table.present(readers) {
-            self.send(place, What::Changed(Arc::clone(&push)));
+        for (client, worker) in table.present(readers) {
+            self.send(client, worker, What::Changed(Arc::clone(&push)));
         }
     }
 }
@@ -325,13 +327,13 @@ fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
     tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
 }
 
-/// Returns whether a command changes what may be under any key.
+/// Returns whether a command may change all keys.
 pub(in crate::core::pools::store) fn is_of_everything(verb: Verb) -> bool {
     matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 
-/// Returns whether a client's own request has changed the key, not its request's need
-/// for room or the time.
+/// Returns whether the client's own request has changed the key. Otherwise the request needed room,
+/// or the time of the key was up.
 fn changed_by_client(event: &KeyEvent) -> bool {
     event.class != KeyspaceEvents::EXPIRED && event.class != KeyspaceEvents::EVICTED
 }
@@ -383,7 +385,7 @@ mod tests {
         core.tell_late();
         let (messages, missed) = plan.invalidations.take(here + 1);
         assert_eq!((messages, missed), (Vec::new(), IndexSet::from_iter([(5, true)])));
-        // On its way here.
+        // The message is on its way.
         assert!(core.plane.store.tracking.late.iter().eq([&(6, true)]));
     }
 }

@@ -5,11 +5,11 @@
 //!            keys are held, each command is executed, the shards are released
 //!        ──► the reply, and behind it what the client is told of its own changes
 //! ```
-//! WATCH enters keys in the store's table of whose marks a change sets; EXEC
-//! looks at the mark while it holds the keys' shards.
+//! WATCH enters keys in the store's table of watches. A change sets the marks of the watches of its
+//! key. EXEC looks at the mark while it holds the shards of the keys.
 //!
-//! A command that the store cannot run, or for which there is no room, is
-//! refused when it comes; then EXEC is refused as well, as with Redis.
+//! A command that the store cannot run, or for which there is no room, is refused when it comes.
+//! Then EXEC is refused as well, as with Redis.
 
 use crate::core::pools::servers::transactions::ForKeys;
 use crate::core::pools::store::slow::is_timed;
@@ -24,7 +24,7 @@ use keyway_proxy::{Transaction, WatchedKeys};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 use keyway_store::{Context, Footprint, Held, OutOfMemory, Store};
 
-/// What the commands of a transaction leave to be told once all are executed.
+/// The effects of a transaction's commands that are told once all are executed.
 #[derive(Default)]
 struct Executed {
     replies: Vec<u8>,
@@ -32,8 +32,8 @@ struct Executed {
 }
 
 impl Plane {
-    /// Takes a request of a session that has begun something, or that is
-    /// tracked; `None` when it is to be handled as any other.
+    /// Handles a request of a session that has a transaction, a watch or tracking. Returns `None`
+    /// if the request is handled like any other.
     #[cold]
     pub(in crate::core) fn serve_special(
         &mut self,
@@ -61,7 +61,7 @@ impl Plane {
         None
     }
 
-    /// Puts a command into the open transaction.
+    /// Queues a command of the open transaction.
     fn queue_on_store(&mut self, store: &Store, incoming: &mut RequestContext) {
         let context = self.context_of(incoming);
         let is_queued = match () {
@@ -76,7 +76,7 @@ impl Plane {
         }
     }
 
-    /// Begins, ends or guards a transaction.
+    /// Executes MULTI, EXEC, DISCARD, WATCH and UNWATCH.
     #[cold]
     pub(in crate::core) fn transact_on_store(
         &mut self,
@@ -103,7 +103,7 @@ impl Plane {
             .watched
             .get_or_insert_with(|| Box::new(WatchedKeys::new(&self.plan.transactions)));
         for key in incoming.request.args.from(1) {
-            // Once one has changed, EXEC fails whatever becomes of others.
+            // EXEC fails once one key has changed, whatever becomes of the others.
             if watched.has_changed() {
                 break;
             }
@@ -125,7 +125,7 @@ impl Plane {
         self.answer_locally(incoming, |out| reply::simple(out, "OK"));
     }
 
-    /// Watches keys no more.
+    /// Ends the watch of keys.
     pub(in crate::core) fn unwatch_keys(&mut self, pool: u16, watched: WatchedKeys) {
         let Some(store) = self.plan.pools[usize::from(pool)].kind.store() else { return };
         watched.keys().for_each(|(database, key)| store.unwatch(database, key, &watched.mark));
@@ -173,7 +173,7 @@ impl Plane {
         }
     }
 
-    /// Does so; or says why not, in the end of an error's text.
+    /// Executes the queued commands. Returns the end of an error's text if it cannot.
     fn execute_queued(
         &mut self,
         StorePool { pool, store }: StorePool<'_>,
@@ -183,11 +183,14 @@ impl Plane {
     ) -> Result<Executed, String> {
         let context = self.context_of(incoming);
         let limits = ParseLimits::of(&self.plan.limits);
+        if store.is_restricted() {
+            refusal_of_queued(store, transaction, &limits)?;
+        }
         let mut footprint = Footprint::default();
         each_request(transaction.requests(), &limits, |request| {
             match is_executed(request) {
                 true => footprint.add(store, request),
-                // It looks at every shard, one after the other; a script may.
+                // The command, or a script, may look at every shard, one after the other.
                 false if looks_at_all(request.command.verb) => footprint.add_all(),
                 false => {}
             }
@@ -203,7 +206,7 @@ impl Plane {
         if watched.is_some_and(WatchedKeys::has_changed) {
             incoming.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let gathered = self.gather(incoming.session.pool, (store, incoming.request), true);
+                let gathered = self.gather(incoming.session.pool, store, incoming.request, true);
                 executed.settlements.push(gathered);
             }
             return Ok(executed);
@@ -224,10 +227,10 @@ impl Plane {
         request: &Request,
         executed: &mut Executed,
     ) {
-        // What the store does not execute may have a password in it.
+        // A command that the store does not execute may have a password in it.
         let is_work = is_executed(request) || store_scripts(request.command.verb);
         let work = match is_work && is_timed(&pool.slow_log, request) {
-            // What came before it in the transaction was no request of its own.
+            // The commands before it in the transaction were no requests of their own.
             true => self
                 .look(&pool.slow_log)
                 .and_then(|_| self.begin_work(&pool.slow_log, incoming.session, incoming.busy)),
@@ -243,7 +246,7 @@ impl Plane {
             held.execute(request, self.context_of(incoming), out);
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
-                let settlement = self.gather(incoming.session.pool, (store, request), is_error);
+                let settlement = self.gather(incoming.session.pool, store, request, is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {
@@ -278,13 +281,13 @@ impl Plane {
             self.note_store_error(incoming.session.pool, request.command.counted(), false);
         }
         if out.len() as u64 > self.plan.limits.session_output_len_hard {
-            // The client will be disconnected for it: no more is kept.
+            // The client will be disconnected for this, so no more is kept.
             out.truncate(start);
             out.resize(self.plan.limits.session_output_len_hard as usize + 1, b'\n');
         }
     }
 
-    /// What the store is to know of who asks.
+    /// Returns the facts about a client that the store needs for its request.
     pub(in crate::core) fn context_of(&self, incoming: &RequestContext) -> Context {
         let identity = &incoming.session.identity;
         Context {
@@ -296,8 +299,8 @@ impl Plane {
     }
 }
 
-/// Returns whether the store executes a command of a transaction: what may wait
-/// otherwise does not.
+/// Returns whether the store executes a command of a transaction. A command that may wait does not
+/// wait there.
 pub(in crate::core) fn is_executed(request: &Request) -> bool {
     store_serves(request.command.verb) || request.command.handling == Handling::Block
 }
@@ -308,13 +311,28 @@ fn looks_at_all(verb: Verb) -> bool {
     tells_of_all(verb) || matches!(verb, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
 }
 
-/// Returns whether a command's answer is made of the figures of every shard, each of
-/// which is locked for it.
+/// Returns whether the answer to a command consists of figures of all shards, each of which is
+/// locked for it.
 pub(in crate::core) fn tells_of_all(verb: Verb) -> bool {
     matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
 }
 
-/// Calls `each` with the requests whose wire forms `frames` are.
+/// Refuses a transaction of which a command is not served any more: the store has become a
+/// replica since it was queued.
+#[cold]
+fn refusal_of_queued(
+    store: &Store,
+    transaction: &Transaction,
+    limits: &ParseLimits,
+) -> Result<(), String> {
+    let mut refused = None;
+    each_request(transaction.requests(), limits, |request| {
+        refused = refused.or_else(|| store.refusal(request.command.flags));
+    });
+    refused.map_or(Ok(()), |refused| Err(format!(": {}", refused.text())))
+}
+
+/// Calls `each` with the requests in `frames`, which holds their wire forms.
 fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Request)) {
     let (mut ranges, mut inline): (Vec<ByteRange>, Vec<u8>) = (Vec::new(), Vec::new());
     let mut rest = frames;
@@ -331,7 +349,7 @@ fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Reque
     }
 }
 
-/// Returns whether a command may be part of a transaction; if not, what to answer.
+/// Checks that a command may be part of a transaction. The error is the reply.
 fn check_queued(request: &Request) -> Result<(), String> {
     let command = request.command;
     let name = command.name.replace('|', " ");
@@ -350,7 +368,7 @@ fn check_queued(request: &Request) -> Result<(), String> {
     }
 }
 
-/// What a client is told of a command that the embedded store does not have.
+/// Returns the error for a command that the embedded store does not have.
 pub(in crate::core) fn unserved(name: &str, handling: Handling) -> String {
     match handling.refused_everywhere() {
         Some(reason) => format!("ERR '{name}' is refused: {reason}"),

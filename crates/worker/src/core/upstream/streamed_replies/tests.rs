@@ -89,7 +89,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
             link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
             let owner = Owner::Session { session: other, sequence: 0 };
             link.enqueue(owner, Counted::OWN, 14, now);
-            link.backdate_last(|its| its == owner, (asked, now));
+            link.backdate_last(|its| its == owner, asked, now);
             core.look_at_hold(core.links.key_at(0));
         } else {
             sessions.get_mut(other).unwrap().full_since = Some(asked);

@@ -1,15 +1,15 @@
 //! Large values that are streamed into a store, so that nothing is copied when the last byte has
 //! arrived: copying a hundred megabytes would stop all clients of the worker.
 
-use super::{Begun, head_of, is_plain, tail_limits, tail_of};
+use super::{Begun, PartialRequest, head_of, is_plain, tail_limits, tail_of};
+use crate::core::observe::hot_keys::Sight;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, Step};
 use crate::core::upstream::state::Landing;
 use crate::core::{Connections, Plane};
-use crate::{Plan, PoolKind, PoolPlan};
+use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Limits};
 use keyway_command::{Args, Counted, Request, Verb};
-use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, OutOfMemory, Store, StreamedSet};
@@ -25,15 +25,13 @@ impl Plane {
         Context { database, clock: self.clock, protocol, worker: self.worker() }
     }
 
-    /// Begins to stream a request of which a part has arrived into a store. `args` are its
-    /// arguments before the one that ends at `end`, beyond the received bytes.
+    /// Begins to stream a request of which a part has arrived into a store.
     pub(super) fn begin_landing(
         &mut self,
         pool: &PoolPlan,
         store: &Arc<Store>,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (bytes, end): (&[u8], usize),
-        args: &mut Vec<ByteRange>,
+        PartialRequest { bytes, end, args }: PartialRequest<'_>,
     ) -> Begun {
         let len_min = self.plan.limits.pass_len() / 2;
         let Some((tail, value_len)) = tail_of(bytes, args, end, len_min) else {
@@ -106,8 +104,10 @@ impl Plane {
             return self.land_whole(
                 links,
                 BusyClient { key, session, busy },
-                (&draft, counted),
-                [&head, tail],
+                &draft,
+                counted,
+                &head,
+                tail,
             );
         }
         let (value, head_len) = (draft.bytes(), head.len());
@@ -128,7 +128,10 @@ impl Plane {
         );
         session.identity.live.note_request(self.last_verb, self.clock.now);
         match (self.store.streamed_set.take(), step) {
-            (None, _) => self.note_landed((&plan, pool, session), (&head, &args), value_len),
+            (None, _) => {
+                let pool = PoolInPlan { plan: &plan, pool };
+                self.note_landed(pool, session, &head, &args, value_len);
+            }
             // It was refused.
             (Some(_), Step::Started) => {}
             (Some(draft), _) => {
@@ -136,8 +139,10 @@ impl Plane {
                 self.land_whole(
                     links,
                     BusyClient { key, session, busy },
-                    (&draft, counted),
-                    [head, tail],
+                    &draft,
+                    counted,
+                    head,
+                    tail,
                 );
             }
         }
@@ -146,15 +151,17 @@ impl Plane {
     /// Notes the key of an executed request.
     fn note_landed(
         &mut self,
-        (plan, pool, session): (&Plan, &PoolPlan, &Session),
-        (frame, args): (&[u8], &[ByteRange]),
+        PoolInPlan { plan, pool }: PoolInPlan<'_>,
+        session: &Session,
+        frame: &[u8],
+        args: &[ByteRange],
         value_len: usize,
     ) {
         let Ok(request) = Request::resolve(Args::new(frame, args)) else { return };
-        let sight = (&request.args[1], request.command.name, Direction::Request);
+        let sight = Sight::of_request(&request.args[1], request.command.name);
         self.note_large(&pool.noted, sight, value_len);
         if self.observe.hot_keys.is_due(0) {
-            self.note_request((plan.pools.as_slice(), session), frame, args);
+            self.note_request(plan.pools.as_slice(), session, frame, args);
         }
     }
 
@@ -164,8 +171,10 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        (draft, counted): (&StreamedSet, Counted),
-        [head, tail]: [&[u8]; 2],
+        draft: &StreamedSet,
+        counted: Counted,
+        head: &[u8],
+        tail: &[u8],
     ) {
         if draft.is_refused() {
             // The draft has freed the value.

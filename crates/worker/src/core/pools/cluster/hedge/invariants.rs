@@ -48,7 +48,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
 fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
+    servers.link(map.index_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 /// Lets time pass to `millis` after zero.
@@ -59,7 +59,8 @@ fn pass(core: &mut Core, millis: u64) {
     }
 }
 
-/// What each server is sent now, without what tells it to answer as a replica.
+/// Returns the requests that each server is sent now, without the one that makes it answer as a
+/// replica.
 fn sent(core: &mut Core) -> [String; 3] {
     PORTS.map(|port| {
         let index = link(core, port);
@@ -160,7 +161,7 @@ fn replies_keep_their_order_whichever_come_first() {
     for port in [3, 2] {
         let asked = seconds[usize::from(port) - 1].clone();
         let count = asked.matches("GET").count();
-        // What it was sent first, and then what it was sent as the second.
+        // The first request to the server, and then the request to it as the second server.
         for _ in 0..3 - count {
             hear(&mut core, port, "$5\r\nfirst\r\n");
         }
@@ -250,7 +251,7 @@ fn the_time_of_the_whole_is_that_of_the_first() {
 fn reads_that_may_not_be_sent_twice_are_not() {
     for lines in [
         "SET a 1\r\n",
-        // It would be answered as if it came behind the write.
+        // Its reply would be as if it came behind the write.
         "GET a\r\nSET a 1\r\n",
         "GET a\r\nMULTI\r\nSET a 1\r\nEXEC\r\n",
         "HSCAN a 0\r\n",
@@ -280,7 +281,7 @@ fn a_cursor_goes_to_the_server_that_gave_it() {
 
 #[test]
 fn nobody_is_sent_what_policy_health_or_the_budget_forbid() {
-    // Of replicas alone one is left, and then none.
+    // If only replicas are read, one is left, and then none.
     let mut core = core(ReadFrom::Replica, 100, None);
     let (_, first, second) = hedged(&mut core);
     assert!(first > 1 && second > 1);
@@ -340,7 +341,7 @@ fn a_budget_for_retries_bounds_what_is_sent_again() {
     assert_eq!(sent(&mut core).concat().matches("GET").count(), 10);
     let failed = clients.iter().filter(|&&it| output(&core, it).starts_with("-ERR")).count();
     assert_eq!(failed, 20);
-    // It is used up for what a server does not take, too.
+    // A request that a server does not take also uses the budget.
     hear(&mut core, 3, "-LOADING x\r\n");
     let loading = clients.iter().filter(|&&it| output(&core, it).starts_with("-LOADING")).count();
     assert_eq!(loading, 1);

@@ -8,7 +8,7 @@ fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {
     let mut core = core();
     let client = client(&mut core);
     learn(&mut core, HOLE);
-    // What comes behind it waits as well, so that the order stays.
+    // Later requests wait as well, which keeps the order.
     ask(&mut core, client, "GET a\r\nGET b\r\n");
     pass_to(&mut core, 500);
     core.tend_clusters();

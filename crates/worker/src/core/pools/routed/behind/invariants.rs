@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many seeds are played: some tens find what was ever found.
+/// Number of seeds. Some tens find every known fault.
 const SEEDS: u64 = 200;
 
 const CLUSTER: u16 = 0;
@@ -97,7 +97,7 @@ struct World {
     owner: usize,
     /// True if requests time out before their servers answer.
     is_hasty: bool,
-    /// Of a hundred requests the owner refuses so many.
+    /// Number of requests in a hundred that the owner refuses.
     refusals: u64,
     clients: Vec<Client>,
     sockets: i32,
@@ -181,7 +181,7 @@ impl World {
         let Some(state) = self.core.plane.pools[usize::from(pool)].servers() else {
             panic!("servers")
         };
-        let place = match node {
+        let server = match node {
             0 => 0,
             _ => self
                 .core
@@ -189,9 +189,9 @@ impl World {
                 .cluster_state(CLUSTER)
                 .unwrap()
                 .map
-                .place_of(&endpoint(node as u16))?,
+                .index_of(&endpoint(node as u16))?,
         };
-        Some(state.link(place, 0, Protocol::Resp2).index())
+        Some(state.link(server, 0, Protocol::Resp2).index())
     }
 
     /// A turn of the worker.
@@ -211,7 +211,7 @@ impl World {
         self.flush();
     }
 
-    /// What is on links reaches their servers.
+    /// Delivers the output of links to their servers.
     fn flush(&mut self) {
         while let Some(index) = self.core.plane.upstream.connects.pop() {
             self.sockets += 1;
@@ -325,7 +325,7 @@ impl World {
             25..55 => self.execute(node),
             55..80 => self.deliver(node),
             80..92 => self.now += self.random.below(12),
-            // Of requests that a server sends elsewhere late nobody could keep the order.
+            // Nobody could keep the order of requests that a server sends elsewhere late.
             92..95 if self.is_hasty => {}
             92..95 => self.move_slots(),
             95..98 => {

@@ -9,7 +9,7 @@ use keyway_store::{KeyEvent, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a subscriber is closed.
+/// The reason for closing a subscriber.
 const OVER_HARD: &str = "more than pubsub_output_len_hard is undelivered";
 const OVER_SOFT: &str = "more than pubsub_output_len_soft has been undelivered for too long";
 const REFUSED: &str = "a server refuses a subscription that it had before";
@@ -37,7 +37,7 @@ impl Core {
     }
 }
 
-/// How far a subscriber exceeds the bounds for undelivered messages.
+/// The bound for undelivered messages that a subscriber exceeds.
 enum Lag {
     None,
     /// More than the soft bound.
@@ -56,7 +56,7 @@ fn lag(limits: &Limits, undelivered: u64) -> Lag {
 }
 
 impl Plane {
-    /// Publishes on an embedded store; returns the number of receivers.
+    /// Publishes a message on an embedded store. Returns the number of receivers.
     pub(in crate::core) fn publish(
         &mut self,
         pool: u16,
@@ -71,7 +71,7 @@ impl Plane {
         receivers.count
     }
 
-    /// Publishes what became of keys.
+    /// Publishes the events of keys.
     #[cold]
     pub(in crate::core) fn publish_events(
         &mut self,
@@ -118,8 +118,8 @@ impl Plane {
         self.servers.pubsub.frame = frame;
     }
 
-    /// Appends `frame` to the output of everybody who has subscribed to
-    /// `name`. It was composed once; each client's copy is one copy of bytes.
+    /// Appends `frame` to the output of all subscribers to `name`. The frame was composed once;
+    /// each client gets a copy of its bytes.
     pub(super) fn fan_out(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -185,7 +185,7 @@ impl Plane {
         });
     }
 
-    /// Closes who has subscribed to a name that its server, asked anew, refuses.
+    /// Closes the subscribers to a name that its server refused when it was asked anew.
     #[cold]
     pub(super) fn drop_refused(
         &mut self,
@@ -194,14 +194,15 @@ impl Plane {
         kind: SubscriptionKind,
         name: &[u8],
     ) {
-        self.drop_subscribers(sessions, pool, (kind, name), REFUSED);
+        self.drop_subscribers(sessions, pool, kind, name, REFUSED);
     }
 
     fn drop_subscribers(
         &mut self,
         sessions: &mut Slab<Session>,
         pool: u16,
-        (kind, name): (SubscriptionKind, &[u8]),
+        kind: SubscriptionKind,
+        name: &[u8],
         reason: &'static str,
     ) {
         let PubSub { pools, dropped, .. } = &mut self.servers.pubsub;
@@ -218,20 +219,20 @@ impl Plane {
     #[cold]
     fn drop_missing(&mut self, sessions: &mut Slab<Session>, missed: Missed) {
         for (pool, kind, channel) in missed.channels {
-            self.drop_subscribers(sessions, pool, (kind, &channel), OVERRUN);
+            self.drop_subscribers(sessions, pool, kind, &channel, OVERRUN);
             if kind == SubscriptionKind::Channel {
                 let registry = &self.servers.pubsub.pools[pool as usize].registry;
                 let patterns: Vec<_> = registry.matching(&channel).cloned().collect();
                 for pattern in patterns {
-                    let pattern = (SubscriptionKind::Pattern, &pattern[..]);
-                    self.drop_subscribers(sessions, pool, pattern, OVERRUN);
+                    let kind = SubscriptionKind::Pattern;
+                    self.drop_subscribers(sessions, pool, kind, &pattern, OVERRUN);
                 }
             }
         }
         missed.pools.into_iter().for_each(|pool| self.drop_all(sessions, pool));
     }
 
-    /// Closes every subscriber of a pool: a message to some of them is lost.
+    /// Closes every subscriber of a pool, because a message to some of them was lost.
     #[cold]
     fn drop_all(&mut self, sessions: &mut Slab<Session>, pool: u16) {
         for key in sessions.keys() {

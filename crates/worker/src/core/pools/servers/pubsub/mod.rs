@@ -1,15 +1,14 @@
-//! Subscriptions of this worker's clients: who hears what, and what is
-//! subscribed at servers for them.
+//! Subscriptions of this worker's clients, and the subscriptions at servers for them.
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `request` | the commands: subscribing, publishing, telling |
-//! | `deliver` | a message goes to every subscriber; who does not keep up |
-//! | `upstream` | what is subscribed where, confirmed, lost and subscribed anew |
+//! | `request` | the commands: SUBSCRIBE and its like, PUBLISH, PUBSUB |
+//! | `deliver` | messages go to every subscriber; slow subscribers are closed |
+//! | `upstream` | subscriptions at servers: confirmed, lost, made again |
 //!
-//! A request to subscribe is a fence: it starts when every request before it
-//! was answered, and the next one starts when it was. So a confirmation is
-//! always the next thing to leave, and no message overtakes it.
+//! A request to subscribe is a fence: it starts when every request before it was answered, and the
+//! next request starts when it was answered. So a confirmation is always the next reply to leave,
+//! and no message overtakes it.
 
 mod deliver;
 mod request;
@@ -28,7 +27,7 @@ use keyway_topology::{BackendId, ServerId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Position of a subscriber link in the worker.
+/// Index of a subscriber link in the worker.
 pub(crate) type SubscriberIndex = usize;
 
 /// Subscriptions of one worker.
@@ -37,21 +36,21 @@ pub(crate) struct PubSub {
     pub(crate) slots: Vec<SubscriberSlot>,
     /// Slots with something to connect, send or close.
     pub(crate) busy_slots: Vec<SubscriberIndex>,
-    /// Something was put into this worker's inbox.
+    /// True if this worker's inbox is not empty.
     pub(crate) has_mail: bool,
-    /// Room for what is taken out of it.
+    /// Buffer for the messages that are taken out of the inbox.
     inbox: Vec<Arc<Published>>,
-    /// Names that perhaps nobody wants any more.
+    /// Names that may have lost their last subscriber.
     releases: Vec<(u16, SubscriptionKind, Name)>,
-    /// Set when the set of usable servers has changed, so that names may belong to other servers.
+    /// True if the set of usable servers has changed, so that names may belong to other servers.
     pub(crate) is_moving: bool,
     /// Clients whose subscriptions wait for a server.
     pending: IndexSet<Key<Session>, foldhash::fast::RandomState>,
     /// Subscribers above the soft bound.
     over_soft: Vec<Key<Session>>,
-    /// Subscribers to close, and why.
+    /// Subscribers to close, each with the reason.
     pub(crate) dropped: Vec<(Key<Session>, &'static str)>,
-    /// Room for composing a message.
+    /// Buffer for composing a message.
     frame: Vec<u8>,
 }
 
@@ -63,29 +62,29 @@ struct PoolChannels {
     waiters: Registry<Key<Session>>,
     /// Clients with subscriptions.
     clients: u64,
-    /// The links to its servers, in their order.
+    /// The links to the pool's servers, in the order of the servers.
     slots: Range<SubscriberIndex>,
 }
 
-/// A subscriber link with what the worker knows of it.
+/// A subscriber link with the worker's state of it.
 pub(crate) struct SubscriberSlot {
     pub(crate) link: SubscriberLink,
     /// The server that it leads to.
     pub(crate) server_id: ServerId,
     id: BackendId,
     pub(crate) socket: Option<Socket>,
-    /// Counts connections lost, so that an event of an earlier one is told
-    /// apart.
+    /// Number of connections that were lost. It tells an event of an earlier connection apart.
     pub(crate) generation: u32,
-    /// In `PubSub::busy_slots`.
+    /// True if it is in `PubSub::busy_slots`.
     is_busy: bool,
     /// When the latest attempt to connect began.
     attempted: Time,
-    /// Its connection was lost: what any server of its cluster tells is asked of another.
+    /// True if its connection was lost. Subscriptions that any server of the cluster may have then
+    /// go to another server.
     is_avoided: bool,
-    /// Its pool is gone: a place for another's.
+    /// True if its pool has ended. Its index may then be used for another pool.
     is_spare: bool,
-    /// It is to a sentinel, which tells the worker and no client.
+    /// True if it leads to a sentinel, whose messages are for the worker and for no client.
     is_sentinel: bool,
 }
 
@@ -110,7 +109,7 @@ impl PubSub {
         pubsub
     }
 
-    /// A pool has come to a position.
+    /// Makes the slots of a pool that begins at an index.
     pub(in crate::core) fn begin_pool(&mut self, plan: &Plan, index: usize) {
         let mut own = Vec::new();
         let kind = &plan.pools[index].kind;
@@ -146,7 +145,7 @@ impl PubSub {
         }
     }
 
-    /// Puts a pool's slots in a row among the others, where another pool's were if they fit.
+    /// Puts the slots of a pool in a row. It uses the slots of an ended pool if they fit.
     fn room_for(&mut self, own: Vec<SubscriberSlot>) -> Range<SubscriberIndex> {
         let (slots, len) = (&mut self.slots, own.len());
         let fits = |first: &usize| slots[*first..*first + len].iter().all(|slot| slot.is_spare);
@@ -164,12 +163,12 @@ impl PubSub {
         first..first + len
     }
 
-    /// The slots of a pool, which is to be ended.
+    /// Returns the slots of a pool that is to end.
     pub(crate) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
         self.pools[usize::from(pool)].slots.clone()
     }
 
-    /// Nothing is left of a pool: its slots may be another's.
+    /// Ends a pool without subscriptions. Another pool may use its slots.
     pub(in crate::core) fn end_pool(&mut self, pool: u16) {
         let channels = &mut self.pools[usize::from(pool)];
         let slots = std::mem::replace(&mut channels.slots, 0..0);
@@ -189,8 +188,8 @@ impl PubSub {
             || self.is_moving
     }
 
-    /// Sees to it that a slot is looked at in this turn.
-    /// Names that clients subscribe to or wait for, and names wanted of servers.
+    /// Returns the number of names that clients subscribe to or wait for, and of names wanted of
+    /// servers.
     pub(in crate::core) fn subscriptions(&self) -> usize {
         let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
         let kinds =
@@ -199,20 +198,20 @@ impl PubSub {
         kinds.sum::<usize>() + of_clients.map(|connection| connection.link.wanted()).sum::<usize>()
     }
 
-    /// Number of clients whose subscriptions wait or that are to be closed, and of names to be
-    /// given up.
+    /// Returns the number of clients whose subscriptions wait or that are to be closed, and of
+    /// names to be released.
     pub(in crate::core) fn waiting(&self) -> usize {
         self.pending.len() + self.dropped.len() + self.over_soft.len() + self.releases.len()
     }
 
-    /// Connections to servers that stand, for clients.
+    /// Returns the number of established connections to servers for clients.
     pub(in crate::core) fn connections(&self) -> usize {
         let is_open =
             |connection: &&SubscriberSlot| connection.socket.is_some() && !connection.is_sentinel;
         self.slots.iter().filter(is_open).count()
     }
 
-    /// Has every sentinel tell of these channels.
+    /// Subscribes to these channels at every sentinel.
     pub(in crate::core) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
         for index in 0..self.slots.len() {
             let connection = &mut self.slots[index];
@@ -224,6 +223,7 @@ impl PubSub {
         }
     }
 
+    /// Marks a slot to be looked at in this turn.
     fn touch(&mut self, index: SubscriberIndex) {
         let slot = &mut self.slots[index];
         if !slot.is_busy {
@@ -238,7 +238,7 @@ impl PubSub {
     }
 }
 
-/// How pushes to this client begin.
+/// Returns the form of pushes to this client.
 #[inline]
 fn shape_of(session: &Session) -> PushShape {
     match session.identity.protocol {
@@ -248,7 +248,7 @@ fn shape_of(session: &Session) -> PushShape {
 }
 
 impl Plane {
-    /// Brings the gauges of subscriptions up to date.
+    /// Updates the gauges of subscriptions.
     pub(in crate::core) fn publish_pubsub_gauges(&self) {
         use SubscriptionKind::{Channel, Pattern, Shard};
         for (index, pool) in self.servers.pubsub.pools.iter().enumerate() {

@@ -14,13 +14,12 @@ use keyway_resp::reply;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a subscription may wait for its server where requests have no
-/// timeout.
+/// Longest time that a subscription waits for its server if requests have no timeout.
 const CONFIRM_MAX: Duration = Duration::from_secs(10);
 
 impl Plane {
-    /// Refuses, or answers in another way, a request that is special for a client that has
-    /// subscriptions. Returns `None` when the request goes on as for any other client.
+    /// Refuses a request that a client with subscriptions may not send, or answers it in the way of
+    /// such clients. Returns `None` if the request is handled like any other.
     #[cold]
     pub(in crate::core) fn check_subscriber(
         &mut self,
@@ -31,8 +30,8 @@ impl Plane {
     ) -> Option<Step> {
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
-            // Or it would be looked at over and over while replies before it
-            // cannot be delivered.
+            // Otherwise the session would be resumed over and over while the replies before this
+            // one cannot be delivered.
             session.fence();
             self.commit_shown();
             return Some(Step::Wait);
@@ -56,7 +55,7 @@ impl Plane {
         if verb == Verb::Ping {
             return None;
         }
-        // As Redis has it, whatever refuses EXEC aborts.
+        // As with Redis, any refusal of EXEC is an abort.
         let code = match verb {
             Verb::Exec => "EXECABORT Transaction discarded because of:",
             _ => "ERR",
@@ -81,7 +80,7 @@ impl Plane {
     ) -> Step {
         let verb = request.command.verb;
         if let Some((kind, subscribes)) = SubscriptionKind::of(verb) {
-            return self.change(key, session, busy, request, (kind, subscribes));
+            return self.change(key, session, busy, request, kind, subscribes);
         }
         let plan = Arc::clone(&self.plan);
         let is_store = matches!(plan.pools[session.pool as usize].kind, PoolKind::Store(_));
@@ -133,7 +132,7 @@ impl Plane {
         Step::Started
     }
 
-    /// The server of a command about channels inside a transaction.
+    /// Returns the server of a command about channels inside a transaction.
     #[cold]
     pub(in crate::core::pools::servers) fn server_of_published(
         &mut self,
@@ -154,7 +153,7 @@ impl Plane {
         let channel = &incoming.request.args[1];
         let server = self.server_of_channel(pool, kind, channel);
         let server = match (server, self.moving_home_of(pool, channel)) {
-            // A cluster tells of them at all of its servers.
+            // All servers of a cluster send the messages to a plain channel.
             (Some(_), Some(_)) if kind == SubscriptionKind::Channel && self.has_slots(pool) => {
                 return Ok(None);
             }
@@ -227,7 +226,8 @@ impl Plane {
         session: &mut Session,
         busy: &mut Busy,
         request: &Request,
-        (kind, subscribes): (SubscriptionKind, bool),
+        kind: SubscriptionKind,
+        subscribes: bool,
     ) -> Step {
         if !busy.order.is_empty() {
             session.fence();
@@ -240,7 +240,7 @@ impl Plane {
             names.extend(subscriptions.names(kind).cloned());
         }
         if !self.change_counts(session.pool, &subscriptions, kind, &names, subscribes) {
-            // Who gets what was published before has been decided.
+            // The receivers of earlier messages are decided already.
             session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
             self.servers.pubsub.has_mail = true;
             self.mark_session_resuming(key, session);
@@ -279,8 +279,8 @@ impl Plane {
         Step::Started
     }
 
-    /// On the embedded store, counts the names that are new to the client, or
-    /// end for it. `false` when that has to wait.
+    /// Counts the names that are new to the client, or end for it, on the embedded store. Returns
+    /// `false` if the request has to wait.
     fn change_counts(
         &mut self,
         pool: u16,
@@ -324,14 +324,14 @@ impl Plane {
             if is_store || subscriptions.contains(kind, name) {
                 return Outcome::Fine;
             }
-            // What is active may end before the last name is: it is held.
+            // An active subscription is held, because it may end before the request's last name is
+            // confirmed.
             self.servers.pubsub.pools[pool as usize].waiters.add(kind, name, key);
             self.want(pool, kind, name)
         })
     }
 
-    /// Makes the client a subscriber of what was confirmed, and appends the
-    /// reply for each name.
+    /// Makes the client a subscriber of the confirmed names, and appends the reply for each name.
     pub(super) fn finish(
         &mut self,
         session: &Session,
@@ -360,7 +360,7 @@ impl Plane {
         }
     }
 
-    /// Counts a client that has become a subscriber, or is none any more.
+    /// Counts a client that has become a subscriber, or has ceased to be one.
     pub(super) fn note_subscriber(&mut self, pool: u16, was: bool, is: bool) {
         let clients = &mut self.servers.pubsub.pools[pool as usize].clients;
         *clients = (*clients + u64::from(is)).saturating_sub(u64::from(was));
@@ -373,7 +373,7 @@ impl Plane {
         }
     }
 
-    /// Ends every subscription of a client: it has left, or said RESET.
+    /// Ends every subscription of a client that has left or sent RESET.
     #[cold]
     pub(in crate::core) fn forget_subscriber(&mut self, key: Key<Session>, session: &mut Session) {
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
@@ -396,7 +396,7 @@ impl Plane {
         }
     }
 
-    /// This worker's number.
+    /// Returns the index of this worker.
     pub(in crate::core) fn worker(&self) -> u16 {
         self.cells.index() as u16
     }

@@ -9,11 +9,11 @@ use keyway_route::place;
 use keyway_topology::{FailureReason, ServerId};
 use std::sync::Arc;
 
-/// Channels of events, which every server has of its own.
+/// Prefix of channels of events. Each server sends its own events.
 const KEYEVENT: &[u8] = b"__keyevent@";
-/// Both begin so; a pattern that does is about them.
+/// Common prefix of channels of events and of keys. A pattern with this prefix is about them.
 const KEY_EVENTS: &[u8] = b"__key";
-/// Channels of keys, which are where the key is.
+/// Prefix of channels of keys. The messages come from the server of the key.
 const KEYSPACE: &[u8] = b"__keyspace@";
 
 /// The servers from which the messages to a name come.
@@ -23,7 +23,8 @@ enum Home {
     Everywhere,
 }
 
-/// The text that decides on which server a channel lives, if one does.
+/// Returns the text that decides which server a channel belongs to, or `None` if no single server
+/// does.
 fn placing_text(kind: SubscriptionKind, name: &[u8]) -> Option<&[u8]> {
     match kind {
         SubscriptionKind::Pattern => None,
@@ -41,7 +42,7 @@ impl Core {
     /// Takes bytes that a server sent to its subscriber.
     ///
     /// # Errors
-    /// When the connection is to be lost.
+    /// Returns an error if the connection must end.
     pub(crate) fn on_subscriber_bytes(
         &mut self,
         index: SubscriberIndex,
@@ -55,7 +56,7 @@ impl Core {
         let cells = plane.cells.pool(usize::from(pool)).backend(usize::from(server.server));
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
-        // Out of its place while it speaks: who listens is in the same place.
+        // The link is taken out while it handles its input, because its listeners are in `plane`.
         let mut link = std::mem::take(&mut connection.link);
         let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
@@ -99,7 +100,7 @@ impl Core {
         connection.link.on_connecting(&options, now);
     }
 
-    /// A subscriber's connection stands.
+    /// Handles that a subscriber's connection is established.
     pub(crate) fn on_subscriber_connected(&mut self, index: SubscriberIndex, socket: Socket) {
         let options = Arc::clone(
             self.plane.link_options(self.plane.servers.pubsub.slots[index].server_id.pool),
@@ -111,7 +112,7 @@ impl Core {
         self.plane.servers.pubsub.touch(index);
     }
 
-    /// A subscriber's connection could not be made.
+    /// Handles that a subscriber's connection could not be made.
     pub(crate) fn on_subscriber_connect_failed(
         &mut self,
         index: SubscriberIndex,
@@ -138,7 +139,7 @@ impl Core {
         self.on_subscriber_lost(index, BackendFault::Connect);
     }
 
-    /// A subscriber's connection was not secured, or not after all.
+    /// Handles that TLS failed on a subscriber's connection.
     #[cold]
     pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
         let connection = &self.plane.servers.pubsub.slots[index];
@@ -146,9 +147,8 @@ impl Core {
         self.plane.on_tls_fault(server, fault);
     }
 
-    /// A subscriber's connection is over: it is made again while anything is
-    /// wanted, and whoever waits for it is told. Returns its socket, to be
-    /// closed.
+    /// Handles that a subscriber's connection has ended. It is made again while anything is wanted,
+    /// and the clients that wait for it are told. Returns its socket, which must be closed.
     pub(crate) fn on_subscriber_lost(
         &mut self,
         index: SubscriberIndex,
@@ -173,12 +173,12 @@ impl Core {
         socket
     }
 
-    /// Upkeep, a few times a second: what takes too long fails. Connections
-    /// that are dead go to `dead`.
+    /// Upkeep, a few times a second: operations that take too long fail. Adds connections that are
+    /// dead to `dead`.
     pub(crate) fn tend_pubsub(&mut self, dead: &mut Vec<(SubscriberIndex, BackendFault)>) {
         let Core { sessions, plane, .. } = self;
         let now = plane.clock.now;
-        // For mail that came while this worker could not be told.
+        // Messages may have come while this worker could not be woken.
         plane.servers.pubsub.has_mail = true;
         plane.tend_lagging(sessions, now);
         plane.tend_pending(sessions, now);
@@ -195,8 +195,8 @@ impl Core {
         }
     }
 
-    /// Ends the subscriptions nobody wants any more, and moves those whose
-    /// server has changed.
+    /// Ends the subscriptions that no client wants any more, and moves those whose server has
+    /// changed.
     pub(crate) fn settle_upstream(&mut self) {
         let Core { sessions, plane, .. } = self;
         for (pool, kind, name) in std::mem::take(&mut plane.servers.pubsub.releases) {
@@ -215,7 +215,7 @@ impl Core {
 }
 
 impl Plane {
-    /// The server a channel lives on; for what is everywhere, any.
+    /// Returns the server of a channel. For a channel of all servers, it returns any.
     pub(super) fn server_of_channel(
         &self,
         pool: u16,
@@ -230,7 +230,7 @@ impl Plane {
         place(sharded, state.ring(), text, chance)
     }
 
-    /// The slot of such a name; `None` where there are none.
+    /// Returns the slot of a name, or `None` if the pool or the name has no slot.
     pub(super) fn slot_of_channel(
         &self,
         pool: u16,
@@ -240,14 +240,14 @@ impl Plane {
         self.slot_of(pool, placing_text(kind, name).unwrap_or(name))
     }
 
-    /// Returns whether any server of a cluster sends the messages to a name: a message that is
-    /// published to one server reaches all.
+    /// Returns whether any server of a cluster sends the messages to a name, because a message that
+    /// is published to one server reaches all.
     fn is_heard_anywhere(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
         kind != SubscriptionKind::Shard && self.has_slots(pool) && !name.starts_with(KEY_EVENTS)
     }
 
-    /// The link that tells of such a name already, to a server that is in the cluster still,
-    /// whichever has its slot by now.
+    /// Returns the link that is subscribed to a name already, if its server is still in the
+    /// cluster, whichever server has the slot by now.
     fn telling(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<SubscriberIndex> {
         if !self.is_heard_anywhere(pool, kind, name) {
             return None;
@@ -273,21 +273,21 @@ impl Plane {
         }
     }
 
-    /// The server to hear of what all of a cluster tell: this one, or the next behind it
-    /// whose connection was not lost.
+    /// Returns the server to subscribe at for names that all servers of a cluster send: this one,
+    /// or the next one whose connection was not lost.
     fn one_that_tells(&self, server: ServerId) -> u16 {
         let slots = &self.servers.pubsub.slots
             [self.servers.pubsub.pools[usize::from(server.pool)].slots.clone()];
-        let fits = |&place: &usize| {
-            !slots[place].is_avoided
-                && (place == usize::from(server.server) || self.is_server_used(server.pool, place))
+        let fits = |&index: &usize| {
+            !slots[index].is_avoided
+                && (index == usize::from(server.server) || self.is_server_used(server.pool, index))
         };
         let first = usize::from(server.server);
         let mut turned = (first..slots.len()).chain(0..first);
-        turned.find(fits).map_or(server.server, |place| place as u16)
+        turned.find(fits).map_or(server.server, |index| index as u16)
     }
 
-    /// Has names that any server of a cluster tells asked of others than this.
+    /// Moves the subscriptions that any server of a cluster may have to other servers than this.
     fn avoid(&mut self, index: SubscriberIndex) {
         let pool = self.servers.pubsub.slots[index].server_id.pool;
         if !self.has_slots(pool) {
@@ -300,7 +300,7 @@ impl Plane {
                 && self.is_server_used(pool, usize::from(connection.server_id.server))
         };
         if !self.servers.pubsub.slots[slots.clone()].iter().any(is_left) {
-            // All of them were lost once: any may be there again.
+            // All connections were lost once, so all may be used again.
             self.servers.pubsub.slots[slots]
                 .iter_mut()
                 .for_each(|connection| connection.is_avoided = false);
@@ -308,7 +308,7 @@ impl Plane {
         self.servers.pubsub.is_moving = true;
     }
 
-    /// Slots have come to other servers: those that work are as good as any again.
+    /// Uses the servers that work again, because slots have moved.
     pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         for connection in &mut self.servers.pubsub.slots[slots] {
@@ -316,7 +316,7 @@ impl Plane {
         }
     }
 
-    /// The links that `name` is to be subscribed on.
+    /// Returns the links on which `name` must be subscribed.
     fn slots_of(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Vec<SubscriberIndex> {
         if let Some(index) = self.telling(pool, kind, name) {
             return vec![index];
@@ -336,7 +336,7 @@ impl Plane {
         }
     }
 
-    /// Sees to it that `name` is subscribed where it lives.
+    /// Subscribes to `name` at its server, if that was not done yet.
     pub(super) fn want(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) -> Outcome {
         let slots = self.slots_of(pool, kind, name);
         if slots.is_empty() {
@@ -381,14 +381,15 @@ impl Plane {
         channels.registry.contains(kind, name) || channels.waiters.contains(kind, name)
     }
 
-    /// Notes that perhaps nobody wants `name` any more.
+    /// Notes that `name` may have lost its last subscriber.
     pub(super) fn release_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
         if !self.is_store(pool) {
             self.servers.pubsub.releases.push((pool, kind, Name::clone(name)));
         }
     }
 
-    /// A server has confirmed `name`: who waits for it is answered if all have.
+    /// Handles that a server has confirmed `name`. The clients that wait for it are answered once
+    /// all servers have.
     fn on_active(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -408,7 +409,7 @@ impl Plane {
         }
     }
 
-    /// Tells everybody who waits for `name` what became of it.
+    /// Tells all clients that wait for `name` the outcome.
     fn settle_name(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -447,7 +448,7 @@ impl Plane {
         session.note_state();
     }
 
-    /// Answers who waits for a connection that is lost.
+    /// Answers the clients that wait for a connection that is lost.
     fn fail_waiting(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -463,7 +464,7 @@ impl Plane {
         let failed = Outcome::Failed(self.fault_text(index, fault));
         for kind in SubscriptionKind::ALL {
             let mut of_link = waiters_of(self, pool, index, kind);
-            // The others are asked of another server in this turn.
+            // The other names are subscribed at another server in this turn.
             of_link.retain(|name| self.slots_of(pool, kind, name).contains(&index));
             of_link.iter().for_each(|name| self.settle_name(sessions, pool, kind, name, &failed));
         }
@@ -495,7 +496,7 @@ impl Plane {
         }
     }
 
-    /// Moves the names of a pool to where they live now.
+    /// Moves the names of a pool to their current servers.
     fn move_names(&mut self, sessions: &mut Slab<Session>, pool: u16) {
         let all = self.servers.pubsub.pools[pool as usize].slots.clone();
         if all.is_empty() {
@@ -508,7 +509,7 @@ impl Plane {
             for name in names {
                 let homes = self.slots_of(pool, kind, &name);
                 if homes.is_empty() {
-                    // No server may be used: the subscription stays where it was.
+                    // No server may be used, so the subscription stays.
                     continue;
                 }
                 for index in all.clone() {
@@ -544,7 +545,7 @@ impl Plane {
     }
 }
 
-/// Names that somebody waits for on a link.
+/// Returns the names that clients wait for on a link.
 fn waiters_of(
     plane: &Plane,
     pool: u16,

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The first private link: each server has a shared one per protocol, and as many for large values.
 const OWN: usize = 6;
 
-/// What a server says to `HELLO 3`.
+/// A server's reply to `HELLO 3`.
 const HELLO: &str = "%1\r\n+proto\r\n:3\r\n";
 const OK: &str = "+OK\r\n";
 
@@ -123,7 +123,7 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     let client = client(&mut core);
     let lines = b"CLIENT TRACKING ON REDIRECT 1\r\nCLIENT REPLY OFF\r\nSET a 1\r\n";
     core.on_client_bytes(client, lines);
-    // What a turn does with links that need a connection.
+    // A turn does this with links that need a connection.
     assert!(core.plane.upstream.connects.contains(&core.links.key_at(OWN)));
     core.plane.upstream.connects.clear();
     assert!(

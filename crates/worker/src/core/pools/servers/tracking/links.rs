@@ -12,34 +12,33 @@ use keyway_resp::{Protocol, reply};
 use keyway_topology::ServerId;
 use std::time::Duration;
 
-/// Between two looks at the connections of tracked clients: one on which nothing
-/// moves is asked for a sign, and one that is silent is given up. Longer leaves a
-/// client longer with what may have changed.
+/// Time between two checks of the connections of tracked clients. An idle connection is asked for a
+/// sign, and a silent connection is given up. A longer time leaves a client longer with stale keys.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a server may owe a reply before its client is told that everything
-/// may have changed. Shorter has clients forget because of one slow script;
-/// longer leaves them longer with what has changed. With [`PING_EVERY`]
-/// this bounds what docs/adr/0014 promises.
+/// Longest time that a server may owe a reply before its client is told that everything may have
+/// changed. With a shorter time, one slow script would make clients forget everything. A longer
+/// time leaves them longer with stale keys. Together with [`PING_EVERY`] it bounds what
+/// docs/adr/0014 promises.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
-/// What a link is for that a session has as long as it is tracked.
+/// The purpose of a link that a session has as long as it is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Role {
-    /// The session's requests go on it; it is told on another, if there is one.
+    /// The session's requests go on it. Invalidations come on it, or on `receiver` if there is one.
     Requests {
-        /// That other link.
+        /// The link for invalidations.
         receiver: Option<ConnectionKey>,
     },
-    /// The session is told on it, as its requests go on one of RESP2.
+    /// The session's invalidations come on it, because its requests go on a link with RESP2.
     Receiver {
-        /// The link that its requests go on.
+        /// The link for the session's requests.
         of: ConnectionKey,
     },
 }
 
 impl Plane {
-    /// The link to a server that a session has for itself.
+    /// Returns the session's own link to a server.
     pub(in crate::core) fn own_link(
         &self,
         session: &Session,
@@ -49,7 +48,7 @@ impl Plane {
         tracked.links.get(usize::from(server)).copied()
     }
 
-    /// Switches tracking on, in place of what there was.
+    /// Switches tracking on. It replaces any earlier tracking.
     pub(super) fn begin_tracking(
         &mut self,
         links: &mut Connections,
@@ -61,14 +60,14 @@ impl Plane {
             && current.is_same_mode(&tracking)
             && hears(&tracking, incoming.session.identity.protocol)
         {
-            // Only who is told may be another.
+            // The same links serve if only the receiver of the invalidations may differ.
             (tracking.links, tracking.held) =
                 (current.links.take(), std::mem::take(&mut current.held));
             self.set_tracking(incoming.session, Some(tracking));
             return self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         }
         if !self.has_own(self.links_needed(incoming.session, &tracking)) {
-            // What there was goes on.
+            // Any earlier tracking goes on.
             let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
             return self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
         }
@@ -85,7 +84,7 @@ impl Plane {
         let Some(tracked) = tracked.filter(|tracked| !tracked.awaited.is_empty()) else {
             return self.answer_locally(incoming, |out| reply::simple(out, "OK"));
         };
-        // Answered once the servers have done the same.
+        // The reply comes once the servers have switched tracking on.
         tracked.reply_index = (!is_silent).then(|| incoming.busy.order.reserve());
         Self::end_skip(incoming.session);
         incoming.session.fence();
@@ -93,8 +92,8 @@ impl Plane {
         self.note_served(incoming.session.pool, incoming.request.command.counted());
     }
 
-    /// The links of a session are others than before: what they were told of
-    /// they have forgotten.
+    /// Makes the links of a session anew. Its servers have forgotten the keys that were read on the
+    /// earlier links.
     pub(super) fn renew_links(&mut self, incoming: &mut RequestContext) {
         let tracked =
             incoming.session.tracking.as_mut().and_then(|tracking| tracking.links.as_mut());
@@ -104,7 +103,7 @@ impl Plane {
         }
     }
 
-    /// How many links a session needs for itself, to be tracked so.
+    /// Returns the number of own links that a session needs for this tracking.
     pub(super) fn links_needed(&self, session: &Session, tracking: &Tracking) -> usize {
         let protocol = session.identity.protocol;
         if !hears(tracking, protocol) {
@@ -126,7 +125,7 @@ impl Plane {
         tracking.links = None;
         if hears(&tracking, protocol) {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
-            let tracked = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
+            let tracked = self.lay(links, key, pool, servers as u16, &tracking, protocol);
             tracking.links = Some(Box::new(tracked));
             self.servers.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
@@ -139,8 +138,10 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         key: Key<Session>,
-        (pool, servers): (u16, u16),
-        (tracking, protocol): (&Tracking, Protocol),
+        pool: u16,
+        servers: u16,
+        tracking: &Tracking,
+        protocol: Protocol,
     ) -> TrackedLinks {
         let mut tracked = TrackedLinks::default();
         let has_receivers = protocol == Protocol::Resp2;
@@ -162,7 +163,7 @@ impl Plane {
         tracked
     }
 
-    /// Connects what is not to wait for a request, to the servers in use.
+    /// Connects the links to servers in use that do not wait for a request.
     fn connect_eager(&mut self, links: &mut Connections, tracking: &mut Tracking, pool: u16) {
         let Some(tracked) = &mut tracking.links else { return };
         for (server, &index) in tracked.links.iter().enumerate() {
@@ -180,7 +181,7 @@ impl Plane {
         }
     }
 
-    /// Connects a link, unless it is, or may not be now.
+    /// Connects a link, unless it is connected already or may not be connected now.
     fn connect_tracking(&mut self, links: &mut Connections, index: ConnectionKey) {
         let connection = &mut links[index];
         if connection.is_connecting || !connection.link.wants_connection(self.clock.now) {
@@ -202,8 +203,8 @@ impl Plane {
         }
     }
 
-    /// Ends the tracking of a session; its links end with what is on its way, and
-    /// with them what it watches there.
+    /// Ends the tracking of a session. Its links end after the replies in flight, and with them the
+    /// watches on them.
     pub(in crate::core) fn end_tracking(
         &mut self,
         links: &mut Connections,
@@ -228,9 +229,8 @@ impl Plane {
         self.set_tracking(session, None);
     }
 
-    /// Has a link that its session gives up end with what is on its way. What
-    /// waits until the server has named a receiver goes out without one: nobody
-    /// is to be told.
+    /// Ends a link that its session gives up, after the replies in flight. Requests that wait until
+    /// the server has named a receiver are sent without one, because no client is to be told.
     fn give_up(&mut self, connection: &mut Connection, index: ConnectionKey, tracking: &Tracking) {
         let waits =
             connection.link.in_flight() > 0 && connection.link.wants_connection(self.clock.now);
@@ -246,7 +246,7 @@ impl Plane {
         self.discard_unused(connection, index);
     }
 
-    /// Ends a link that its session has given up, once nothing is on its way.
+    /// Ends a link that its session has given up, once no reply is due.
     pub(in crate::core) fn discard_unused(
         &mut self,
         connection: &Connection,
@@ -257,8 +257,8 @@ impl Plane {
         }
     }
 
-    /// Returns whether the connection of a link may be begun: its server must first have
-    /// said by which number it knows the one that is told.
+    /// Returns whether a link may be connected. The server must first have told the client id of
+    /// the link for invalidations.
     pub(in crate::core) fn may_connect(links: &Connections, connection: &Connection) -> bool {
         match connection.role {
             Some(Role::Requests { receiver: Some(receiver) }) => {
@@ -270,7 +270,7 @@ impl Plane {
 }
 
 impl Core {
-    /// A link of a tracked session takes requests from here on.
+    /// Handles that a link of a tracked session is ready for requests.
     pub(in crate::core) fn on_tracking_ready(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         let connection = &links[index];
@@ -283,13 +283,13 @@ impl Core {
         let Some(tracked) = tracking.links.as_mut() else { return };
         let was_awaited = tracked.awaited.remove(&index);
         if bcast && (!was_awaited || tracked.is_renewed) {
-            // It was not told of what changed before.
+            // The client was not told of earlier changes.
             plane.servers.tracking.forget(key, false);
         }
         self.answer_awaiting(key);
     }
 
-    /// Answers `CLIENT TRACKING` if nothing is waited for any more.
+    /// Answers `CLIENT TRACKING` if it waits for no link any more.
     fn answer_awaiting(&mut self, key: Key<Session>) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
@@ -307,7 +307,7 @@ impl Core {
         }
     }
 
-    /// A server has told by which number it knows the link that is told.
+    /// Handles that a server has told the client id of the link for invalidations.
     pub(in crate::core) fn on_receiver_known(&mut self, index: ConnectionKey, id: Option<i64>) {
         let Core { sessions, links, plane } = self;
         let Some(Role::Receiver { of }) = links[index].role else { return };
@@ -327,8 +327,8 @@ impl Core {
         }
     }
 
-    /// The connection of a link of a tracked session is over. Returns its
-    /// socket, to be closed.
+    /// Handles that the connection of a tracked session's link has ended. Returns its socket, which
+    /// must be closed.
     pub(in crate::core) fn on_tracking_lost(
         &mut self,
         index: ConnectionKey,
@@ -343,7 +343,7 @@ impl Core {
         let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
         connection.generation = crate::core::connection::next_generation(connection.generation);
         plane.end_counts(connection, state);
-        // One that was never begun has nothing to tell of its server.
+        // A connection that was never begun says nothing about its server.
         let is_failure = !is_idle && state != LinkState::Idle;
         if is_failure {
             plane.log_link_end(connection, state, fault);
@@ -356,7 +356,7 @@ impl Core {
         connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
-            plane.fail(sessions, server, (&exchange, is_blocking), why);
+            plane.fail(sessions, server, &exchange, is_blocking, why);
         }
         if !worked {
             let jitter = plane.next_random();
@@ -368,17 +368,18 @@ impl Core {
         }
         release_all(sessions, plane, connection);
         let socket = connection.socket.take();
-        self.after_tracking_lost(index, role, fault, (state == LinkState::Ready, refusal));
+        self.after_tracking_lost(index, role, fault, state == LinkState::Ready, refusal);
         socket
     }
 
-    /// What the loss of a link means for its session.
+    /// Does what the loss of a link requires for its session.
     fn after_tracking_lost(
         &mut self,
         index: ConnectionKey,
         role: Option<Role>,
         fault: BackendFault,
-        (was_ready, refusal): (bool, String),
+        was_ready: bool,
+        refusal: String,
     ) {
         let Core { sessions, links, plane } = self;
         let Some(key) = links[index].lease else { return };
@@ -415,7 +416,7 @@ impl Core {
 
     /// Upkeep of the links of tracked sessions, a few times a second.
     pub(crate) fn tend_tracking(&mut self) {
-        // A client may have been on its way from one worker to another.
+        // A client may have been moving from one worker to another.
         self.plane.servers.tracking.has_mail = true;
         self.deliver_redirected();
         let now = self.plane.clock.now;
@@ -456,9 +457,8 @@ impl Core {
 }
 
 impl Plane {
-    /// Finds out whether a connection still stands on which nothing moves. One
-    /// that is silent ends, unless its client waits for a reply there, which may
-    /// only be slow: then the client is told now.
+    /// Checks an idle connection. A silent one ends, unless its client waits for a reply there,
+    /// which may only be slow. Then the client is told now.
     fn ask_for_sign(&mut self, links: &mut Connections, index: ConnectionKey, key: Key<Session>) {
         let connection = &mut links[index];
         if connection.link.state() != LinkState::Ready {
@@ -485,15 +485,14 @@ impl Plane {
     }
 }
 
-/// Returns whether a link is lost for what its server is like. What is refused may be
-/// refused to tracked clients alone, as may what a server cuts off because of
-/// one of them; a request that expired was counted then. Of a server that is
-/// gone the next attempt to connect tells.
+/// Returns whether the loss of a link says something about its server. A server may refuse tracked
+/// clients alone, or cut them off because of one of them. A request that expired was counted at
+/// that time. If a server is gone, the next attempt to connect shows it.
 fn tells_of_server(fault: BackendFault) -> bool {
     matches!(fault, BackendFault::Connect | BackendFault::NotReady)
 }
 
-/// What a session watched on a link that is lost counts as changed.
+/// Counts the keys that a session watched on a lost link as changed.
 pub(in crate::core) fn lose_watch_on(session: &mut Session, index: ConnectionKey) {
     let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
     if let Some(watch) = watch.filter(|watch| watch.link == Some(index)) {

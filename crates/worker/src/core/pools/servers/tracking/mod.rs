@@ -1,20 +1,19 @@
-//! Client-side caching: who is told which keys have changed.
+//! Client-side caching: invalidations for clients that track keys at servers.
 //!
 //! ```text
 //!  session ──requests──► its own link to each server ──► server
 //!     ▲                      │ invalidations          (CLIENT TRACKING ON)
 //!     └── replies, pushes ◄──┘
 //! ```
-//! A client of a sharded pool that is tracked has links for itself, on which
-//! the same tracking is switched on behind the handshake: the servers know what
-//! it has read, and every mode is as exact as theirs. What they cannot know is
-//! that a link was lost or that keys live elsewhere now; the client is told to
-//! forget everything then.
+//! A tracked client of a sharded pool has links of its own. The same tracking is switched on there
+//! after the handshake. So the servers know which keys it has read, and every mode is as exact as
+//! theirs. The servers cannot know that a link was lost, or that keys belong to other servers now.
+//! Then the client is told to forget everything.
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `links` | the links: when they are made, stand, are lost and given up |
-//! | `tell` | what the client is told, and after which replies |
+//! | `links` | the links: when they are made, established, lost and given up |
+//! | `tell` | the invalidations, and the replies that they follow |
 
 mod links;
 mod state;
@@ -33,14 +32,14 @@ use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::ServerSet;
 
-/// Bytes unsent on a link of one session, above which no more of its requests
-/// are started. More would let each tracked client hold as much for each server;
-/// less stops a pipeline of middling values.
+/// Number of unsent bytes on a link of one session above which none of its requests is started.
+/// With more, each tracked client could hold as much for each server. With less, a pipeline of
+/// medium values would stop.
 const UNSENT_MAX: usize = 256 << 10;
 
 impl Plane {
-    /// Answers a command about tracking that changes nothing, or only what is
-    /// said of the next request; `None` for `CLIENT TRACKING` itself.
+    /// Answers a command about tracking that changes nothing, or only concerns the next request.
+    /// Returns `None` for `CLIENT TRACKING` itself.
     pub(in crate::core) fn answer_tracking(
         &mut self,
         incoming: &mut RequestContext,
@@ -70,7 +69,7 @@ impl Plane {
         Some(Step::Started)
     }
 
-    /// What `CLIENT TRACKING` asks for; `None` when it was refused.
+    /// Returns the tracking that `CLIENT TRACKING` asks for, or `None` if the command was refused.
     pub(in crate::core) fn read_tracking(
         &mut self,
         incoming: &mut RequestContext,
@@ -88,7 +87,7 @@ impl Plane {
         }
     }
 
-    /// Notes what a session is told of from now on, for others to see.
+    /// Publishes a session's tracking in the registry of clients.
     pub(in crate::core::pools::servers) fn set_tracking(
         &mut self,
         session: &mut Session,
@@ -98,8 +97,8 @@ impl Plane {
         session.tracking = tracking;
     }
 
-    /// Starts a command about tracking for a client of a sharded pool. One that
-    /// changes its links waits until every reply before it is here.
+    /// Starts a command about tracking for a client of a sharded pool. A command that changes its
+    /// links waits until every earlier reply has arrived.
     #[cold]
     pub(in crate::core) fn track(
         &mut self,
@@ -133,8 +132,8 @@ impl Plane {
         Step::Started
     }
 
-    /// Starts a request of a client that is tracked: on its own links, behind
-    /// what `CLIENT CACHING` said of it.
+    /// Starts a request of a tracked client on its own links, after the `CLIENT CACHING` that
+    /// concerns it.
     pub(in crate::core) fn dispatch_tracked(
         &mut self,
         links: &mut Connections,
@@ -188,9 +187,8 @@ impl Plane {
         }
     }
 
-    /// Ends the tracking that a session had under its last protocol, and begins
-    /// it anew. A client for which there is no room any more is closed: it
-    /// relies on being told.
+    /// Ends the tracking that a session had with its last protocol, and begins it anew. If there is
+    /// no room, the client is closed, because it relies on invalidations.
     pub(in crate::core::pools::servers) fn change_tracking(
         &mut self,
         links: &mut Connections,
@@ -214,7 +212,7 @@ impl Plane {
     }
 }
 
-/// The request that is sent in front of another.
+/// Returns the `CLIENT CACHING` request that precedes another.
 pub(in crate::core) fn caching_request(word: &str) -> Vec<u8> {
     let mut out = Vec::new();
     reply::array(&mut out, 3);
@@ -224,8 +222,7 @@ pub(in crate::core) fn caching_request(word: &str) -> Vec<u8> {
     out
 }
 
-/// `CLIENT CACHING` was said of a request that has come, unless that only
-/// belongs to a transaction, of which it was said.
+/// Ends the effect of `CLIENT CACHING`, which concerns one request or one transaction.
 pub(in crate::core) fn forget_caching(session: &mut Session) {
     let is_open = session.stateful.as_ref().is_some_and(|it| it.transaction.is_some());
     if let (false, Some(tracking)) = (is_open, &mut session.tracking) {
@@ -233,12 +230,12 @@ pub(in crate::core) fn forget_caching(session: &mut Session) {
     }
 }
 
-/// What is said of the next request outlives the subcommands of CLIENT.
+/// Returns whether a request is a subcommand of CLIENT, which `CLIENT CACHING` outlives.
 fn is_about_client(request: &Request) -> bool {
     request.command.name.starts_with("client")
 }
 
-/// A part of a reply in fragments is not to be overtaken.
+/// Notes that a reply in fragments is due, which no push may overtake.
 fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
     if let (Handling::Split(_), Some(tracking)) = (request.command.handling, &mut session.tracking)
     {
@@ -246,8 +243,8 @@ fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
     }
 }
 
-/// Returns whether a session that is tracked is told so itself: there is no way to tell
-/// a client of RESP2 but on another connection.
+/// Returns whether a tracked session's invalidations can be sent. Those of a client with RESP2 must
+/// be redirected to another connection.
 fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
     protocol == Protocol::Resp3 || tracking.redirect.is_some()
 }

@@ -1,4 +1,4 @@
-//! The state that a worker holds about clients that are told which keys have changed.
+//! The state of a worker for clients that track keys.
 
 use crate::core::ConnectionKey;
 use keyway_base::{BackendFault, Key, Time};
@@ -12,22 +12,22 @@ pub(crate) struct State {
     pub(in crate::core::pools::servers::tracking) tracked: BTreeSet<u64>,
     /// The argument of `CLIENT CACHING` for the request that is being started.
     pub(in crate::core) caching: Option<&'static str>,
-    /// Sessions that are to forget all keys, and to do so once more when the replies now on their
-    /// way have come.
+    /// Sessions that must forget all keys, and whether to do so once more when the replies now in
+    /// flight have arrived.
     pub(in crate::core::pools::servers::tracking) forgets: Vec<(Key<Session>, bool)>,
-    /// Other workers may have put something into the inbox.
+    /// True if other workers may have put something into the inbox.
     pub(crate) has_mail: bool,
     /// The sessions to which the messages of other clients are redirected, by client id.
     pub(in crate::core::pools::servers::tracking) targets: BTreeMap<u64, Key<Session>>,
-    /// Links that end because another did, with their generation.
+    /// Links that end because another link did, with their generation.
     pub(in crate::core::pools::servers::tracking) losses: Vec<(ConnectionKey, u32, BackendFault)>,
-    /// When links on which nothing moves are asked for a sign.
+    /// The next time at which idle links are asked for a sign.
     pub(in crate::core::pools::servers::tracking) next_ping: Time,
 }
 
 impl State {
-    /// Has a session told at the end of the turn that everything may have
-    /// changed; with `twice`, again when what it has asked for is answered.
+    /// Tells a session at the end of the turn that everything may have changed. With `twice`, it is
+    /// told again when its requests in flight are answered.
     pub(in crate::core::pools::servers::tracking) fn forget(
         &mut self,
         key: Key<Session>,
@@ -36,12 +36,12 @@ impl State {
         self.forgets.push((key, twice));
     }
 
-    /// Number of sessions that are to be told something.
+    /// Returns the number of sessions that must be told something.
     pub(in crate::core) fn untold(&self) -> usize {
         self.forgets.len() + self.losses.len()
     }
 
-    /// How many sessions have links of their own.
+    /// Returns the number of sessions with links of their own.
     pub(in crate::core) fn tracked_len(&self) -> usize {
         self.tracked.len()
     }

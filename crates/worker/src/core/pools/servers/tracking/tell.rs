@@ -8,7 +8,7 @@ use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
 
 impl Core {
-    /// A connection that is to end because another did, if it has not by itself.
+    /// Takes the next connection that must end because another did, if it has not ended by itself.
     pub(crate) fn next_loss(&mut self) -> Option<(ConnectionKey, BackendFault)> {
         while let Some((index, generation, fault)) = self.plane.servers.tracking.losses.pop() {
             let connection = self.links.get(index);
@@ -19,20 +19,20 @@ impl Core {
         None
     }
 
-    /// Who may be used in a pool has changed, and so where its keys live: who
-    /// has read some is told of changes to them by nobody.
+    /// Handles a change of the usable servers of a pool, and so of the servers of its keys. No
+    /// server tells the clients of changes to keys that they read before.
     #[cold]
     pub(in crate::core) fn on_ring_changed(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
         let State { tracked, forgets, .. } = &mut plane.servers.tracking;
         let tracked = tracked.iter().map(|&bits| Key::from_bits(bits));
         let is_of_pool = |&key: &Key<Session>| sessions.get(key).is_some_and(|it| it.pool == pool);
-        // What a server that has left answers now is of the past too.
+        // Later replies of a server that has left are of the past too.
         forgets.extend(tracked.filter(is_of_pool).map(|key| (key, true)));
         self.tend_tracking();
     }
 
-    /// Tells this worker's clients what other workers have for them.
+    /// Tells this worker's clients the redirected invalidations of other workers.
     pub(crate) fn deliver_redirected(&mut self) {
         if !std::mem::take(&mut self.plane.servers.tracking.has_mail) {
             return;
@@ -48,14 +48,14 @@ impl Core {
             if plane.tell_target(sessions, target, &push) {
                 continue;
             }
-            // It has left, or is on its way from one worker to another.
+            // The client has left, or is moving from one worker to another.
             if let Some(worker) = plane.plan.clients.worker(target) {
                 plane.post_push(worker, target, &push);
             }
         }
     }
 
-    /// Tells those that are to forget everything so.
+    /// Tells the sessions that must forget everything.
     pub(crate) fn tell_forgetful(&mut self) {
         let Core { sessions, plane, .. } = self;
         let mut push = Vec::new();
@@ -76,8 +76,8 @@ impl Core {
 }
 
 impl Plane {
-    /// Lets go what was held back behind replies that have left. To be called
-    /// before a session's output is sent.
+    /// Releases the pushes that were held back behind replies that have been sent. Call this before
+    /// a session's output is sent.
     #[cold]
     pub(crate) fn release_pushes(&mut self, key: Key<Session>, session: &mut Session) {
         let Some(tracking) = &mut session.tracking else { return };
@@ -90,8 +90,8 @@ impl Plane {
         if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
             return tracking.held.release(has_passed, output.buf());
         }
-        // Who is told in its place waits for none of its replies; only what
-        // concerns everything is ever held back.
+        // The receiver of redirected invalidations does not wait for the replies of the client that
+        // reads. Only pushes about all keys are held back.
         let mut released = Vec::new();
         tracking.held.release(has_passed, &mut released);
         if !released.is_empty() {
@@ -99,7 +99,7 @@ impl Plane {
         }
     }
 
-    /// A server tells the client of a link that keys have changed.
+    /// Handles an invalidation from a server for the client of a link.
     #[cold]
     pub(in crate::core) fn on_push(
         &mut self,
@@ -112,7 +112,7 @@ impl Plane {
         }
     }
 
-    /// Tells a session, or who is told in its place, of an invalidation.
+    /// Sends an invalidation to a session, or to the receiver that it redirects to.
     fn invalidate(&mut self, sessions: &mut Slab<Session>, key: Key<Session>, push: &[u8]) {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(tracking) = &session.tracking else { return };
@@ -128,7 +128,7 @@ impl Plane {
         }
     }
 
-    /// Tells the client that is told in place of another, if it is still there.
+    /// Sends an invalidation to the receiver of another client, if it is still there.
     fn redirect(
         &mut self,
         sessions: &mut Slab<Session>,
@@ -151,7 +151,7 @@ impl Plane {
         }
     }
 
-    /// Tells a session that whoever was told in its place has left.
+    /// Tells a session that the receiver of its invalidations has left.
     fn tell_broken(&mut self, key: Key<Session>, session: &mut Session, target: u64) {
         let Some(tracking) = &mut session.tracking else { return };
         if !tracking.is_broken {
@@ -165,8 +165,8 @@ impl Plane {
         }
     }
 
-    /// Tells a client of this worker of another's keys. Returns whether it is
-    /// here.
+    /// Sends another client's invalidation to a client of this worker. Returns whether the client
+    /// is here.
     fn tell_target(&mut self, sessions: &mut Slab<Session>, target: u64, push: &[u8]) -> bool {
         let is_it = |session: &Session| session.identity.id == target;
         let known = self.servers.tracking.targets.get(&target).copied();
@@ -196,8 +196,8 @@ impl Plane {
         true
     }
 
-    /// Hands a push to a session: between whole replies, and behind those that
-    /// came before it and wait for earlier ones.
+    /// Appends a push to a session's output between whole replies. It follows the earlier replies
+    /// that wait for others.
     fn hand_push(&mut self, key: Key<Session>, session: &mut Session, push: &[u8]) {
         if session.closing {
             return;
@@ -213,8 +213,8 @@ impl Plane {
     }
 }
 
-/// Returns whether a session is named to be told in place of itself: then it is told
-/// behind its replies, as without a name.
+/// Returns whether a session redirects its invalidations to itself. Then they follow its replies,
+/// as without a redirection.
 fn tells_itself(tracking: &Tracking, identity: &Identity) -> bool {
     tracking.redirect == Some(identity.id) && identity.protocol == Protocol::Resp3
 }

@@ -1,4 +1,4 @@
-//! Invalidations on their way to tracked clients, of this worker and of others.
+//! Delivers invalidations to tracked clients of this worker and of others.
 
 use super::{TARGETS_MAX, everything, is_everything, push_of_keys};
 use crate::core::{Core, Plane};
@@ -10,9 +10,8 @@ use keyway_resp::Protocol;
 use std::sync::Arc;
 
 impl Plane {
-    /// Notes that everything has changed, for everybody to be told at the end
-    /// of the turn, once however often it happens until then; `session` is told
-    /// at once.
+    /// Notes that everything has changed. All clients are told at the end of the turn, once however
+    /// often it happens until then. `session` is told at once.
     pub(super) fn note_everything(
         &mut self,
         table: &Table,
@@ -32,21 +31,21 @@ impl Plane {
         }
     }
 
-    /// Tells everybody of the pools in which everything has changed, but the
-    /// one who alone has done it and knows.
+    /// Tells all clients of the pools in which everything has changed. A client that was the only
+    /// one to do this has been told already.
     pub(super) fn tell_everybody(&mut self) {
         for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
             let table = Arc::clone(self.table(pool));
             let push = everything();
-            for place in table.everybody() {
-                if Some(place.0) != by {
-                    self.send(place, What::Changed(Arc::clone(&push)));
+            for (client, worker) in table.everybody() {
+                if Some(client) != by {
+                    self.send(client, worker, What::Changed(Arc::clone(&push)));
                 }
             }
         }
     }
 
-    /// Returns whether a client can be told right behind the reply just composed.
+    /// Returns whether a push for a client can follow the reply that was just composed.
     pub(super) fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
         let tracking = session.tracking.as_deref();
         tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
@@ -66,7 +65,7 @@ impl Plane {
     }
 
     /// Sends a message on its way to a client of any worker.
-    pub(super) fn send(&mut self, (client, worker): (Client, u16), what: What) {
+    pub(super) fn send(&mut self, client: Client, worker: u16, what: What) {
         let told = Told { client, what };
         if worker == self.worker() {
             self.store.tracking.outbox.push(told);
@@ -80,16 +79,16 @@ impl Plane {
         }
     }
 
-    /// Tells those who are told of prefixes what has changed in this turn.
+    /// Tells the clients that are told of prefixes which keys have changed in this turn.
     pub(super) fn broadcast(&mut self, sessions: &Slab<Session>) {
         for (pool, changed) in std::mem::take(&mut self.store.tracking.changed) {
             let table = Arc::clone(self.table(pool));
             for told in table.broadcasts(&changed) {
                 let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
                 for (client, worker) in told.clients {
-                    let place = self.store.tracking.trackers.get(&client);
-                    let session = place.and_then(|place| sessions.get(*place));
-                    // Who is elsewhere has changed nothing here.
+                    let key = self.store.tracking.trackers.get(&client);
+                    let session = key.and_then(|key| sessions.get(*key));
+                    // A client of another worker has changed nothing here.
                     let tracking = session.and_then(|session| session.tracking.as_deref());
                     let push = if tracking.is_some_and(|tracking| tracking.noloop) {
                         let others = told.keys.iter().filter(|(_, by)| *by != Some(client));
@@ -101,7 +100,7 @@ impl Plane {
                     } else {
                         Arc::clone(&all)
                     };
-                    self.send((client, worker), What::Changed(push));
+                    self.send(client, worker, What::Changed(push));
                 }
             }
         }
@@ -114,14 +113,14 @@ impl Plane {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
                 let Some(tracking) = session.tracking.as_deref() else { return };
                 match tracking.redirect {
-                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
+                    Some(target) => self.tell_redirected(sessions, told.client, target, push),
                     None => self.append_push(key, session, false, push),
                 }
             }
             What::Redirected { tracker, push } => match self.target(sessions, told.client) {
                 Some((key, session)) => self.append_push(key, session, true, push),
-                // It was handed over, or has left, since.
-                None => self.tell_in_place(sessions, *tracker, told.client, push),
+                // The client has left, or another worker has it now.
+                None => self.tell_redirected(sessions, *tracker, told.client, push),
             },
             What::Broken { target } => {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
@@ -138,8 +137,8 @@ impl Plane {
         }
     }
 
-    /// Tells `target` in place of `tracker`.
-    pub(super) fn tell_in_place(
+    /// Sends the invalidation of `tracker` to the client `target`.
+    pub(super) fn tell_redirected(
         &mut self,
         sessions: &mut Slab<Session>,
         tracker: Client,
@@ -149,7 +148,7 @@ impl Plane {
         let worker = self.plan.clients.get(target).map(|entry| entry.worker);
         match worker {
             Some(worker) if worker == self.worker() => {
-                // Not here: it is being handed over, and is told later.
+                // The session is not here while it is being handed over. The client is told later.
                 match self.target(sessions, target) {
                     Some((key, session)) => self.append_push(key, session, true, push),
                     None => self.leave_for(worker, target, tracker, push),
@@ -157,13 +156,12 @@ impl Plane {
             }
             Some(worker) => self.leave_for(worker, target, tracker, push),
             None => {
-                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
-                if let Some((client, worker)) = place {
-                    let told = Told { client, what: What::Broken { target } };
+                if let Some(worker) = self.plan.clients.get(tracker).map(|entry| entry.worker) {
+                    let told = Told { client: tracker, what: What::Broken { target } };
                     if worker == self.worker() {
                         self.deliver_told(sessions, &told);
                     } else {
-                        self.send((client, worker), told.what);
+                        self.send(tracker, worker, told.what);
                     }
                 }
             }
@@ -184,10 +182,10 @@ impl Plane {
         }
     }
 
-    /// Notes that a client has missed something that was redirected to it, and
-    /// that is not, or not yet, a client of this worker.
+    /// Notes that a client has missed a redirected invalidation. The client is not, or not yet, a
+    /// client of this worker.
     pub(super) fn miss_elsewhere(&mut self, client: Client) {
-        // Who has left has missed nothing: who redirects to it is told so.
+        // A client that has left misses nothing. The clients that redirect to it are told.
         let Some(worker) = self.plan.clients.worker(client) else { return };
         if worker == self.worker() {
             self.store.tracking.late.insert((client, true));
@@ -205,7 +203,7 @@ impl Plane {
         Some((key, sessions.get_mut(key)?))
     }
 
-    /// A client of this worker that need not cache itself.
+    /// Returns a client of this worker, which need not cache itself.
     pub(super) fn target<'a>(
         &mut self,
         sessions: &'a mut Slab<Session>,
@@ -228,8 +226,7 @@ impl Plane {
         Some((key, sessions.get_mut(key)?))
     }
 
-    /// Appends a push to what a client is sent, if the client can be told and
-    /// has room.
+    /// Appends a push to a client's output, if the client can be told and has room.
     pub(super) fn append_push(
         &mut self,
         key: Key<Session>,
@@ -246,7 +243,8 @@ impl Plane {
         }
         let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         let room = self.plan.limits.session_output_len_soft as usize;
-        // That everything may have changed is short, and told as soon as another reply may follow.
+        // A push that everything may have changed is short. It is appended as soon as another reply
+        // may follow.
         let len = if is_everything(push) { 1 } else { push.len() };
         if busy.undelivered() + len > room {
             self.store.tracking.late.insert((session.identity.id, is_redirected));
@@ -263,7 +261,7 @@ impl Plane {
 }
 
 impl Core {
-    /// Delivers what clients of this worker are to be told of their caches.
+    /// Delivers the invalidations for clients of this worker.
     #[cold]
     pub(crate) fn deliver_invalidations(&mut self) {
         let Core { sessions, plane, .. } = self;
@@ -283,8 +281,8 @@ impl Core {
     }
 
     /// Tells the clients that have missed something, and have room for another reply, that
-    /// everything has changed. To be called before their requests are read: a client that reads
-    /// slowly would otherwise get replies for as long as it likes, and never be told.
+    /// everything has changed. Call this before their requests are read. Otherwise a client that
+    /// reads slowly would get replies for as long as it likes, and never be told.
     pub(crate) fn tell_late(&mut self) {
         let Core { sessions, plane, .. } = self;
         if plane.store.tracking.late.is_empty() {
@@ -310,7 +308,7 @@ impl Core {
             let push = everything();
             match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
                 Some(target) if !is_redirected => {
-                    plane.tell_in_place(sessions, client, target, &push)
+                    plane.tell_redirected(sessions, client, target, &push)
                 }
                 _ => plane.append_push(key, session, is_redirected, &push),
             }

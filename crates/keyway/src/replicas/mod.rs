@@ -1,0 +1,152 @@
+//! Embedded stores as replicas: which primary each follows, and the thread that changes roles.
+//!
+//! ```text
+//!  replica_of, a reload ──┐
+//!  REPLICAOF ─────────────┴─► the thread ─► Standby::follow, Standby::promote ─► the reply
+//! ```
+//! A role changes on this thread alone, because the end of a follower may take a moment. Ten times
+//! a second the thread looks at the links, to log what has become of them and to refuse clients of
+//! replicas that are not to show old data.
+
+mod crowd;
+mod link_log;
+mod role;
+
+use crate::serve::wall_clock;
+use keyway_config::{Config, PoolKindConfig, ReplicaConfig};
+use keyway_standby::{Parts, Standby};
+use keyway_worker::{Plan, PoolKind, RoleReply, Wish};
+use role::{Role, RoleHandle};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between two looks at the links. More refuses clients later once a link is down.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What the thread is told.
+enum Ask {
+    /// A client wants a role.
+    Change { role: Arc<Role>, wish: Wish, done: Box<dyn FnOnce(RoleReply) + Send> },
+    /// A pool has come.
+    Pool(Arc<Role>),
+    /// The settings of a pool have changed.
+    Settings { role: Arc<Role>, settings: ReplicaConfig },
+    /// The process ends.
+    End,
+}
+
+/// The roles of a process's stores.
+pub struct Replicas {
+    tell: Sender<Ask>,
+    asked: Option<Receiver<Ask>>,
+    roles: Vec<Arc<Role>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Replicas {
+    /// Gives each store its role. One with a primary takes no writes of clients from here on.
+    pub fn prepare(plan: &Arc<Plan>, config: &Config) -> Self {
+        let (tell, asked) = channel();
+        let mut replicas = Self { tell, asked: Some(asked), roles: Vec::new(), thread: None };
+        replicas.roles = replicas.new_roles(plan, config);
+        replicas
+    }
+
+    /// The stores of a configuration that have no role yet.
+    fn new_roles(&self, plan: &Arc<Plan>, config: &Config) -> Vec<Arc<Role>> {
+        let mut roles = Vec::new();
+        for (index, (pool, settings)) in plan.pools.iter().zip(&config.pools).enumerate() {
+            let (PoolKind::Store(store), PoolKindConfig::Store(of_store)) =
+                (&pool.kind, &settings.kind)
+            else {
+                continue;
+            };
+            if pool.role.get().is_some() {
+                continue;
+            }
+            let parts = Parts {
+                store: Arc::clone(store),
+                scripts: Arc::clone(&pool.scripts),
+                audience: crowd::of(plan, index as u16),
+                clock: wall_clock,
+            };
+            let settings = of_store.replica.clone();
+            let standby = Standby::new(parts, settings.serves_stale);
+            store.set_replica(settings.primary.is_some());
+            let role = Arc::new(Role::new(&pool.name, standby, settings, port_of(plan, index)));
+            let handle = RoleHandle { role: Arc::clone(&role), tell: self.tell.clone() };
+            pool.role.set(Arc::new(handle));
+            roles.push(role);
+        }
+        roles
+    }
+
+    /// Starts the thread, if there is a store.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn start(&mut self) -> io::Result<()> {
+        if self.roles.is_empty() {
+            return Ok(());
+        }
+        let Some(asked) = self.asked.take() else { return Ok(()) };
+        let roles = self.roles.clone();
+        let thread = std::thread::Builder::new().name("keyway-roles".into());
+        self.thread = Some(thread.spawn(move || run(&asked, roles))?);
+        Ok(())
+    }
+
+    /// Follows a reload. A store whose settings are what they were keeps the role that it has.
+    pub fn follow(&mut self, plan: &Arc<Plan>, config: &Config) {
+        for settings in &config.pools {
+            let PoolKindConfig::Store(of_store) = &settings.kind else { continue };
+            let role = self.roles.iter().find(|role| role.name() == settings.name);
+            if let Some(role) = role.filter(|role| role.settings() != of_store.replica) {
+                let (role, settings) = (Arc::clone(role), of_store.replica.clone());
+                // Where the thread has ended, the process does.
+                let _ = self.tell.send(Ask::Settings { role, settings });
+            }
+        }
+        for role in self.new_roles(plan, config) {
+            self.roles.push(Arc::clone(&role));
+            let _ = self.tell.send(Ask::Pool(role));
+        }
+        if let Err(error) = self.start() {
+            tracing::error!("no roles of new pools: {error}");
+        }
+    }
+
+    /// Ends the thread and all links. Stores keep their data and their roles.
+    pub fn end(&mut self) {
+        let _ = self.tell.send(Ask::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The port at which clients reach a pool, which a primary shows in INFO.
+fn port_of(plan: &Plan, pool: usize) -> Option<u16> {
+    let of_pool = |listener: &&keyway_worker::ListenerPlan| usize::from(listener.pool) == pool;
+    let mut listeners = plan.listeners.iter().filter(of_pool);
+    listeners.find_map(|listener| listener.name.rsplit_once(':')?.1.parse().ok())
+}
+
+fn run(asked: &Receiver<Ask>, mut roles: Vec<Arc<Role>>) {
+    loop {
+        match asked.recv_timeout(LOOK_EVERY) {
+            Ok(Ask::Change { role, wish, done }) => done(role.change(&wish)),
+            Ok(Ask::Pool(role)) => roles.push(role),
+            Ok(Ask::Settings { role, settings }) => role.follow_settings(settings),
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Ask::End) | Err(RecvTimeoutError::Disconnected) => {
+                roles.iter().for_each(|role| role.end());
+                return;
+            }
+        }
+        roles.iter().for_each(|role| role.look());
+    }
+}

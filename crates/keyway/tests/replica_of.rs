@@ -1,0 +1,258 @@
+//! A pool whose store is the replica of a redis-server: what its clients may do and are told, and
+//! how it becomes a primary.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Signal, Value, encode_words, wait_until,
+    watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const BOUND: Duration = Duration::from_secs(30);
+const DISKLESS: [&str; 4] = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
+const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+fn url(server: &RedisServer) -> String {
+    format!("\"redis://127.0.0.1:{}\"", server.port())
+}
+
+fn config(pool: Pool) -> KeywayConfig {
+    let memcached = Pool::store("main").spoken_to_in("memcached");
+    KeywayConfig::new(vec![pool.with("memory_max", "\"256MiB\""), memcached])
+        .with_server("workers", "2")
+}
+
+fn start(pool: Pool) -> Keyway {
+    Keyway::start(KEYWAY, config(pool))
+}
+
+fn info(client: &mut Client, name: &str) -> String {
+    let info = client.words("INFO replication").text();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+fn await_up(client: &mut Client) {
+    wait_until("the link is up", BOUND, || info(client, "master_link_status") == "up");
+}
+
+/// Waits until the replica has what the server has.
+fn await_same(server: &mut Client, replica: &mut Client) {
+    wait_until("the replica has caught up", BOUND, || {
+        info(replica, "master_link_status") == "up"
+            && info(replica, "slave_repl_offset") == info(server, "master_repl_offset")
+    });
+}
+
+fn ok(client: &mut Client, line: &str) {
+    assert_eq!(client.words(line), Value::simple("OK"), "{line}");
+}
+
+fn refused(client: &mut Client, line: &str, text: &str) {
+    assert_eq!(client.words(line).error_text(), text, "{line}");
+}
+
+#[test]
+fn a_pool_follows_a_server_takes_no_writes_and_becomes_a_primary() {
+    let _watchdog = watchdog(Duration::from_secs(90), "a pool that follows a server");
+    let from = RedisServer::start_with(&DISKLESS);
+    let mut server = from.client();
+    server.words("RPUSH list a b c");
+    server.words("HSET hash f v");
+    server.pipeline(&["SELECT 3", "SET other v", "SELECT 0"]);
+    let keyway = start(Pool::store("main").with("replica_of", &url(&from)));
+    let mut client = keyway.client(0);
+    await_up(&mut client);
+    server.words("SET k v");
+    await_same(&mut server, &mut client);
+    assert_eq!(client.words("GET k"), Value::bulk("v"));
+    assert_eq!(client.words("LRANGE list 0 -1").array().len(), 3);
+    client.pipeline(&["SELECT 3"]);
+    assert_eq!(client.words("GET other"), Value::bulk("v"));
+    client.words("SELECT 0");
+    // Who asks is told the role.
+    let offset: i64 = info(&mut client, "slave_repl_offset").parse().expect("an offset");
+    let role = client.words("ROLE");
+    let expected = vec![
+        Value::bulk("slave"),
+        Value::bulk("127.0.0.1"),
+        Value::Integer(from.port().into()),
+        Value::bulk("connected"),
+        Value::Integer(offset),
+    ];
+    assert_eq!(role, Value::Array(expected));
+    for (field, expected) in [
+        ("role", "slave"),
+        ("master_host", "127.0.0.1"),
+        ("master_sync_in_progress", "0"),
+        ("slave_read_only", "1"),
+        ("master_replid", &info(&mut server, "master_replid")),
+    ] {
+        assert_eq!(info(&mut client, field), expected, "{field}");
+    }
+    assert!(info(&mut server, "slave0").contains(&format!("port={}", keyway.address(0).port())));
+    writes_are_refused(&mut client);
+    let mut memcached = keyway.memcached_client(1);
+    let refusal = "SERVER_ERROR a replica takes no writes from clients\r\n";
+    for write in ["set k 0 0 1\r\nx\r\n", "gat 10 k\r\n", "mg k v N10\r\n", "flush_all\r\n"] {
+        assert_eq!(memcached.say(write), refusal, "{write}");
+    }
+    assert_eq!(memcached.say("get k\r\n"), "VALUE k 0 1\r\nv\r\nEND\r\n");
+    assert_eq!(client.words("REPLICAOF NO ONE"), Value::simple("OK"));
+    assert_eq!(client.words("SET k w"), Value::simple("OK"));
+    assert_eq!(info(&mut client, "role"), "master");
+    assert_eq!(client.words("ROLE").array()[0], Value::bulk("master"));
+    wait_until("the server has no replica", BOUND, || info(&mut server, "connected_slaves") == "0");
+}
+
+fn writes_are_refused(client: &mut Client) {
+    refused(client, "SET k w", READONLY);
+    refused(client, "BLPOP list 0", READONLY);
+    refused(client, "GETEX k PERSIST", READONLY);
+    ok(client, "MULTI");
+    refused(client, "DEL k", READONLY);
+    assert!(client.words("EXEC").error_text().starts_with("EXECABORT"));
+    let script = client.command(&["EVAL", "return redis.call('set', KEYS[1], 'w')", "1", "k"]);
+    assert!(script.error_text().starts_with("READONLY"), "{script:?}");
+    let script = client.command(&["EVAL", "return redis.call('get', KEYS[1])", "1", "k"]);
+    assert_eq!(script, Value::bulk("v"));
+    assert_eq!(client.words("GET k"), Value::bulk("v"));
+}
+
+#[test]
+fn clients_hear_of_changes_that_come_from_the_primary() {
+    let _watchdog = watchdog(Duration::from_secs(90), "clients of a replica");
+    let from = RedisServer::start_with(&DISKLESS);
+    let mut server = from.client();
+    server.words("SET cached 1");
+    server.words("XADD stream 1-1 f v");
+    let pool = Pool::store("main")
+        .with("replica_of", &url(&from))
+        .with("notify_keyspace_events", "\"KEA\"");
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    await_same(&mut server, &mut client);
+    let mut caching = keyway.client(0);
+    caching.words("HELLO 3");
+    ok(&mut caching, "CLIENT TRACKING ON");
+    assert_eq!(caching.words("GET cached"), Value::bulk("1"));
+    let mut subscriber = keyway.client(0);
+    subscriber.words("SUBSCRIBE __keyevent@0__:set news");
+    subscriber.reply();
+    let mut reader = keyway.client(0);
+    reader.send(&encode_words("XREAD BLOCK 0 STREAMS stream $"));
+    let mut watcher = keyway.client(0);
+    ok(&mut watcher, "WATCH cached");
+    wait_until("the reader waits", BOUND, || {
+        client.words("INFO clients").text().contains("blocked_clients:1")
+    });
+    server.words("SET cached 2");
+    server.words("PUBLISH news hello");
+    server.words("XADD stream 2-1 f w");
+    let push = caching.reply();
+    assert!(
+        matches!(&push, Value::Push(parts) if parts[0] == Value::bulk("invalidate")),
+        "{push:?}"
+    );
+    let heard: Vec<Value> = (0..2).map(|_| subscriber.reply().array()[2].clone()).collect();
+    assert!(heard.contains(&Value::bulk("cached")) && heard.contains(&Value::bulk("hello")));
+    let entries = format!("{:?}", reader.reply());
+    assert!(entries.contains("2-1"), "{entries}");
+    watcher.pipeline(&["MULTI", "GET cached"]);
+    assert_eq!(watcher.words("EXEC"), Value::NilArray, "a watched key has changed");
+    // All that a client has cached may have changed with another snapshot.
+    assert_eq!(caching.words("GET cached"), Value::bulk("2"));
+    ok(&mut client, "REPLICAOF NO ONE");
+    let again = client.words(&format!("REPLICAOF 127.0.0.1 {}", from.port()));
+    assert_eq!(again, Value::simple("OK"));
+    let push = caching.reply();
+    assert_eq!(push, Value::Push(vec![Value::bulk("invalidate"), Value::Null]));
+}
+
+#[test]
+fn a_primary_becomes_a_replica_and_ends_what_may_write() {
+    let _watchdog = watchdog(Duration::from_secs(90), "a primary that becomes a replica");
+    let from = RedisServer::start_with(&DISKLESS);
+    from.client().words("RPUSH list from-the-primary");
+    let keyway = start(Pool::store("main"));
+    let (mut client, mut blocked, mut queued) =
+        (keyway.client(0), keyway.client(0), keyway.client(0));
+    ok(&mut client, "SET own v");
+    blocked.send(&encode_words("BLPOP list 0"));
+    queued.pipeline(&["MULTI", "SET own w"]);
+    wait_until("a client waits", BOUND, || {
+        client.words("INFO clients").text().contains("blocked_clients:1")
+    });
+    refused(&mut client, "REPLICAOF 127.0.0.1 none", "ERR Invalid master port");
+    ok(&mut client, &format!("SLAVEOF 127.0.0.1 {}", from.port()));
+    let unblocked = blocked.reply().error_text();
+    assert!(unblocked.starts_with("UNBLOCKED force unblocked"), "{unblocked}");
+    let aborted = queued.words("EXEC").error_text();
+    assert!(aborted.contains("READONLY") || aborted.contains("LOADING"), "{aborted}");
+    await_up(&mut client);
+    let again = client.words(&format!("REPLICAOF 127.0.0.1 {}", from.port()));
+    assert_eq!(again, Value::simple("OK Already connected to specified master"));
+    assert_eq!(client.words("GET own"), Value::Nil);
+    assert_eq!(client.words("LLEN list"), Value::Integer(1), "nobody has taken it");
+}
+
+#[test]
+fn a_replica_that_is_not_to_show_old_data_refuses_while_its_primary_is_gone() {
+    let _watchdog = watchdog(Duration::from_secs(90), "a primary that is gone");
+    let mut from = RedisServer::start_with(&["--requirepass", "secret"]);
+    let with_password = format!("\"redis://:secret@127.0.0.1:{}\"", from.port());
+    let pool = Pool::store("main")
+        .with("replica_of", &with_password)
+        .with("replica_serve_stale_data", "false");
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    await_up(&mut client);
+    assert_eq!(client.words("GET k"), Value::Nil);
+    from.kill();
+    let text = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    wait_until("reads are refused", BOUND, || client.words("GET k").error_text() == text);
+    assert_eq!(client.words("PING"), Value::simple("PONG"));
+    assert_eq!(info(&mut client, "master_link_status"), "down");
+    let metrics = keyway.metrics();
+    let of = |name: &str| metrics.sum(name, &["pool=\"main\""]);
+    assert_eq!(of("keyway_replica_link_up"), 0.0);
+    assert_eq!(of("keyway_replica_full_resyncs_total"), 1.0);
+    assert!(of("keyway_replica_link_failures_total") > 0.0);
+    ok(&mut client, "REPLICAOF NO ONE");
+    ok(&mut client, "SET k v");
+}
+
+#[test]
+fn a_reload_changes_the_role_only_with_its_setting() {
+    let _watchdog = watchdog(Duration::from_secs(90), "a reload");
+    let from = RedisServer::start_with(&DISKLESS);
+    from.client().words("SET k v");
+    let first = config(Pool::store("main").with("replica_of", &url(&from)));
+    let text = first.toml();
+    let keyway = Keyway::start(KEYWAY, first);
+    let mut client = keyway.client(0);
+    await_up(&mut client);
+    ok(&mut client, "REPLICAOF NO ONE");
+    // Another setting: the role that a client has given stays.
+    let stale = "replica_serve_stale_data = false\nreplica_of";
+    reload(&keyway, &text.replace("replica_of", stale));
+    assert_eq!(info(&mut client, "role"), "master");
+    let other = RedisServer::start_with(&DISKLESS);
+    other.client().words("SET k of-the-other");
+    reload(&keyway, &text.replace(&url(&from), &url(&other)));
+    wait_until("it follows the other", BOUND, || info(&mut client, "master_link_status") == "up");
+    assert_eq!(client.words("GET k"), Value::bulk("of-the-other"));
+    reload(&keyway, &text.replace("replica_of", "# replica_of"));
+    wait_until("it is a primary", BOUND, || info(&mut client, "role") == "master");
+    ok(&mut client, "SET k own");
+}
+
+fn reload(keyway: &Keyway, text: &str) {
+    let count = || keyway.process().log().matches(" reloaded ").count();
+    let before = count();
+    std::fs::write(keyway.directory().join("keyway.toml"), text).expect("a file");
+    keyway.process().signal(Signal::HUP);
+    wait_until("a reload", BOUND, || count() > before);
+}

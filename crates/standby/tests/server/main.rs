@@ -1,0 +1,20 @@
+//! A store that follows a real redis-server. The store must come to the same data, whatever
+//! happens to the link, and its clients must be told of what changes.
+
+#[path = "../../../store/tests/common/mod.rs"]
+mod common;
+#[path = "../../../replica/tests/server/cutter.rs"]
+mod cutter;
+#[path = "../../../store/tests/effects/digest.rs"]
+mod digest;
+mod follows;
+mod place;
+mod roles;
+/// What `digest` asks for.
+mod work {
+    /// Databases of a server.
+    pub const DATABASES: u32 = 16;
+}
+#[allow(dead_code, reason = "the tests of the follower use more of it")]
+#[path = "../../../replica/tests/server/writer.rs"]
+mod writer;

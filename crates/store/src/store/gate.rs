@@ -1,0 +1,126 @@
+//! What keeps requests of clients from being served as usual: the store is loaded, it is a
+//! replica, or its log cannot be written.
+//!
+//! ```text
+//!  primary ──► replica ──► loading ──► replica ──► primary
+//!                          (a snapshot of the primary replaces all data)
+//! ```
+//! A replica changes by the effects of its primary alone ([`Store::apply`]). Nothing expires in
+//! it and nothing is evicted: a client gets the answer as if an expired key were gone, and the
+//! key stays until the primary deletes it.
+
+use super::core::Store;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const LOADING: u8 = 1;
+const REPLICA: u8 = 1 << 1;
+const STALE: u8 = 1 << 2;
+const UNLOGGED: u8 = 1 << 3;
+
+/// The state that a request has to pass.
+pub(crate) struct Gate(AtomicU8);
+
+/// Why a request may not be served as usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restrictions(u8);
+
+impl Restrictions {
+    /// The store is being loaded.
+    pub fn is_loading(self) -> bool {
+        self.0 & LOADING != 0
+    }
+
+    /// The store is a replica: clients do not write.
+    pub fn is_replica(self) -> bool {
+        self.0 & REPLICA != 0
+    }
+
+    /// The link to the primary is down, and old data is not to be shown.
+    pub fn is_stale(self) -> bool {
+        self.0 & STALE != 0
+    }
+
+    /// Writes would not be in the log.
+    pub fn is_unlogged(self) -> bool {
+        self.0 & UNLOGGED != 0
+    }
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    fn set(&self, bit: u8, is_set: bool) {
+        // ORDER: Release; workers see what was loaded through the shards' locks.
+        match is_set {
+            true => self.0.fetch_or(bit, Ordering::Release),
+            false => self.0.fetch_and(!bit, Ordering::Release),
+        };
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.0.load(Ordering::Relaxed) & bit != 0
+    }
+
+    pub(crate) fn set_loading(&self, is_loading: bool) {
+        self.set(LOADING, is_loading);
+    }
+}
+
+impl Store {
+    /// Returns whether a request has to pass [`Store::restrictions`].
+    #[inline]
+    pub fn is_restricted(&self) -> bool {
+        self.gate.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// What restricts requests of clients now.
+    pub fn restrictions(&self) -> Restrictions {
+        Restrictions(self.gate.0.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether the store is being loaded: nobody is to be served.
+    #[inline]
+    pub fn is_loading(&self) -> bool {
+        self.gate.has(LOADING)
+    }
+
+    /// Has workers refuse writes as the log cannot take them, or take them again.
+    pub fn refuse_writes(&self, is_refused: bool) {
+        self.gate.set(UNLOGGED, is_refused);
+    }
+
+    /// Returns whether writes are refused, as the log cannot take them.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.gate.has(UNLOGGED)
+    }
+
+    /// Returns whether the store is a replica.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.gate.has(REPLICA)
+    }
+
+    /// Makes the store a replica, or a primary.
+    ///
+    /// A write that is under way ends as it began. All shards are locked once, so that every
+    /// later one sees the change.
+    pub fn set_replica(&self, is_replica: bool) {
+        let _locked = self.lock_all();
+        self.gate.set(REPLICA, is_replica);
+        match is_replica {
+            // What memcached clients wanted flushed later is for the primary to flush.
+            true => {
+                (0..self.database_count()).for_each(|database| self.flushes.set(database, None))
+            }
+            false => self.gate.set(STALE, false),
+        }
+    }
+
+    /// Has clients of a replica be refused, or served with what there is.
+    pub fn set_stale(&self, is_stale: bool) {
+        self.gate.set(STALE, is_stale);
+    }
+}
