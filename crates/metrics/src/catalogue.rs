@@ -395,7 +395,7 @@ catalogue! {
     REPLICA_PARTIAL_RESYNCS: Counter "keyway_replica_partial_resyncs_total" in "resyncs" by [Pool]
         measures "Links to a primary that went on from where the one before had ended."
         leaves_out "Leaves out links that began with a snapshot."
-    REPLICA_FAILURES: Counter "keyway_replica_link_failures_total" in "links" by [Pool]
+    REPLICA_FAILURES: Counter "keyway_replica_link_failures_total" in "failures" by [Pool]
         measures "Links to a primary that ended or did not come about. The log says why."
         leaves_out "Leaves out links that REPLICAOF has ended."
     REPLICA_COMMANDS: Counter "keyway_replica_commands_total" in "commands" by [Pool]

@@ -290,8 +290,11 @@ impl Filling {
     }
 
     /// Ends loading: the snapshot is whole. The number of keys.
+    ///
+    /// Readers of effects that came meanwhile are lost: what is loaded is not told.
     pub fn finish(self) -> u64 {
         self.state.settle();
+        self.state.store.lose_followers_if_cut();
         self.state.keys
     }
 }
