@@ -37,7 +37,7 @@ impl<I: Io> Worker<I> {
                 };
                 let busy = session.busy.as_ref();
                 is_logged
-                    && busy.is_some_and(|busy| busy.output.len() > 0 || !busy.order.is_empty())
+                    && busy.is_some_and(|busy| !busy.output.is_empty() || !busy.order.is_empty())
             });
             if is_unsure {
                 self.close_client(key, CloseReason::Log);
