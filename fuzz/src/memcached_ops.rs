@@ -512,6 +512,7 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
         clients_max: 0,
         pause: Pause::default(),
         scripts: Arc::default(),
+        role: Default::default(),
         errors: Arc::default(),
         notices: Default::default(),
         noted: Arc::default(),

@@ -42,7 +42,7 @@ fn child() {
         for thread in 0..THREADS {
             let (logged, written) = (&logged, &written);
             scope.spawn(move || {
-                let held = run_in(&logged.store, 0, &format!("GET key:{thread}"));
+                let held = run_in(&logged.store, 0, &format!("LINDEX list:{thread} -1"));
                 let held = held.split("\r\n").nth(1).and_then(|text| text.parse::<u64>().ok());
                 for nth in held.unwrap_or(0) + 1.. {
                     run_in(&logged.store, 0, &format!("SET key:{thread} {nth}"));
@@ -55,7 +55,10 @@ fn child() {
             });
         }
         // What was written before one fsync began is on the disk after the next.
-        while fsync != Fsync::No {
+        if fsync == Fsync::No {
+            return;
+        }
+        loop {
             let before: Vec<u64> = written.iter().map(|nth| nth.load(Ordering::Relaxed)).collect();
             let fsyncs = logged.log.status().fsyncs;
             wait_until("two fsyncs", BOUND, || logged.log.status().fsyncs >= fsyncs + 2);

@@ -139,12 +139,18 @@ fn sockets_by_port(pid: u32) -> BTreeMap<Option<u16>, usize> {
 }
 
 /// Names of the descriptors that are neither sockets nor the kernel's own objects, of which each
-/// worker has some.
+/// worker has some. Segments of a store's log come and go without clients.
 fn files(pid: u32) -> Vec<String> {
     let Ok(list) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let names = list.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     let names = names.map(|name| name.to_string_lossy().into_owned());
-    let is_file = |name: &String| !name.starts_with("socket:") && !name.starts_with("anon_inode:");
+    let is_segment = |name: &str| {
+        let number = name.rsplit_once("/log.").map(|(_, number)| number);
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_file = |name: &String| {
+        !name.starts_with("socket:") && !name.starts_with("anon_inode:") && !is_segment(name)
+    };
     let mut names: Vec<String> = names.filter(is_file).collect();
     names.sort_unstable();
     names

@@ -407,6 +407,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
         clients_max: 0,
         pause: Pause::default(),
         scripts: Arc::default(),
+        role: Default::default(),
         errors: Arc::default(),
         notices: Default::default(),
         noted: Arc::default(),
