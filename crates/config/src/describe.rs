@@ -354,12 +354,12 @@ mod tests {
         assert_eq!(
             config.memory_bound(),
             MemoryBound {
-                store_bytes: 1536 << 20,
+                store_bytes: (1536 + 512) << 20,
                 stores_auto: 0,
                 snapshot_bytes: 64 << 20,
                 log_bytes: 64 << 20,
-                tracking_bytes: 5000 * 256,
-                script_bytes: 64 << 20,
+                tracking_bytes: 2 * 5000 * 256,
+                script_bytes: 2 * (64 << 20),
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),
                 link_bytes: 151 * (4 << 20),
                 session_bytes: 6 * (64 << 10) + (64 << 10),

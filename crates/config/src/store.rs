@@ -41,6 +41,13 @@ pub(crate) fn store(
 ) -> StoreConfig {
     let name = section.text("eviction").unwrap_or_default();
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
+    let log = section.section("log").and_then(log);
+    let replica = replica::resolve(section, read_file, report);
+    if log.is_some() && replica.primary.is_some() {
+        let what = format!("{} has `log` and `replica_of`", section.header);
+        let hint = "leave out one of them: the log of a replica would miss its primary's snapshots";
+        report.consequence(section.at, Problem::new(what, hint));
+    }
     StoreConfig {
         memory_max: section.number("memory_max"),
         eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),
@@ -58,8 +65,8 @@ pub(crate) fn store(
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
         snapshot: section.section("snapshot").and_then(snapshot),
-        log: section.section("log").and_then(log),
-        replica: replica::resolve(section, read_file, report),
+        log,
+        replica,
     }
 }
 

@@ -359,7 +359,7 @@ catalogue! {
     LOG_FAILED: Gauge "keyway_store_log_failed" in "failed" by [Pool]
         measures "1 while the log of the embedded store takes no writes: it could not be written, and has not begun anew yet. Else 0."
         leaves_out "Leaves out compactions that failed, after which the log goes on: keyway_store_log_compaction_failures_total."
-    LOG_LOSSES: Counter "keyway_store_log_losses_total" in "failures" by [Pool]
+    LOG_LOSSES: Counter "keyway_store_log_losses_total" in "losses" by [Pool]
         measures "How often the log of the embedded store could not take writes. The process log says why."
         leaves_out "Leaves out attempts to begin anew that failed."
     LOG_WRITTEN: Counter "keyway_store_log_written_bytes_total" in "bytes" by [Pool]
@@ -368,7 +368,7 @@ catalogue! {
     LOG_BYTES: Gauge "keyway_store_log_bytes" in "bytes" by [Pool]
         measures "Length of the log of the embedded store: what is read at a start."
         leaves_out "Leaves out a compaction that is being written."
-    LOG_FSYNCS: Counter "keyway_store_log_fsyncs_total" in "calls" by [Pool]
+    LOG_FSYNCS: Counter "keyway_store_log_fsyncs_total" in "fsyncs" by [Pool]
         measures "Calls of fsync for the log of the embedded store."
         leaves_out "Leaves out those for new files and compactions."
     LOG_FSYNC_SECONDS: Counter "keyway_store_log_fsync_seconds_total" in "seconds" by [Pool]

@@ -55,6 +55,10 @@ impl Role {
                 self.promote();
                 Ok("OK")
             }
+            Wish::ReplicaOf { .. } if self.standby.store().log().is_some() => {
+                Err("ERR a store with a log cannot be a replica: remove `log` from its pool"
+                    .to_owned())
+            }
             Wish::ReplicaOf { host, port } => {
                 let primary = Primary { host: host.clone(), port: *port };
                 let is_same = |status: StandbyStatus| {
