@@ -1,4 +1,5 @@
-//! The embedded store as a replica of a primary: redis-server 5 to 7, Valkey or Keyway.
+//! The embedded store as a replica of a primary, redis-server 5 to 7, Valkey or Keyway, and as a
+//! primary itself.
 //!
 //! ```text
 //!  primary ──► keyway_replica::Follower ──► StoreTarget ──► Store, scripts, Audience
@@ -9,6 +10,9 @@
 //! whose thread feeds the store. The snapshot of a full resync replaces the data: the store is
 //! emptied first, so that it never holds two data sets, and answers LOADING until all is there.
 //!
+//! [`StoreSource`] is the other side: a store as the primary of replicas, which a
+//! [`Feed`](keyway_replica::feed::Feed) serves.
+//!
 //! Knows no worker and no client: an [`Audience`] is told what clients are to hear of. Read
 //! first: [`Standby`], `target.rs`, `absolute.rs`.
 
@@ -17,8 +21,10 @@
 mod absolute;
 mod audience;
 mod beside;
+mod source;
 mod standby;
 mod target;
 
 pub use audience::Audience;
+pub use source::{Parted, SourceParts, StoreSource};
 pub use standby::{Parts, Primary, Standby, StandbyStatus};

@@ -43,6 +43,13 @@ impl From<Errno> for Ended {
     }
 }
 
+impl Drop for Outlet {
+    /// Ends the connection, also where the descriptor has copies.
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
 impl Outlet {
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self { socket, out: Vec::new(), sent: 0, said: Vec::new() }

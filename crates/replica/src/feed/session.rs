@@ -162,6 +162,11 @@ impl Session {
         self.shown.set_stage(Stage::Snapshot);
         self.send(beginning.snapshot)?;
         self.shown.set_stage(Stage::Loading);
+        // redis-server finds the mark only at the end of what it reads: nothing may follow until
+        // it has acknowledged the snapshot.
+        while self.shown.stage() != Stage::Online {
+            self.turn(PAUSE_QUIET)?;
+        }
         Ok(beginning.stream)
     }
 

@@ -7,7 +7,10 @@ mod common;
 mod cutter;
 #[path = "../../../store/tests/effects/digest.rs"]
 mod digest;
+mod feeds;
 mod follows;
+#[path = "../../../replica/tests/introduced/mod.rs"]
+mod introduced;
 mod place;
 mod roles;
 /// What `digest` asks for.

@@ -42,7 +42,7 @@ impl Audience for Told {
     }
 }
 
-fn clock() -> Clock {
+pub fn clock() -> Clock {
     clock_at(unix_millis())
 }
 
@@ -127,6 +127,15 @@ impl Place {
                 && link.id.map(|id| id.to_string()) == Some(info(client, "master_replid"));
             is_same.then_some(link.offset)
         })
+    }
+
+    /// Compares the data with that of a replica at rest.
+    pub fn assert_equal(&self, replica: &RedisServer) {
+        let copied = without_idle(digest(&mut Server(&mut replica.client()), false));
+        let expected = without_idle(digest(&mut Here(self), false));
+        if expected != copied {
+            differ(&copied, &expected);
+        }
     }
 
     /// Waits until all is applied, and compares.

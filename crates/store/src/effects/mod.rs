@@ -270,6 +270,18 @@ impl Effects {
         reader
     }
 
+    /// Adds a reader that goes on at the end, if there is another one. Returns its number and
+    /// offset.
+    pub(crate) fn join_on(&self, keeping: Keeping) -> Option<(u64, u64)> {
+        let mut backlog = self.backlog.lock();
+        if !self.is_cut() || !self.merge_or_end(&mut backlog) {
+            return None;
+        }
+        let joined = backlog.join(keeping);
+        self.note_keepers(&backlog);
+        Some(joined)
+    }
+
     /// Appends whole units that a reader did not get yet to `out`: some tens of kilobytes,
     /// or one unit if that is longer.
     pub(crate) fn read(&self, reader: u64, out: &mut Vec<u8>) -> Result<usize, Lost> {

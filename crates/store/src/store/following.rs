@@ -107,6 +107,19 @@ impl Store {
         EffectReader { store: Arc::clone(self), number, start }
     }
 
+    /// Follows the store from what is executed next on, if somebody follows it already.
+    pub fn follow_on(self: &Arc<Self>, keeping: Keeping) -> Option<EffectReader> {
+        let (number, start) = self.effects.join_on(keeping)?;
+        Some(EffectReader { store: Arc::clone(self), number, start })
+    }
+
+    /// Adds a command that changes nothing, such as PING, to what all readers get.
+    pub fn tell_followers(&self, words: &[&[u8]]) {
+        if self.effects.is_on() {
+            self.effects.tell_alone(0, words.iter().copied());
+        }
+    }
+
     /// The number of units that were told since the store was made. Those that this thread
     /// has told are among them.
     #[inline]
