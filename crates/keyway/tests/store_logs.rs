@@ -220,7 +220,7 @@ fn a_full_disk_refuses_writes_and_the_log_begins_anew_when_there_is_room() {
     }
     assert!(acknowledged > 300);
     let mut client = keyway.client(0);
-    for line in ["SET a 1", "EVAL return(1) 0", "DEL key:0"] {
+    for line in ["SET a 1", "EVAL return(redis.call('INCR',KEYS[1])) 1 n", "DEL key:0"] {
         let refused = client.words(line).error_text();
         assert!(refused.starts_with("MISCONF"), "{line}: {refused}");
     }
