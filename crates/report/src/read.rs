@@ -48,7 +48,7 @@ pub enum ReadError {
         path: String,
     },
     /// It is JSON of something else, or no JSON.
-    #[error("{path} is no result of keyway bench: {why}")]
+    #[error("{path} is no result of keyway bench: {why}; write one with --json")]
     Foreign {
         /// The file.
         path: String,
