@@ -411,11 +411,11 @@ pub struct StoreConfig {
     pub snapshot: Option<SnapshotConfig>,
     /// The log of its writes.
     pub log: Option<StoreLogConfig>,
-    /// Whose replica it is, or how it becomes one.
+    /// The primary that it follows, or the settings for REPLICAOF.
     pub replica: ReplicaConfig,
 }
 
-/// Where the writes of a store are logged.
+/// The log of a store's writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreLogConfig {
     /// The directory.
@@ -469,7 +469,7 @@ pub struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// Of a store that is a primary.
+    /// The settings of a store that is a primary.
     pub const NONE: Self = Self {
         primary: None,
         username: None,

@@ -11,7 +11,7 @@ use keyway_topology::{Endpoint, Password};
 pub(crate) const PASSWORD: [&str; 3] =
     ["replica_password", "replica_password_file", "replica_password_env"];
 
-/// How a primary is written.
+/// The form of a primary's address.
 pub(crate) const HINT: &str =
     "write \"redis://[USER:PASSWORD@]HOST:PORT\", or \"rediss://…\" for TLS";
 

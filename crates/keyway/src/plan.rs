@@ -604,13 +604,13 @@ fn snapshot_figures(status: &SnapshotStatus) -> Option<keyway_metrics::SnapshotF
     })
 }
 
-/// Of a store that may be loaded from a file.
+/// Returns the figure of a store that may be loaded from a file.
 fn loading_figure(store: &Store) -> Option<u64> {
     let may_load = store.snapshot_status().is_on || store.log().is_some();
     may_load.then(|| u64::from(store.is_loading()))
 }
 
-/// Of a store that has a log.
+/// Returns the figures of a store that has a log.
 fn log_figures(status: &LogStatus) -> keyway_metrics::LogFigures {
     keyway_metrics::LogFigures {
         has_failed: u64::from(status.state == LogState::Lost),

@@ -33,7 +33,7 @@ impl StoreLogs {
     /// here on.
     ///
     /// # Errors
-    /// What is wrong with a directory, or what is in it.
+    /// A directory, or a file in it, is wrong.
     pub fn prepare(plan: &Arc<Plan>, config: &Config, wake: Sender<Wake>) -> Result<Self> {
         let mut logs = Self { all: Vec::new(), wake };
         logs.all = logs.open(plan, config)?;
@@ -88,7 +88,7 @@ impl StoreLogs {
     /// Begins the logs that have nothing to be loaded.
     ///
     /// # Errors
-    /// Why a log cannot be begun.
+    /// The reason why a log cannot be begun.
     pub fn begin(&mut self) -> Result<()> {
         self.all.iter_mut().try_for_each(StoreLog::begin)
     }
@@ -104,7 +104,7 @@ impl StoreLogs {
     /// The logs of pools that a reload brings, before workers use them.
     ///
     /// # Errors
-    /// Why a log cannot be opened: the reload is refused.
+    /// A log cannot be opened, so the reload is refused.
     pub fn of_new_pools(&self, plan: &Plan, config: &Config) -> Result<Vec<StoreLog>> {
         let mut opened = self.open(plan, config)?;
         for log in &mut opened {

@@ -72,7 +72,7 @@ fn a_pool_follows_a_server_takes_no_writes_and_becomes_a_primary() {
     client.pipeline(&["SELECT 3"]);
     assert_eq!(client.words("GET other"), Value::bulk("v"));
     client.words("SELECT 0");
-    // Who asks is told the role.
+    // A client that asks is told the role.
     let offset: i64 = info(&mut client, "slave_repl_offset").parse().expect("an offset");
     let role = client.words("ROLE");
     let expected = vec![

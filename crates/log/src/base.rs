@@ -61,7 +61,7 @@ impl NewBase {
 impl Drop for NewBase {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // What it says is of no use any more.
+        // Its result is of no use any more.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -17,7 +17,7 @@ const LOCK_NAME: &str = "lock";
 pub(crate) struct Directory {
     path: PathBuf,
     id: u64,
-    /// What is on the disk; none before the first base.
+    /// The files that are on the disk; none before the first base.
     manifest: Option<Manifest>,
     next_number: u64,
     /// Locked as long as it is open. It has a byte once there was a manifest.

@@ -46,7 +46,7 @@ const COMPACT_AFTER: Duration = Duration::from_secs(60);
 /// How often it is looked whether the first base is whole.
 const BASE_REST: Duration = Duration::from_millis(1);
 
-/// What the store tells, and where it goes.
+/// The units that the store tells, and the files they go to.
 struct Following {
     reader: EffectReader,
     writer: Writer,
@@ -236,7 +236,7 @@ impl Engine {
     /// script runs.
     fn cut(&mut self) -> Result<Option<(EffectReader, Rebase)>, LogFault> {
         if self.store.has_script() {
-            // Whoever waits for the log would wait for the script.
+            // A worker that waits for the log would wait for the script.
             return Ok(None);
         }
         let (clock, buffer) = ((self.settings.wall_clock)(), self.settings.snapshot_buffer);
@@ -425,7 +425,7 @@ impl Engine {
     }
 
     fn take_base(&mut self, base: Rebase, len: u64) -> Result<(), LogFault> {
-        // What is behind the cut is on the disk before the base is all that is in front of it.
+        // The writes behind the cut are on the disk before the base replaces those in front of it.
         self.sync()?;
         let took = self.now().since(base.began);
         let Some(following) = &mut self.following else { return Ok(()) };
@@ -446,7 +446,7 @@ impl Engine {
             (self.settings.notify)(Notice::Compacted { base_len: len, took });
             return Ok(());
         }
-        // What was told until now is written and on the disk.
+        // All units that were told until now are written and on the disk.
         self.retry_after = RETRY_AFTER;
         self.gate.open(following.told);
         let has_failed = self.gate.status_mut().state == LogState::Lost;
@@ -473,7 +473,7 @@ impl Engine {
     /// The log has lost writes, or will: it takes none until it has begun anew.
     fn lose(&mut self, fault: LogFault) {
         let refuses = self.settings.fsync == Fsync::Always;
-        // What workers execute from here on is refused, or they learn of the loss behind it.
+        // Writes are refused from here on, or their workers learn of the loss behind them.
         self.store.refuse_writes(refuses);
         let following = self.following.take();
         self.retry_at = self.now() + self.retry_after;

@@ -1,15 +1,15 @@
-//! What is wrong with a log, and what to do.
+//! Faults of a log, and their repair.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a log. Its text says what to do.
+/// A fault of a log. Its text says what to do.
 #[derive(Debug)]
 pub enum LogFault {
     /// The system refuses something.
     Io {
-        /// What was tried, as a verb.
+        /// The attempt, as a verb.
         doing: &'static str,
         /// Where.
         path: PathBuf,
@@ -24,7 +24,7 @@ pub enum LogFault {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The directory had a manifest, and has none.
@@ -82,7 +82,7 @@ impl LogFault {
     }
 }
 
-/// What to do about an error of the system.
+/// Returns the repair of an error of the system.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull => "free room on the disk",
@@ -96,7 +96,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// What an operator can do about files that cannot be loaded.
+/// The repair of files that cannot be loaded.
 const REPAIR: &str = "nothing was changed: restore the directory from a copy, or move it away to \
                       start without its data";
 

@@ -1,4 +1,4 @@
-//! Where workers wait for the log.
+//! The place where workers wait for the log.
 
 use crate::settings::Fsync;
 use keyway_store::{EffectLog, LogStatus};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long a worker waits before it asks again whether there is room.
 const ROOM_PATIENCE: Duration = Duration::from_millis(10);
 
-/// What the thread of the log and the workers share.
+/// State that the thread of the log and the workers share.
 pub(crate) struct Gate {
     is_always: bool,
     /// Units below this number are where they are to be: on the disk, or written.
@@ -35,7 +35,7 @@ struct State {
     is_compaction_asked: bool,
 }
 
-/// What the thread of the log is to do besides writing.
+/// Work of the log's thread besides writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub(crate) is_ending: bool,
@@ -118,7 +118,7 @@ impl Gate {
 
     #[cold]
     fn wake(&self) {
-        // Whoever holds the lock is about to sleep, or awake.
+        // A holder of the lock is about to sleep, or awake.
         drop(self.state.lock());
         self.has_work.notify_all();
     }

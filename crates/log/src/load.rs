@@ -18,7 +18,7 @@ const READ_LEN: usize = 1 << 20;
 /// How often it is told how far loading is.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// What was loaded.
+/// The outcome of loading.
 pub(crate) struct Loaded {
     /// The offset of the stream behind the last record.
     pub(crate) offset: u64,

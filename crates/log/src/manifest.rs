@@ -65,7 +65,7 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault in it.
     pub(crate) fn decode(text: &str) -> Result<Self, String> {
         let at = text.rfind("sum ").ok_or("it has no line `sum`")?;
         let (lines, sum) = text.split_at(at);

@@ -16,7 +16,7 @@ use std::path::Path;
 /// Bytes that are looked at at once.
 const WINDOW_LEN: usize = 1 << 20;
 
-/// What of a segment is of no use, as it was not on the disk whole.
+/// The end of a segment that was not on the disk whole, and is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The place in the file from which on there is no whole record.
@@ -107,7 +107,7 @@ impl<'p> Segment<'p> {
         Ok(Some(len))
     }
 
-    /// What is behind the last whole record, once [`Segment::next`] has returned none.
+    /// The bytes behind the last whole record, once [`Segment::next`] has returned none.
     ///
     /// # Errors
     /// [`LogFault::Damaged`] if that is no torn tail.

@@ -1,4 +1,4 @@
-//! What a log is to do.
+//! The settings of a log.
 
 use crate::fault::LogFault;
 use crate::segment::Cut;
@@ -26,7 +26,7 @@ pub trait Functions: Send + Sync {
     /// Takes a library of the base, or says why not.
     ///
     /// # Errors
-    /// What is wrong with its code.
+    /// The fault in its code.
     fn load(&self, code: &[u8]) -> Result<(), String>;
 
     /// Executes a command of the log: FUNCTION LOAD, DELETE, FLUSH or RESTORE. The libraries
@@ -34,7 +34,7 @@ pub trait Functions: Send + Sync {
     fn execute(&self, words: &[&[u8]]);
 }
 
-/// What somebody should know of.
+/// An event that an operator should know of.
 #[derive(Debug)]
 pub enum Notice {
     /// Loading goes on.
@@ -52,7 +52,7 @@ pub enum Notice {
     TornTail {
         /// The segment.
         path: PathBuf,
-        /// What was cut.
+        /// The part that was cut.
         cut: Cut,
     },
     /// The store has what the log has.
@@ -81,17 +81,17 @@ pub enum Notice {
     Failed {
         /// Why.
         fault: LogFault,
-        /// Whether writes are refused until then.
+        /// True if writes are refused until then.
         refuses: bool,
     },
     /// The log has begun anew, and has all that the store has.
     Healed,
 }
 
-/// What a log is to do, and with what.
+/// The settings of a log, and the functions that it calls.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where the files are.
+    /// The directory of the files.
     pub directory: PathBuf,
     /// When what was written is to be on the disk.
     pub fsync: Fsync,
@@ -112,12 +112,12 @@ pub struct Settings {
     pub wall_clock: fn() -> Clock,
     /// The functions of the store.
     pub functions: Arc<dyn Functions>,
-    /// Who is told of what happens. Called by the log's threads.
+    /// Is told of events. Called by the log's threads.
     pub notify: Arc<dyn Fn(Notice) + Send + Sync>,
 }
 
 impl Settings {
-    /// What is usual, with nothing to be told and no functions to be kept.
+    /// The usual settings, with nothing to be told and no functions to be kept.
     pub fn new(directory: PathBuf, fsync: Fsync, functions: Arc<dyn Functions>) -> Self {
         Self {
             directory,

@@ -49,7 +49,7 @@ impl Writer {
         self.synced < self.offset
     }
 
-    /// Where the units of the next record go.
+    /// The buffer for the units of the next record.
     pub(crate) fn units(&mut self) -> Units<'_> {
         Units(&mut self.record)
     }

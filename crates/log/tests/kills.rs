@@ -54,7 +54,7 @@ fn child() {
                 }
             });
         }
-        // What was written before one fsync began is on the disk after the next.
+        // All that was written before one fsync began is on the disk after the next.
         if fsync == Fsync::No {
             return;
         }
@@ -116,7 +116,7 @@ fn kill_after(mut child: Child, lines: u64, kind: &str) -> [[u64; THREADS as usi
     numbers
 }
 
-/// What a thread's keys hold: the last number, and the first and last of its list.
+/// The content of a thread's keys: the last number, and the first and last of its list.
 fn held(logged: &Logged, thread: u32) -> (u64, Vec<u64>) {
     let numbers = |text: String| -> Vec<u64> {
         let lines = text.split("\r\n").filter(|line| !line.starts_with(['*', '$', ':']));

@@ -492,7 +492,7 @@ impl Registry {
         }
     }
 
-    /// Of stores that have a log, and of those that can be loaded.
+    /// Writes the figures of stores that have a log, and of those that can be loaded.
     fn write_logs(&self, stores: &[(&str, StoreFigures)], out: &mut String) {
         let mut loading = family(out, &c::STORE_LOADING);
         for (pool, figures) in stores {

@@ -1,4 +1,4 @@
-//! Who hears of what comes from the primary.
+//! The receivers of news from the primary.
 
 use keyway_store::Store;
 

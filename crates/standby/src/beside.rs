@@ -80,7 +80,7 @@ pub(crate) fn execute(
 /// Puts a library of a snapshot in its place.
 ///
 /// # Errors
-/// Why the library is refused.
+/// The reason why the library is refused.
 pub(crate) fn load_library(scripts: &Arc<Registry>, code: &[u8], now: Time) -> Result<(), String> {
     let mut engine = Engine::new(Arc::clone(scripts));
     let library = engine.load_library(code, Policy::Append, &run(now))?;

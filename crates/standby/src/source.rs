@@ -16,7 +16,7 @@ const FLAGS: &[u8] = b"KEYWAY.FLAGS";
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
 
-/// What a [`StoreSource`] is made of.
+/// The parts of a [`StoreSource`].
 pub struct SourceParts {
     /// The store.
     pub store: Arc<Store>,

@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a [`Standby`] is made of.
+/// The parts of a [`Standby`].
 pub struct Parts {
     /// The store.
     pub store: Arc<Store>,
     /// The scripts and functions of its pool.
     pub scripts: Arc<Registry>,
-    /// Who hears of changes.
+    /// The receiver of news about changes.
     pub audience: Arc<dyn Audience>,
     /// Both clocks.
     pub clock: fn() -> Clock,

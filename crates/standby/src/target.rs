@@ -24,7 +24,7 @@ const UNITS_PER_LOOK: u32 = 256;
 /// Bytes of a refused command's name and error that are kept.
 const SHOWN_MAX: usize = 200;
 
-/// What a target leaves to be read by others.
+/// Counts of a target that others read.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Commands of the stream that failed.
@@ -37,7 +37,7 @@ pub(crate) struct Counts {
     pub(crate) is_ending: AtomicBool,
 }
 
-/// What a target works on.
+/// The objects that a target changes.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) store: Arc<Store>,

@@ -1,4 +1,4 @@
-//! What INFO tells of a store that is a replica, in Redis's words.
+//! The lines of INFO about a store that is a replica, in Redis's words.
 
 use super::Fields;
 use keyway_worker::ReplicaFigures;

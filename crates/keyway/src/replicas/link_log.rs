@@ -1,9 +1,9 @@
-//! What the log tells of a link to a primary.
+//! The log lines about a link to a primary.
 
 use keyway_replica::State;
 use keyway_standby::StandbyStatus;
 
-/// What was told last.
+/// The last line that was logged.
 #[derive(Default)]
 pub(super) struct LinkLog {
     is_up: bool,

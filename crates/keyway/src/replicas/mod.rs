@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Time between two looks at the links. More refuses clients later once a link is down.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the thread is told.
+/// An order to the thread.
 enum Ask {
     /// A client wants a role.
     Change { role: Arc<Role>, wish: Wish, done: Box<dyn FnOnce(RoleReply) + Send> },
@@ -106,7 +106,7 @@ impl Replicas {
             let role = self.roles.iter().find(|role| role.name() == settings.name);
             if let Some(role) = role.filter(|role| role.settings() != of_store.replica) {
                 let (role, settings) = (Arc::clone(role), of_store.replica.clone());
-                // Where the thread has ended, the process does.
+                // The thread ends only with the process.
                 let _ = self.tell.send(Ask::Settings { role, settings });
             }
         }

@@ -141,7 +141,7 @@ impl Role {
     }
 
     fn figures(&self) -> Option<ReplicaFigures> {
-        // Who is told that the link is up is served from then on.
+        // A client that is told that the link is up is served from then on.
         self.standby.look();
         let store = self.standby.store();
         let Some(StandbyStatus { primary, link, applied, failed }) = self.standby.status() else {

@@ -78,7 +78,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// What is wrong with a file, or its directory.
-    /// What a log has is not loaded from a snapshot.
+    /// A store with a log is not loaded from a snapshot.
     pub fn prepare(
         plan: &Arc<Plan>,
         config: &Config,

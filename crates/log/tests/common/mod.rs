@@ -1,4 +1,4 @@
-//! What the tests of the log share: a store with a log, and what it holds.
+//! A store with a log and its content, for all tests of the log.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use keyway_base::{ByteRange, Clock, Time};

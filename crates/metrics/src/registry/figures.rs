@@ -61,7 +61,7 @@ pub struct LogFigures {
     pub fsync_seconds: f64,
     /// Compactions that are done.
     pub compactions: u64,
-    /// Those that failed.
+    /// Compactions that failed.
     pub compaction_failures: u64,
 }
 

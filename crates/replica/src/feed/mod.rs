@@ -79,7 +79,7 @@ struct Attached {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is known of a replica.
+/// Facts about a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// The address that it has announced, or else that of its connection, without port.
@@ -94,7 +94,7 @@ pub struct ReplicaStatus {
     pub lag: Duration,
 }
 
-/// Why a replica is not taken in.
+/// The reason why a replica is not taken in.
 #[derive(Debug)]
 pub enum AttachError {
     /// There are as many as there may be.
@@ -124,9 +124,9 @@ impl std::error::Error for AttachError {}
 pub struct Candidate {
     /// Its connection. It must not block.
     pub socket: OwnedFd,
-    /// Where the connection comes from, without port.
+    /// The address of the connection's other end, without port.
     pub peer: String,
-    /// What it has announced.
+    /// The facts that it has announced.
     pub profile: ReplicaProfile,
     /// Its PSYNC.
     pub request: Request,

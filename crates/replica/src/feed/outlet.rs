@@ -16,14 +16,14 @@ const SAID_LEN_MAX: usize = 4 << 10;
 /// A socket that does not block.
 pub(super) struct Outlet {
     socket: OwnedFd,
-    /// What the system has not taken yet begins at `sent`.
+    /// Bytes for the system. It has taken those before `sent`.
     out: Vec<u8>,
     sent: usize,
-    /// What came and was not understood yet.
+    /// Bytes that came and were not understood yet.
     said: Vec<u8>,
 }
 
-/// Why a connection has ended.
+/// The reason why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The replica has closed it.
@@ -70,7 +70,7 @@ impl Outlet {
         self.out.len() - self.sent
     }
 
-    /// What the replica has said and nobody has understood yet.
+    /// Returns the words of the replica that were not understood yet.
     pub(super) fn said(&mut self) -> &mut Vec<u8> {
         &mut self.said
     }

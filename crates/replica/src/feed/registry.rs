@@ -1,4 +1,4 @@
-//! What is known of each replica, for others than its thread.
+//! Facts about each replica, for others than its thread.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -27,7 +27,7 @@ const LINE_PERIOD: Duration = Duration::from_secs(1);
 /// Pause before a snapshot that cannot be had is asked for again.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a replica is fed no longer.
+/// The reason why a replica is fed no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parting {
     /// The replica has closed the connection.
@@ -229,7 +229,7 @@ impl Session {
             if let Some((name, rest)) = words.split_first()
                 && name.eq_ignore_ascii_case(b"REPLCONF")
             {
-                // What is unknown may be ignored.
+                // An unknown option may be ignored.
                 let _ = self.profile.replconf(rest);
             }
             used += consumed;

@@ -1,4 +1,4 @@
-//! What replicas are fed from.
+//! The source that replicas are fed from.
 
 use super::session::Parting;
 use keyway_rdb::Version;
@@ -34,11 +34,11 @@ pub trait Source: Send + Sync {
 pub struct Beginning {
     /// The snapshot.
     pub snapshot: Box<dyn Snapshot>,
-    /// What follows it. Its position is the offset of the snapshot.
+    /// The commands that follow it. Its position is the offset of the snapshot.
     pub stream: Box<dyn Stream>,
 }
 
-/// Why there is no snapshot.
+/// The reason why there is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceError {
     /// Another snapshot is being made: ask again a little later.

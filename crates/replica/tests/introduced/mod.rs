@@ -1,4 +1,4 @@
-//! What stands in front of a feed: a connection up to its PSYNC.
+//! The front of a feed: a connection up to its PSYNC.
 
 use keyway_rdb::replication::{ReplicaProfile, Request};
 use keyway_replica::feed::Candidate;

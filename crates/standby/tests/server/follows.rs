@@ -135,7 +135,7 @@ fn what_has_expired_is_hidden_and_stays_until_the_primary_deletes_it() {
     client.words("EXISTS list after");
     place.await_same_offset(&mut client);
     assert_eq!((place.ask("get before"), items()), (bulk("w"), 2));
-    // What has expired when a replica becomes a primary goes as anywhere.
+    // A key that has expired when a replica becomes a primary goes as anywhere.
     client.words(&format!("SET last v PXAT {}", unix_millis() + 100));
     place.await_same_offset(&mut client);
     let late = unix_millis() + 150;

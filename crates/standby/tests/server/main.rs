@@ -13,7 +13,7 @@ mod follows;
 mod introduced;
 mod place;
 mod roles;
-/// What `digest` asks for.
+/// The figures that `digest` asks for.
 mod work {
     /// Databases of a server.
     pub const DATABASES: u32 = 16;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub const BOUND: Duration = Duration::from_secs(20);
 
-/// What clients were told.
+/// The news that clients were told.
 #[derive(Default)]
 pub struct Told {
     pub messages: Mutex<Vec<String>>,
@@ -93,7 +93,7 @@ impl Place {
         self.standby.status().expect("a replica")
     }
 
-    /// What a client is answered in database 0.
+    /// The answer to a client in database 0.
     pub fn ask(&self, line: &str) -> Reply {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.ask_in(0, &words)
@@ -142,7 +142,7 @@ impl Place {
     pub fn assert_same(&self, server: &RedisServer) {
         let mut client = server.client();
         let mut last = None;
-        // What clients have sent before they left may still be executed, and keys may expire
+        // Requests of clients that have left may still be executed, and keys may expire
         // between the two looks.
         for _ in 0..20 {
             let before = self.await_same_offset(&mut client);

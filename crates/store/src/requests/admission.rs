@@ -6,11 +6,11 @@ use keyway_command::Flags;
 use keyway_memcache as memcache;
 use std::sync::Arc;
 
-/// What a client that waited is told when its store becomes a replica.
+/// The reply to a client that waited when its store becomes a replica.
 const UNBLOCKED: &[u8] =
     b"-UNBLOCKED force unblocked, instance state changed (master -> replica?)\r\n";
 
-/// Why a write is refused, if it is.
+/// Returns why a write is refused, if it is.
 fn refusal_of_write(restrictions: Restrictions) -> Option<Refused> {
     match () {
         () if restrictions.is_replica() => Some(Refused::ReadOnly),
@@ -20,7 +20,7 @@ fn refusal_of_write(restrictions: Restrictions) -> Option<Refused> {
 }
 
 impl Store {
-    /// Why a command with these flags is refused, if it is. Only a store that
+    /// Returns why a command with these flags is refused, if it is. Only a store that
     /// [`Store::is_restricted`] refuses any.
     #[cold]
     pub fn refusal(&self, flags: Flags) -> Option<Refused> {

@@ -265,7 +265,7 @@ impl Loading {
 }
 
 impl Filling {
-    /// Of a store that is empty and that nobody uses meanwhile.
+    /// Begins to fill a store that is empty and that nobody uses meanwhile.
     pub fn new(store: &Arc<Store>) -> Self {
         Self { state: State::new(store, true) }
     }
@@ -328,7 +328,7 @@ impl State {
         if self.is_followed() { Turn::of_effect(context) } else { Turn::of(context) }
     }
 
-    /// What has expired by this time is left out.
+    /// Returns the time by which keys and fields that have expired are left out.
     fn expires_by(&self) -> u64 {
         if self.is_followed() { 0 } else { self.clock.unix_millis() }
     }

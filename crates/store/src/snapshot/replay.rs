@@ -16,7 +16,7 @@ const LIMITS: ParseLimits = ParseLimits {
     inline_len_max: 0,
 };
 
-/// Why effects cannot be executed again.
+/// The reason why effects cannot be executed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayError {
     /// They are no stream of commands.

@@ -94,7 +94,7 @@ pub struct Store {
     pub(crate) snapshots: Snapshots,
     /// The log of its effects.
     pub(super) logged: Logged,
-    /// What keeps clients from being served.
+    /// The state that keeps clients from being served.
     pub(crate) gate: Gate,
 }
 

@@ -1,4 +1,4 @@
-//! What keeps requests of clients from being served as usual: the store is loaded, it is a
+//! The state that keeps clients from being served as usual: the store is loaded, it is a
 //! replica, or its log cannot be written.
 //!
 //! ```text
@@ -20,7 +20,7 @@ const UNLOGGED: u8 = 1 << 3;
 /// The state that a request has to pass.
 pub(crate) struct Gate(AtomicU8);
 
-/// Why a request may not be served as usual.
+/// The reasons why a request may not be served as usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restrictions(u8);
 
@@ -75,7 +75,7 @@ impl Store {
         self.gate.0.load(Ordering::Relaxed) != 0
     }
 
-    /// What restricts requests of clients now.
+    /// Returns what restricts requests of clients now.
     pub fn restrictions(&self) -> Restrictions {
         Restrictions(self.gate.0.load(Ordering::Relaxed))
     }
@@ -111,7 +111,7 @@ impl Store {
         let _locked = self.lock_all();
         self.gate.set(REPLICA, is_replica);
         match is_replica {
-            // What memcached clients wanted flushed later is for the primary to flush.
+            // The primary flushes what memcached clients wanted flushed later.
             true => {
                 (0..self.database_count()).for_each(|database| self.flushes.set(database, None))
             }

@@ -3,7 +3,7 @@
 use super::core::Store;
 use std::sync::{Arc, OnceLock};
 
-/// What a log does.
+/// The state of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogState {
     /// It is not begun, or is being loaded.
@@ -18,7 +18,7 @@ pub enum LogState {
 /// Figures about a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
-    /// What it does.
+    /// Its state.
     pub state: LogState,
     /// Bytes of the base.
     pub base_len: u64,

@@ -119,7 +119,7 @@ impl Store {
             return false;
         }
         let bound = bound - extra as i64 + reserved as i64;
-        // No less than what is compared below.
+        // This is at least as much as each comparison below counts.
         let idle = self.idle_bytes().max(self.idle_reserved()) + self.resident.surplus();
         if self.used_bytes() + self.gone() + idle <= bound {
             return true;
