@@ -38,7 +38,7 @@ impl Store {
         let request = Request::resolve(args)?;
         commands::execute(self, &request, turn, None, out);
         if matches!(request.command.verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb) {
-            // The events tell clients of every key that changes.
+            // Clients are to be told that all their keys have changed.
             self.flushes.is_done.store(true, Ordering::Relaxed);
         }
         Ok(())
