@@ -1,8 +1,6 @@
 //! The order of a client's requests for a slot that moves again and again.
 
 use super::*;
-use crate::core::Core;
-use keyway_base::Key;
 
 /// Servers that know of no other than each other, one of which all slots are moved to.
 fn core_of_three() -> Core {

@@ -1,7 +1,13 @@
 //! Requests that wait for a server, an owner or a primary.
 
 use super::*;
-use crate::core::Core;
+use crate::core::pools::cluster::state::Wait;
+use crate::core::tests::plan_of;
+use keyway_net::ConnectFault;
+use keyway_topology::Pool;
+
+/// Nobody has the slots of the second server.
+const HOLE: &[(u16, u16, u16)] = &[(0, 8191, 1)];
 
 #[test]
 fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {
@@ -217,4 +223,65 @@ fn a_request_put_aside_is_sent_once_more_when_its_worker_drains_and_then_answere
         hear(&mut core, 1, reply);
         assert_eq!(output(&core, client), format!(r"{told}\r\n"));
     }
+}
+
+#[test]
+fn who_waits_for_an_owner_is_remembered_no_longer_than_its_client_stays() {
+    let mut core = core();
+    // Slot 15495 is nobody's.
+    learn(&mut core, &[(0, 8191, 1)]);
+    for words in ["GET a\r\n", "PUBLISH a x\r\n", "SPUBLISH a x\r\n", "DEL a b\r\n"] {
+        for _ in 0..100 {
+            let one = client(&mut core);
+            ask(&mut core, one, words);
+            assert_eq!(output(&core, one), "", "{words} waits");
+            assert_eq!(core.plane.cluster.unowned.len(), 1, "{words}");
+            core.remove_session(one, None);
+            assert_eq!(core.plane.cluster.unowned.len(), 0, "{words}");
+        }
+        core.end_waits_for_maps();
+        assert_eq!(core.plane.cluster.waiting.len(), 0, "{words}");
+    }
+    // A client that stays is remembered once, whatever it asks for.
+    let one = client(&mut core);
+    ask(&mut core, one, &"PUBLISH a x\r\n".repeat(50));
+    for _ in 0..10 {
+        core.end_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+    }
+    assert_eq!((core.plane.cluster.unowned.len(), core.plane.cluster.waiting.len()), (1, 1));
+    learn(&mut core, &[(0, 16383, 1)]);
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(send(&mut core, 1).matches("PUBLISH").count(), 50);
+    assert_eq!(core.plane.cluster.waiting.len(), 0);
+    pass_to(&mut core, 60_000);
+    core.end_waits_for_maps();
+    assert_eq!(core.plane.cluster.unowned.len(), 0);
+}
+
+#[test]
+fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own() {
+    let seconds = Duration::from_secs;
+    let pools = ["old", "new"].map(|name| Pool {
+        name: name.to_owned(),
+        kind: cluster_of(ReadPolicy::default(), Some(seconds(5))),
+    });
+    let (mut plan, cells) = plan_of(pools.into());
+    Arc::get_mut(&mut plan).unwrap().retired.push(crate::Retired {
+        pool: 0,
+        generation: 1,
+        is_replaced: true,
+        until: Time(0) + seconds(60),
+        left: Arc::default(),
+    });
+    let mut core = Core::new(plan, cells, 1);
+    let client = client(&mut core);
+    let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
+    let wait = Wait::new(Time(0), 0, seconds(1), Duration::ZERO, state.as_ref());
+    core.plane.cluster.unowned.insert(client.to_bits(), wait);
+    assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
+    core.plane.bring_wait(client, 1);
+    assert!(core.plane.waited_in_vain(client).is_none());
+    core.plane.clock.now = Time(0) + seconds(5);
+    assert!(core.plane.waited_in_vain(client).is_some(), "no longer than it would have");
 }
