@@ -102,7 +102,7 @@ pub struct Current {
 #[derive(Clone, Copy)]
 pub struct Seen {
     state: &'static str,
-    /// The number of the server that has the backend's place, of all servers that had it one after
+    /// The number of the server that has the backend's index, of all servers that had it one after
     /// the other.
     tenure: Option<u64>,
     since_unix_seconds: u64,
@@ -403,7 +403,7 @@ impl AdminState for Process {
         let current = self.current.read();
         let id = match current.find(pool, backend) {
             Ok(id) => id,
-            // A server that has left its cluster has no place, but may be held all the same.
+            // A server that has left its cluster has no server index, but may be held all the same.
             Err(why) => {
                 let index = current.find_pool(pool)?;
                 if !current.plan.restore_absent(index, backend) {
@@ -458,8 +458,8 @@ impl Current {
             return Err(format!("pool {pool:?} {why}"));
         }
         let is_at = |id: BackendId| {
-            let place = self.plan.topology.backend(id).map(|backend| backend.server_index);
-            let address = place.and_then(|place| kind.address(place));
+            let server_index = self.plan.topology.backend(id).map(|backend| backend.server_index);
+            let address = server_index.and_then(|index| kind.address(index));
             address.is_some_and(|address| address.to_string() == backend)
         };
         let named = backends.iter().find(|(name, _)| name == backend);

@@ -35,8 +35,8 @@ pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
         if known(cluster) {
             continue;
         }
-        let others = (0..).map_while(|place| cluster.address(place).map(|it| (place, it)));
-        for (place, (host, port)) in others {
+        let others = (0..).map_while(|index| cluster.address(index).map(|it| (index, it)));
+        for (index, (host, port)) in others {
             let address = format!("{host}:{port}");
             if address == *listener.name || cluster.address(1).is_none() {
                 continue;
@@ -46,17 +46,17 @@ pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
             std::thread::Builder::new()
                 .name("keyway-peer".into())
                 .stack_size(STACK_LEN)
-                .spawn(move || look_after(peer, place, &cluster))?;
+                .spawn(move || look_after(peer, index, &cluster))?;
         }
     }
     Ok(())
 }
 
-fn look_after(mut peer: Peer, place: usize, cluster: &Weak<EmulatedCluster>) {
+fn look_after(mut peer: Peer, index: usize, cluster: &Weak<EmulatedCluster>) {
     loop {
         let answers = peer.answers();
         let Some(cluster) = cluster.upgrade() else { return };
-        if cluster.set_down(place, !answers) {
+        if cluster.set_down(index, !answers) {
             let address = format!("{}:{}", peer.host, peer.port);
             if answers {
                 tracing::info!(address, "this Keyway of the announced cluster is back");

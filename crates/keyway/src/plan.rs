@@ -232,7 +232,7 @@ fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
 
 /// Makes a pool that reads for others share their scripts, if both are new.
 fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
-    let place = |position: u16| new.iter().position(|&other| other == usize::from(position));
+    let index_of = |position: u16| new.iter().position(|&other| other == usize::from(position));
     let split = |pool: &PoolPlan| match &pool.kind {
         PoolKind::Routed(routes) => match &routes.pool {
             keyway_topology::RoutedPool::ReadWriteSplit(split) => Some((split.write, split.read)),
@@ -244,7 +244,7 @@ fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
         let end = |reads: bool| {
             let mut at = Some(index);
             while let Some((write, read)) = at.and_then(|at| split(&made[at])) {
-                at = place(if reads { read } else { write });
+                at = index_of(if reads { read } else { write });
             }
             at
         };
@@ -363,7 +363,7 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
         let (cluster, health) = (Arc::clone(cluster), Arc::clone(&plan.health));
         let topology = Arc::clone(&plan.topology);
         registry.watch_cluster(index, move || {
-            cluster.figures(|place| is_failing(&health, topology.backend_id(index, place)))
+            cluster.figures(|server| is_failing(&health, topology.backend_id(index, server)))
         });
     }
     if let Some(warm_up) = pool.kind.warm_up() {
@@ -437,13 +437,13 @@ fn watch_logins(registry: &Registry, listeners: &[&ListenerPlan]) {
 /// Returns the cluster as which a listener poses to its clients, if it does.
 fn emulated(settings: &ListenerConfig, bound: Option<SocketAddr>) -> Option<Arc<EmulatedCluster>> {
     let cluster = settings.cluster.as_ref()?;
-    let own = own_place(&cluster.announce, bound);
+    let own = own_index(&cluster.announce, bound);
     Some(Arc::new(EmulatedCluster::new(cluster.announce.iter().cloned(), own)))
 }
 
 fn has_same_members(one: &EmulatedCluster, other: &EmulatedCluster) -> bool {
     let addresses = |cluster: &EmulatedCluster| -> Vec<(String, u16)> {
-        let all = (0..).map_while(|place| cluster.address(place));
+        let all = (0..).map_while(|index| cluster.address(index));
         all.map(|(host, port)| (host.to_owned(), port)).collect()
     };
     addresses(one) == addresses(other)
@@ -452,7 +452,7 @@ fn has_same_members(one: &EmulatedCluster, other: &EmulatedCluster) -> bool {
 /// Returns the index of the address at which this Keyway listens (`bound`), as far as can be told:
 /// the same address, else this machine's name with the same port, else the first with the same
 /// port.
-fn own_place(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
+fn own_index(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
     let system = rustix::system::uname();
     let machine = system.nodename().to_string_lossy().into_owned();
     let has_port = |port: u16| bound.is_none_or(|bound| bound.port() == port);

@@ -53,7 +53,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     expect_errors_until(&seen, from, until);
     assert!(!seen.errors.is_empty(), "there was no primary for a while");
     let log = keyway.process().log();
-    assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
+    assert!(!log.contains("cluster.invalid") && !log.contains("index-"), "{log}");
     println!("{}", warnings(&keyway).join("\n"));
     // The replica that took over has no replica of its own. The metric says so until there is one.
     let unreplicated = || keyway.metrics().sum("keyway_cluster_unreplicated_shards", &[]);

@@ -126,18 +126,18 @@ impl EpollIo {
 
     /// Registers a listener, so that its waiting clients are reported.
     fn register(&mut self, index: u16, listener: Listener) -> std::io::Result<()> {
-        let place = usize::from(index);
+        let position = usize::from(index);
         // It is level-triggered: after descriptors have run out, the waiting clients are reported
         // again.
         let data = EventData::new_u64(OWN_LISTENER | u64::from(index));
         epoll::add(&self.epoll, &listener, data, EventFlags::empty())?;
-        if self.listeners.len() <= place {
-            self.listeners.resize_with(place + 1, || None);
-            self.held.resize(place + 1, false);
+        if self.listeners.len() <= position {
+            self.listeners.resize_with(position + 1, || None);
+            self.held.resize(position + 1, false);
         }
-        self.listeners[place] = Some(listener);
-        self.held[place] = false;
-        self.ask(place);
+        self.listeners[position] = Some(listener);
+        self.held[position] = false;
+        self.ask(position);
         Ok(())
     }
 
@@ -329,11 +329,11 @@ impl EpollIo {
                 self.early.push(Event::Resolved { number: token.0 as u32, address });
                 continue;
             }
-            let Some(place) = self.resolving.iter().position(|&waiting| waiting == token) else {
+            let Some(position) = self.resolving.iter().position(|&waiting| waiting == token) else {
                 // The connection was given up meanwhile.
                 continue;
             };
-            self.resolving.swap_remove(place);
+            self.resolving.swap_remove(position);
             match addr {
                 Some(addr) => self.start_connecting(&Target::Tcp(addr), token),
                 None => {
@@ -520,8 +520,8 @@ impl Io for EpollIo {
 
     fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
         let index = usize::from(listener.0);
-        if let Some(place) = self.held.get_mut(index) {
-            *place = held;
+        if let Some(is_held) = self.held.get_mut(index) {
+            *is_held = held;
             self.ask(index);
         }
     }
@@ -536,8 +536,8 @@ impl Io for EpollIo {
         if self.register(index.0, listener).is_err() {
             return false;
         }
-        let place = self.listeners[usize::from(index.0)].as_mut();
-        let is_open = place.is_some_and(|listener| listener.open().is_ok());
+        let listener = self.listeners[usize::from(index.0)].as_mut();
+        let is_open = listener.is_some_and(|listener| listener.open().is_ok());
         if !is_open {
             self.end_listening(index);
         }
@@ -545,8 +545,8 @@ impl Io for EpollIo {
     }
 
     fn end_listening(&mut self, index: ListenerIndex) {
-        let place = self.listeners.get_mut(usize::from(index.0));
-        if let Some(listener) = place.and_then(Option::take) {
+        let listener = self.listeners.get_mut(usize::from(index.0));
+        if let Some(listener) = listener.and_then(Option::take) {
             let _ = epoll::delete(&self.epoll, &listener);
         }
     }
@@ -585,10 +585,10 @@ impl Io for EpollIo {
 
     fn cancel_connect(&mut self, token: Token) {
         self.resolving.retain(|&waiting| waiting != token);
-        for place in &mut self.connecting {
-            if place.as_ref().is_some_and(|connecting| connecting.token == token) {
+        for entry in &mut self.connecting {
+            if entry.as_ref().is_some_and(|connecting| connecting.token == token) {
                 // This closes its socket.
-                *place = None;
+                *entry = None;
             }
         }
     }

@@ -505,8 +505,8 @@ impl Io for Ringed {
     }
 
     fn cancel_connect(&mut self, token: Token) {
-        if let Some(place) = self.connecting.iter().position(|&(_, it)| it == token) {
-            let (number, _) = self.connecting.swap_remove(place);
+        if let Some(position) = self.connecting.iter().position(|&(_, it)| it == token) {
+            let (number, _) = self.connecting.swap_remove(position);
             return self.io.cancel_connect(own_token(CONNECT, 0, number));
         }
         let is_it = |line: &Option<Box<Line>>| {

@@ -62,7 +62,7 @@ static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
 /// An [`Io`] whose connections may be secured.
 pub struct Secured<I> {
     io: I,
-    lines: Vec<Place>,
+    lines: Vec<Entry>,
     free: Vec<u32>,
     /// Bytes that were read last.
     plain: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Secured<I> {
 }
 
 #[derive(Default)]
-struct Place {
+struct Entry {
     generation: u32,
     line: Option<Box<Line>>,
 }
@@ -111,7 +111,7 @@ impl<I: Io> Secured<I> {
 
     fn put(&mut self, line: Box<Line>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.lines.push(Place::default());
+            self.lines.push(Entry::default());
             (self.lines.len() - 1) as u32
         });
         self.lines[index as usize].line = Some(line);
@@ -119,10 +119,10 @@ impl<I: Io> Secured<I> {
     }
 
     fn remove(&mut self, index: u32) -> Option<Box<Line>> {
-        let place = self.lines.get_mut(index as usize)?;
-        let line = place.line.take()?;
+        let entry = self.lines.get_mut(index as usize)?;
+        let line = entry.line.take()?;
         // Later events about it from below are outdated.
-        place.generation = (place.generation + 1) & GENERATION_MAX;
+        entry.generation = (entry.generation + 1) & GENERATION_MAX;
         self.free.push(index);
         self.again.retain(|&again| again != index);
         Some(line)
@@ -135,8 +135,8 @@ impl<I: Io> Secured<I> {
 
     fn index_of(&self, token: Token) -> Option<u32> {
         let index = token.0 as u32;
-        let place = self.lines.get(index as usize)?;
-        (place.line.is_some() && self.own_token(index) == token).then_some(index)
+        let entry = self.lines.get(index as usize)?;
+        (entry.line.is_some() && self.own_token(index) == token).then_some(index)
     }
 
     /// Returns the line of a secured socket.
@@ -267,8 +267,8 @@ impl<I: Io> Secured<I> {
     fn recv_secured(&mut self, socket: Socket) -> Recv<'_> {
         let Self { io, lines, plain, cipher, again, .. } = self;
         let index = (socket.0 & !SECURED_SOCKET) as u32;
-        let place = lines.get_mut(index as usize);
-        let Some(line) = place.and_then(|place| place.line.as_deref_mut()) else {
+        let entry = lines.get_mut(index as usize);
+        let Some(line) = entry.and_then(|entry| entry.line.as_deref_mut()) else {
             return Recv::Failed;
         };
         plain.clear();
@@ -319,8 +319,8 @@ impl<I: Io> Secured<I> {
     fn send_secured(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         let Self { io, lines, cipher, .. } = self;
         let index = (socket.0 & !SECURED_SOCKET) as usize;
-        let place = lines.get_mut(index);
-        let Some(line) = place.and_then(|place| place.line.as_deref_mut()) else {
+        let entry = lines.get_mut(index);
+        let Some(line) = entry.and_then(|entry| entry.line.as_deref_mut()) else {
             return Send::Failed;
         };
         if let Stage::Entered { .. } = line.stage {
@@ -337,8 +337,8 @@ impl<I: Io> Secured<I> {
     #[cold]
     fn finish_secured(&mut self, socket: Socket) -> bool {
         let Self { io, lines, cipher, .. } = self;
-        let place = lines.get_mut((socket.0 & !SECURED_SOCKET) as usize);
-        match place.and_then(|place| place.line.as_deref_mut()) {
+        let entry = lines.get_mut((socket.0 & !SECURED_SOCKET) as usize);
+        match entry.and_then(|entry| entry.line.as_deref_mut()) {
             Some(line) => line.finish(io, cipher),
             None => false,
         }
@@ -398,8 +398,8 @@ impl<I: Io> Io for Secured<I> {
         if !is_secured(socket) {
             return self.io.local_address(socket);
         }
-        let place = self.lines.get((socket.0 & !SECURED_SOCKET) as usize)?;
-        self.io.local_address(place.line.as_ref()?.stage.socket()?)
+        let entry = self.lines.get((socket.0 & !SECURED_SOCKET) as usize)?;
+        self.io.local_address(entry.line.as_ref()?.stage.socket()?)
     }
 
     fn resolve(&mut self, host: &str, number: u32) -> bool {
@@ -496,8 +496,8 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn cancel_connect(&mut self, token: Token) {
-        let is_it = |place: &Place| {
-            place.line.as_ref().is_some_and(|line| {
+        let is_it = |entry: &Entry| {
+            entry.line.as_ref().is_some_and(|line| {
                 line.token == token
                     && matches!(line.stage, Stage::Connecting | Stage::Handshaking { .. })
             })

@@ -81,9 +81,9 @@ impl ScanParts {
         ScanParts { parts, owners: Some(Arc::clone(owners)) }
     }
 
-    /// Creates the parts of primaries. `places` are their server indices, or `SlotOwners::NONE`.
-    pub fn of_primaries(places: &[u16], name: impl Fn(u16) -> String) -> ScanParts {
-        let known = (0..).zip(places).filter(|(_, place)| **place != SlotOwners::NONE);
+    /// Creates the parts of primaries. `indices` are the primaries' server indices, or `SlotOwners::NONE`.
+    pub fn of_primaries(indices: &[u16], name: impl Fn(u16) -> String) -> ScanParts {
+        let known = (0..).zip(indices).filter(|(_, index)| **index != SlotOwners::NONE);
         let part =
             |(number, &server): (u16, &u16)| Part { number, server, tag: tag(&name(server)) };
         ScanParts { parts: known.map(part).collect(), owners: None }

@@ -407,8 +407,8 @@ impl Ledger {
             return Some(home);
         }
         let known = self.pools[pool].as_ref()?;
-        let place = known.ring.pick(known.pool.hash_key(key), 0)?;
-        Some(known.first_server + usize::from(place))
+        let index = known.ring.pick(known.pool.hash_key(key), 0)?;
+        Some(known.first_server + usize::from(index))
     }
 
     /// Returns the servers where requests for a key may fail: its home, or every server of a pool

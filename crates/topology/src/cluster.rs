@@ -8,7 +8,7 @@ mod slot;
 mod slots;
 mod view;
 
-pub use map::{Applied, ClusterMap, GroupView, LeftOut, PlaceRole, PlacedNode};
+pub use map::{Applied, ClusterMap, GroupView, KnownNode, KnownRole, LeftOut};
 pub use redirect::{Redirect, RedirectKind};
 pub use slot::{SLOT_COUNT, SlotOwners, key_slot};
 pub use view::{ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, ViewSource};

@@ -132,7 +132,7 @@ impl Discovery {
         let count = count.min(usize::from(SlotOwners::NONE));
         let position = |number: usize| Server {
             endpoint: Endpoint::Tcp { host: "cluster.invalid".to_owned(), port: 1 },
-            name: Some(format!("place-{number}")),
+            name: Some(format!("index-{number}")),
             weight: 1,
         };
         ServerSet::new((0..count).map(position).collect())

@@ -197,7 +197,7 @@ impl HealthBoard {
         for (id, cell) in cells.iter().filter(|(id, _)| !kept(*id)) {
             let Some(new) = to.backend(*id) else { continue };
             let Some(old_pool) = heir_of(new.pool_index) else { continue };
-            // The places of a cluster belong to no server until one has been asked.
+            // The server indices of a cluster belong to no server until one has been asked.
             if is_found_out(&from.pools()[old_pool]) || is_found_out(&to.pools()[new.pool_index]) {
                 continue;
             }

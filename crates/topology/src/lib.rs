@@ -39,9 +39,9 @@ mod view_error;
 
 pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};
 pub use cluster::{
-    Applied, ClusterMap, ClusterNode, ClusterView, GroupView, LeftOut, Move, MovingSlot,
-    NodeHealth, NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners,
-    ViewSource, key_slot,
+    Applied, ClusterMap, ClusterNode, ClusterView, GroupView, KnownNode, KnownRole, LeftOut, Move,
+    MovingSlot, NodeHealth, NodeRole, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, ViewSource,
+    key_slot,
 };
 pub use discovery::{ClusterPool, Discovery, PrimarySource, ReplicatedPool, SlotQuery};
 pub use distribution::Distribution;

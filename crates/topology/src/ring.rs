@@ -41,7 +41,7 @@ enum Kind {
     Random(Vec<u16>),
     /// The slots of a cluster: the hash is reduced to a slot.
     Slots(Arc<SlotOwners>),
-    /// Primaries that are discovered: the ring over their names, and the place of each.
+    /// Primaries that are discovered: the ring over their names, and the index of each.
     Primaries(Arc<Ring>, Arc<[u16]>),
 }
 
@@ -92,10 +92,10 @@ impl Ring {
         Ring { kind: Kind::Slots(owners) }
     }
 
-    /// Creates a ring of names. `places` holds the index of the server that each name stands for,
+    /// Creates a ring of names. `indices` holds the index of the server that each name stands for,
     /// or [`SlotOwners::NONE`].
-    pub fn of_primaries(names: Arc<Ring>, places: Arc<[u16]>) -> Ring {
-        Ring { kind: Kind::Primaries(names, places) }
+    pub fn of_primaries(names: Arc<Ring>, indices: Arc<[u16]>) -> Ring {
+        Ring { kind: Kind::Primaries(names, indices) }
     }
 
     /// Returns the index of the server for a key with this `hash`; `None` if no server is live.
@@ -115,7 +115,7 @@ impl Ring {
                 let chosen = (u64::from(random) * members.len() as u64) >> 32;
                 Some(members[chosen as usize])
             }
-            Kind::Primaries(names, places) => pick_primary(names, places, hash, random),
+            Kind::Primaries(names, indices) => pick_primary(names, indices, hash, random),
             Kind::Slots(owners) => owners.of((hash as usize % SLOT_COUNT) as u16),
         }
     }
@@ -137,9 +137,9 @@ impl Ring {
 
 /// Picks a named primary. It is a function of its own, so that [`Ring::pick`] can be inlined.
 #[inline(never)]
-fn pick_primary(names: &Ring, places: &[u16], hash: u32, random: u32) -> Option<u16> {
-    let place = places.get(usize::from(names.pick(hash, random)?)).copied();
-    place.filter(|&place| place != SlotOwners::NONE)
+fn pick_primary(names: &Ring, indices: &[u16], hash: u32, random: u32) -> Option<u16> {
+    let index = indices.get(usize::from(names.pick(hash, random)?)).copied();
+    index.filter(|&index| index != SlotOwners::NONE)
 }
 
 /// Points of the average server. A server of twice the weight gets twice as many.
@@ -255,11 +255,11 @@ mod tests {
 
     /// Makes a list with one entry for each unit of weight.
     fn reference_modula(servers: &[Server], live: &[bool], hash: u32) -> Option<u16> {
-        let places: Vec<u16> = reference_members(servers, live)
+        let members: Vec<u16> = reference_members(servers, live)
             .into_iter()
             .flat_map(|index| vec![index as u16; servers[index].weight as usize])
             .collect();
-        (!places.is_empty()).then(|| places[hash as usize % places.len()])
+        (!members.is_empty()).then(|| members[hash as usize % members.len()])
     }
 
     fn pools() -> impl Strategy<Value = (Vec<Server>, Vec<bool>)> {
@@ -279,8 +279,8 @@ mod tests {
         let names =
             Arc::new(build(Distribution::Ketama, &servers(&["a:1", "b:1", "c:1"]), |_| true));
         // The second name has no server, and the third is not listed.
-        let places: Arc<[u16]> = [7, SlotOwners::NONE].into();
-        let ring = Ring::of_primaries(Arc::clone(&names), Arc::clone(&places));
+        let indices: Arc<[u16]> = [7, SlotOwners::NONE].into();
+        let ring = Ring::of_primaries(Arc::clone(&names), Arc::clone(&indices));
         let mut seen = [false; 3];
         for hash in (0..u32::MAX).step_by(40_000_009) {
             let name = names.pick(hash, 0).unwrap();

@@ -113,14 +113,14 @@ impl Topology {
                 continue;
             }
             let (mut first, len) = (0, pool.servers().len());
-            let mut place = 0;
-            while place < taken.len() && taken[place].start < first + len {
-                first = first.max(taken[place].end);
-                place += 1;
+            let mut next = 0;
+            while next < taken.len() && taken[next].start < first + len {
+                first = first.max(taken[next].end);
+                next += 1;
             }
             first_backends.push(BackendId::new(first, generation));
             if len > 0 {
-                taken.insert(place, first..first + len);
+                taken.insert(next, first..first + len);
             }
         }
         let backend_count = taken.iter().map(|span| span.end).max().unwrap_or(0);

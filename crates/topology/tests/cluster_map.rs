@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keyway_base::Time;
 use keyway_topology::{
-    Applied, ClusterMap, ClusterNode, ClusterView, Endpoint, GroupView, LeftOut, NodeHealth,
-    NodeRole, PlaceRole, SLOT_COUNT, SlotOwners,
+    Applied, ClusterMap, ClusterNode, ClusterView, Endpoint, GroupView, KnownRole, LeftOut,
+    NodeHealth, NodeRole, SLOT_COUNT, SlotOwners,
 };
 
 fn endpoint(port: u16) -> Endpoint {
@@ -47,8 +47,8 @@ fn view(shares: &[(u16, u16, u16)], epoch: Option<u64>) -> ClusterView {
     ClusterView { nodes, owners, epoch, moving: Vec::new() }
 }
 
-fn seeds_only(places: u16) -> ClusterMap {
-    ClusterMap::of_seeds(&[endpoint(1)], places, 0)
+fn seeds_only(indices: u16) -> ClusterMap {
+    ClusterMap::of_seeds(&[endpoint(1)], indices, 0)
 }
 
 fn next(applied: Applied) -> (ClusterMap, Vec<LeftOut>) {
@@ -62,27 +62,27 @@ fn next(applied: Applied) -> (ClusterMap, Vec<LeftOut>) {
 fn check(map: &ClusterMap) {
     let mut owned = vec![0u16; map.index_count()];
     for slot in 0..SLOT_COUNT as u16 {
-        if let Some(place) = map.owners().of(slot) {
-            owned[usize::from(place)] += 1;
-            assert!(!map.is_unplaced(slot), "slot {slot} has a place");
+        if let Some(index) = map.owners().of(slot) {
+            owned[usize::from(index)] += 1;
+            assert!(!map.owner_lacks_index(slot), "slot {slot} has an index");
         }
     }
-    for &place in map.primaries().iter().filter(|&&place| place != SlotOwners::NONE) {
-        owned[usize::from(place)] = 1;
+    for &index in map.primaries().iter().filter(|&&index| index != SlotOwners::NONE) {
+        owned[usize::from(index)] = 1;
     }
-    for (place, &owned) in owned.iter().enumerate() {
-        assert_eq!(map.owned_by(place), owned, "place {place}");
-        assert_eq!(map.is_serving(place), owned > 0, "place {place}");
-        assert!(owned == 0 || map.node(place).is_some(), "somebody is at place {place}");
+    for (index, &owned) in owned.iter().enumerate() {
+        assert_eq!(map.owned_by(index), owned, "index {index}");
+        assert_eq!(map.is_serving(index), owned > 0, "index {index}");
+        assert!(owned == 0 || map.node(index).is_some(), "a server has index {index}");
     }
     let beyond = map.index_count();
     assert!(map.node(beyond).is_none() && !map.is_serving(beyond) && map.owned_by(beyond) == 0);
-    for (place, node) in map.nodes() {
-        assert_eq!(map.node(usize::from(place)), Some(node));
-        assert_eq!(map.index_of(&node.endpoint), Some(place));
-        let of = |(other, _): &(u16, _)| *other == place;
+    for (index, node) in map.nodes() {
+        assert_eq!(map.node(usize::from(index)), Some(node));
+        assert_eq!(map.index_of(&node.endpoint), Some(index));
+        let of = |(other, _): &(u16, _)| *other == index;
         for (primary, _) in map.nodes() {
-            let is_replica = node.role == PlaceRole::Replica { of: Some(primary) };
+            let is_replica = node.role == KnownRole::Replica { of: Some(primary) };
             assert_eq!(map.replicas_of(primary).any(|it| of(&it)), is_replica);
         }
     }
@@ -99,27 +99,27 @@ fn a_map_says_what_its_view_says() {
     check(&map);
     assert_eq!(left_out, []);
     assert_eq!((map.version(), map.is_known(), map.index_count()), (1, true, 9));
-    assert_eq!((map.epoch(None), map.unplaced(), map.nodes().count()), (Some(7), 0, 6));
+    assert_eq!((map.epoch(None), map.count_without_index(), map.nodes().count()), (Some(7), 0, 6));
     for (index, told_node) in told.nodes.iter().enumerate() {
-        let place = map.index_of(told_node.endpoint.as_ref().unwrap()).unwrap();
-        let node = map.node(usize::from(place)).unwrap();
+        let index = map.index_of(told_node.endpoint.as_ref().unwrap()).unwrap();
+        let node = map.node(usize::from(index)).unwrap();
         assert_eq!((&node.id, &node.zone), (&told_node.id, &told_node.zone));
         assert_eq!((node.health, node.tenure <= 1), (told_node.health, true));
         for slot in 0..SLOT_COUNT as u16 {
             let is_owner = told.owners.of(slot) == Some(index as u16);
-            assert_eq!(map.owners().of(slot) == Some(place), is_owner, "slot {slot}");
+            assert_eq!(map.owners().of(slot) == Some(index), is_owner, "slot {slot}");
         }
         match told_node.role {
             NodeRole::Primary => {
-                let replicas: Vec<_> = map.replicas_of(place).collect();
+                let replicas: Vec<_> = map.replicas_of(index).collect();
                 assert_eq!(replicas.len(), 1);
                 let expected = told.nodes[index + 1].endpoint.as_ref();
                 assert_eq!(Some(&replicas[0].1.endpoint), expected);
             }
-            NodeRole::Replica { .. } => assert_eq!(map.replicas_of(place).count(), 0),
+            NodeRole::Replica { .. } => assert_eq!(map.replicas_of(index).count(), 0),
         }
     }
-    assert!(!map.is_unplaced(8500), "nobody has that slot");
+    assert!(!map.owner_lacks_index(8500), "nobody has that slot");
     assert!(!map.places_keys_as(&empty));
     assert!(matches!(map.apply(&told, at(2)), Applied::Same));
 }
@@ -155,28 +155,28 @@ fn maps_place_keys_alike_where_owners_and_primaries_are_the_same() {
 }
 
 #[test]
-fn a_slot_that_moved_is_at_the_other_place_and_nothing_else_is() {
+fn a_slot_that_moved_is_at_the_other_index_and_nothing_else_is() {
     let (map, _) = next(seeds_only(9).apply(&view(&[(1, 0, 99), (2, 100, 16383)], Some(3)), at(1)));
-    let place = |port| map.index_of(&endpoint(port)).unwrap();
-    let moved = map.moved(7, place(2)).unwrap();
+    let index = |port| map.index_of(&endpoint(port)).unwrap();
+    let moved = map.moved(7, index(2)).unwrap();
     check(&moved);
     assert_eq!((moved.version(), moved.epoch(None)), (map.version() + 1, Some(3)));
     for slot in 0..SLOT_COUNT as u16 {
-        let expected = if slot == 7 { Some(place(2)) } else { map.owners().of(slot) };
+        let expected = if slot == 7 { Some(index(2)) } else { map.owners().of(slot) };
         assert_eq!(moved.owners().of(slot), expected, "slot {slot}");
     }
-    assert!(map.moved(7, place(1)).is_none(), "it is there");
+    assert!(map.moved(7, index(1)).is_none(), "it is there");
     assert!(map.moved(7, 8).is_none(), "nobody is there");
     // A replica that gets a slot becomes a primary.
-    let taken = map.moved(7, place(102)).unwrap();
-    assert_eq!(taken.node(usize::from(place(102))).unwrap().role, PlaceRole::Primary);
+    let taken = map.moved(7, index(102)).unwrap();
+    assert_eq!(taken.node(usize::from(index(102))).unwrap().role, KnownRole::Primary);
     let (pool, _) =
         next(ClusterMap::of_seeds(&[], 4, 1).apply_group(&group(0, 1, &[2], None), at(1)));
     assert!(pool.moved(7, pool.index_of(&endpoint(2)).unwrap()).is_none(), "it has no slots");
 }
 
 #[test]
-fn seeds_have_places_until_the_cluster_is_known() {
+fn seeds_have_indices_until_the_cluster_is_known() {
     let map = seeds_only(9);
     assert!(
         map.with_seeds(&[endpoint(1)], at(1)).is_none() && map.with_seeds(&[], at(1)).is_none()
@@ -184,14 +184,14 @@ fn seeds_have_places_until_the_cluster_is_known() {
     let map = map.with_seeds(&[endpoint(1), endpoint(50)], at(1)).unwrap();
     assert_eq!((map.version(), map.nodes().count()), (1, 2));
     let seed = map.node(usize::from(map.index_of(&endpoint(50)).unwrap())).unwrap();
-    assert_eq!((seed.role, seed.tenure), (PlaceRole::Seed, 1));
+    assert_eq!((seed.role, seed.tenure), (KnownRole::Seed, 1));
     let (map, _) = next(map.apply(&view(&[(1, 0, 16383)], None), at(2)));
     assert_eq!(map.index_of(&endpoint(50)), None);
     assert!(map.index_of(&endpoint(1)).is_some());
 }
 
 #[test]
-fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
+fn a_server_comes_back_to_its_own_index_and_others_take_the_one_left_first() {
     let shares = [(1, 0, 99), (2, 100, 199), (3, 200, 16383)];
     let primaries = |shares: &[(u16, u16, u16)]| {
         let mut view = view(shares, None);
@@ -203,7 +203,7 @@ fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
         ClusterView { owners, ..view }
     };
     let (map, _) = next(ClusterMap::of_seeds(&[], 3, 0).apply(&primaries(&shares), at(1)));
-    let place = |port| map.index_of(&endpoint(port)).unwrap();
+    let index = |port| map.index_of(&endpoint(port)).unwrap();
     // The first primary leaves, and the second a while after.
     let (map2, _) = next(map.apply(&primaries(&shares[1..]), at(10)));
     let (map2, _) = next(map2.apply(&primaries(&shares[1..]), at(41)));
@@ -212,18 +212,18 @@ fn a_server_comes_back_to_its_own_place_and_others_take_the_one_left_first() {
     assert_eq!(map2.nodes().count(), 1);
     let later = at(1_000);
     let back = map2.with_member(&endpoint(2), later).unwrap();
-    assert_eq!(back.index_of(&endpoint(2)), Some(place(2)), "its own, though left later");
+    assert_eq!(back.index_of(&endpoint(2)), Some(index(2)), "its own, though left later");
     let other = map2.with_member(&endpoint(9), later).unwrap();
-    assert_eq!(other.index_of(&endpoint(9)), Some(place(1)), "the one left first");
+    assert_eq!(other.index_of(&endpoint(9)), Some(index(1)), "the one left first");
 }
 
 #[test]
-fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
+fn owners_of_slots_have_indices_before_all_others_and_failed_servers_last() {
     let mut told = view(&[(1, 0, 16383)], None);
     told.nodes[0].health = NodeHealth::Failed;
     told.nodes.push(node(2, NodeRole::Primary, NodeHealth::Online));
     told.nodes.push(node(3, NodeRole::Primary, NodeHealth::Failed));
-    // The order in which servers get places: 1 has slots, 2 is up, 101 is a replica, 3 has failed.
+    // The order in which servers get indices: 1 has slots, 2 is up, 101 is a replica, 3 has failed.
     let order = [1, 2, 101, 3];
     for nodes_max in 1..=4u16 {
         let map = ClusterMap::of_seeds(&[], 6, 0).of_nodes(nodes_max);
@@ -247,20 +247,20 @@ fn owners_of_slots_have_places_before_all_others_and_failed_servers_last() {
 }
 
 #[test]
-fn a_slot_whose_owner_has_no_place_is_told_as_such() {
+fn a_slot_whose_owner_has_no_index_is_told_as_such() {
     let told = view(&[(1, 0, 99), (2, 100, 199)], None);
     let (map, _) = next(ClusterMap::of_seeds(&[], 6, 0).of_nodes(1).apply(&told, at(1)));
     check(&map);
-    assert_eq!(map.unplaced(), 100);
+    assert_eq!(map.count_without_index(), 100);
     for slot in 0..SLOT_COUNT as u16 {
-        assert_eq!(map.is_unplaced(slot), (100..200).contains(&slot), "slot {slot}");
+        assert_eq!(map.owner_lacks_index(slot), (100..200).contains(&slot), "slot {slot}");
     }
     let took = map.moved(150, map.index_of(&endpoint(1)).unwrap()).unwrap();
-    assert!(!took.is_unplaced(150) && took.is_unplaced(151), "it has an owner now");
+    assert!(!took.owner_lacks_index(150) && took.owner_lacks_index(151), "it has an owner now");
 }
 
 #[test]
-fn a_server_that_nobody_can_reach_has_no_place() {
+fn a_server_that_nobody_can_reach_has_no_index() {
     for health in [NodeHealth::Handshake, NodeHealth::NoAddress] {
         let mut told = view(&[(1, 0, 16383)], None);
         told.nodes[1].health = health;
@@ -279,7 +279,7 @@ fn each_primary_with_a_name_has_an_epoch_and_replicas_of_its_own() {
     let map = ClusterMap::of_seeds(&[], 9, 2);
     let (map, _) = next(map.apply_group(&group(0, 1, &[11, 12], Some(5)), at(1)));
     check(&map);
-    assert_eq!((map.version(), map.is_known(), map.unplaced()), (1, true, 0));
+    assert_eq!((map.version(), map.is_known(), map.count_without_index()), (1, true, 0));
     assert_eq!((map.epoch(Some(0)), map.epoch(Some(1)), map.epoch(None)), (Some(5), None, None));
     assert_eq!((map.primary(0), map.primary(1)), (map.index_of(&endpoint(1)), None));
     assert_eq!(map.replicas_of(map.primary(0).unwrap()).count(), 2);
@@ -321,15 +321,15 @@ fn a_replica_of_one_primary_stays_when_another_is_told_of_and_leaves_when_its_ow
 }
 
 #[test]
-fn replicas_leave_a_place_for_each_primary_that_lacks_one_and_no_more() {
-    // (places, replicas of the first of two primaries that get one)
-    for (places, seated) in [(2, 0), (3, 1), (4, 2), (5, 3)] {
-        let map = ClusterMap::of_seeds(&[], places, 2);
+fn replicas_leave_an_index_for_each_primary_that_lacks_one_and_no_more() {
+    // (indices, replicas of the first of two primaries that get one)
+    for (indices, seated) in [(2, 0), (3, 1), (4, 2), (5, 3)] {
+        let map = ClusterMap::of_seeds(&[], indices, 2);
         let (map, _) = next(map.apply_group(&group(0, 1, &[11, 12, 13], None), at(1)));
         let replicas = map.replicas_of(map.primary(0).unwrap()).count();
-        assert_eq!(replicas, seated, "{places} places");
+        assert_eq!(replicas, seated, "{indices} indices");
     }
-    // If both primaries are there, replicas take all remaining places.
+    // If both primaries are there, replicas take all remaining indices.
     let map = ClusterMap::of_seeds(&[], 4, 2);
     let (map, _) = next(map.apply_group(&group(0, 1, &[], None), at(1)));
     let (map, _) = next(map.apply_group(&group(1, 2, &[], None), at(1)));
@@ -338,15 +338,15 @@ fn replicas_leave_a_place_for_each_primary_that_lacks_one_and_no_more() {
 }
 
 #[test]
-fn a_primary_that_gets_its_place_lacks_none_any_more() {
+fn a_primary_that_gets_its_index_lacks_none_any_more() {
     let map = ClusterMap::of_seeds(&[], 3, 2);
     let (map, _) = next(map.apply_group(&group(1, 2, &[], None), at(1)));
     let (map, left_out) = next(map.apply_group(&group(0, 1, &[11], None), at(1)));
-    assert_eq!((map.nodes().count(), left_out), (3, vec![]), "the last place is the replica's");
+    assert_eq!((map.nodes().count(), left_out), (3, vec![]), "the last index is the replica's");
 }
 
 #[test]
-fn a_replica_that_comes_back_has_its_own_place_again() {
+fn a_replica_that_comes_back_has_its_own_index_again() {
     let map = ClusterMap::of_seeds(&[], 3, 1);
     let told = |map: &ClusterMap, replicas: &[u16], now| match map
         .apply_group(&group(0, 1, replicas, None), at(now))

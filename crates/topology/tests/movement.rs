@@ -20,17 +20,17 @@ fn server(nth: usize) -> Server {
 }
 
 /// Returns the index of each key's server.
-fn places(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
+fn servers_of_keys(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
     let list = servers.iter().map(|&nth| server(nth)).collect();
     let mut pool = ServerSet::new(list);
     pool.distribution = distribution;
     pool.hash = distribution.default_hash();
     let ring = pool.ring(|_| true);
-    let place = |nth: usize| {
+    let server = |nth: usize| {
         let key = format!("session:{:08x}:{nth}", nth.wrapping_mul(0x9e37_79b9));
         servers[usize::from(ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap())]
     };
-    (0..KEYS).map(place).collect()
+    (0..KEYS).map(server).collect()
 }
 
 /// Returns the share of all keys that moved, and the share that moved between servers that were
@@ -45,19 +45,19 @@ fn moved(before: &[usize], after: &[usize], changed: usize) -> (f64, f64) {
 /// adding each of as many others.
 fn means(distribution: Distribution, size: usize) -> [(f64, f64); 2] {
     let all: Vec<usize> = (0..size).collect();
-    let before = places(distribution, &all);
+    let before = servers_of_keys(distribution, &all);
     let mean = |results: Vec<(f64, f64)>| {
         let sum = results.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         (sum.0 / results.len() as f64, sum.1 / results.len() as f64)
     };
     let removed = (0..size).map(|gone| {
         let rest: Vec<usize> = all.iter().copied().filter(|&nth| nth != gone).collect();
-        moved(&before, &places(distribution, &rest), gone)
+        moved(&before, &servers_of_keys(distribution, &rest), gone)
     });
     let added = (0..size).map(|nth| {
         let new = 1000 + nth;
         let more: Vec<usize> = all.iter().copied().chain([new]).collect();
-        moved(&before, &places(distribution, &more), new)
+        moved(&before, &servers_of_keys(distribution, &more), new)
     });
     [mean(removed.collect()), mean(added.collect())]
 }
@@ -103,9 +103,9 @@ fn no_key_moves_between_servers_that_stay_but_with_maglev() {
 fn rendezvous_and_maglev_share_out_evenly() {
     for (distribution, tolerance) in [(Distribution::Rendezvous, 0.1), (Distribution::Maglev, 0.1)]
     {
-        let places = places(distribution, &(0..10).collect::<Vec<_>>());
+        let chosen = servers_of_keys(distribution, &(0..10).collect::<Vec<_>>());
         for server in 0..10 {
-            let share = places.iter().filter(|&&place| place == server).count() as f64;
+            let share = chosen.iter().filter(|&&index| index == server).count() as f64;
             let due = KEYS as f64 / 10.0;
             assert!((share - due).abs() < tolerance * due, "{distribution:?}: {share} of {due}");
         }

@@ -3,7 +3,7 @@
 use crate::{Cluster, Plan};
 use keyway_metrics::{BackendRole, ClusterFigures};
 use keyway_topology::{
-    BackendId, CircuitState, ClusterMap, FailureReason, NodeHealth, PlaceRole, PlacedNode,
+    BackendId, CircuitState, ClusterMap, FailureReason, KnownNode, KnownRole, NodeHealth,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -63,7 +63,7 @@ impl Cluster {
             [] => what.to_owned(),
             names => format!("{what} ({})", names.join(", ")),
         };
-        Some(match map.unplaced() {
+        Some(match map.count_without_index() {
             0 => format!("{what}: {}", self.trouble_in(pool)),
             _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),
         })
@@ -74,7 +74,7 @@ impl Cluster {
         let map = self.map();
         let has_slots = self.has_slots();
         let is_reachable = |server: &usize| {
-            let is_sound = |node: &PlacedNode| node.health != NodeHealth::Failed;
+            let is_sound = |node: &KnownNode| node.health != NodeHealth::Failed;
             map.is_serving(*server) && map.node(*server).is_some_and(is_sound) && !is_down(*server)
         };
         let reachable = || (0..map.index_count()).filter(is_reachable);
@@ -113,12 +113,12 @@ impl Cluster {
         Some(BackendRole { role, of: self.primary_of(map, node, role).unwrap_or_default() })
     }
 
-    fn primary_of(&self, map: &ClusterMap, node: &PlacedNode, role: &str) -> Option<String> {
+    fn primary_of(&self, map: &ClusterMap, node: &KnownNode, role: &str) -> Option<String> {
         if self.sentinels().is_some() {
             return self.primaries().get(usize::from(node.group?)).cloned();
         }
         match node.role {
-            PlaceRole::Replica { of: Some(primary) } if role == REPLICA => {
+            KnownRole::Replica { of: Some(primary) } if role == REPLICA => {
                 Some(map.node(usize::from(primary))?.endpoint.to_string())
             }
             _ => None,
@@ -167,8 +167,8 @@ fn cluster_of(plan: &Plan, id: BackendId) -> Option<(&Cluster, usize)> {
     Some((plan.pools[backend.pool_index].kind.cluster()?, backend.server_index))
 }
 
-fn told_down(node: &PlacedNode) -> Option<&'static str> {
-    let is_replica = matches!(node.role, PlaceRole::Replica { .. });
+fn told_down(node: &KnownNode) -> Option<&'static str> {
+    let is_replica = matches!(node.role, KnownRole::Replica { .. });
     match node.health {
         NodeHealth::Failed => Some("failed"),
         _ => (is_replica && node.absent_since.is_some()).then_some("absent"),
@@ -177,12 +177,12 @@ fn told_down(node: &PlacedNode) -> Option<&'static str> {
 
 const REPLICA: &str = "replica";
 
-fn role(map: &ClusterMap, server: usize, node: &PlacedNode) -> &'static str {
+fn role(map: &ClusterMap, server: usize, node: &KnownNode) -> &'static str {
     match node.role {
-        PlaceRole::Replica { .. } => REPLICA,
+        KnownRole::Replica { .. } => REPLICA,
         // A primary without slots or keys serves nothing.
-        PlaceRole::Primary if map.is_serving(server) => "primary",
-        PlaceRole::Primary if map.primaries().is_empty() => "primary",
-        PlaceRole::Primary | PlaceRole::Seed => "none",
+        KnownRole::Primary if map.is_serving(server) => "primary",
+        KnownRole::Primary if map.primaries().is_empty() => "primary",
+        KnownRole::Primary | KnownRole::Seed => "none",
     }
 }

@@ -209,10 +209,10 @@ impl Current {
         let pool = &self.plan.pools[backend.pool_index];
         let has_password =
             pool.kind.upstream().is_some_and(|upstream| upstream.options.password.is_some());
-        let place = backend.server_index as u16;
+        let server_index = backend.server_index as u16;
         match self.plan.health.reason(id) {
             Some(FailureReason::Connect) => {
-                pool.notices.unreached(place).unwrap_or("cannot be reached")
+                pool.notices.unreached(server_index).unwrap_or("cannot be reached")
             }
             Some(FailureReason::Timeout) => "no answer in time",
             Some(FailureReason::Closed) => "closed the connection",
@@ -220,7 +220,7 @@ impl Current {
             Some(FailureReason::MasterDown) => "is a replica without its primary",
             Some(FailureReason::ReadOnly) => "is a replica and refuses writes",
             Some(FailureReason::Protocol) => {
-                return match pool.notices.foreign(place) {
+                return match pool.notices.foreign(server_index) {
                     Some((_, said)) => said,
                     None => "answers in another protocol".to_owned(),
                 };

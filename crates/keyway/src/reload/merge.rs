@@ -60,8 +60,8 @@ pub struct Before<'b> {
 /// Returns the changes that are impossible while Keyway runs.
 pub fn merge(before: &Before, new: &Config) -> Result<Merge, Vec<String>> {
     let mut faults = fixed_settings(before.config, new);
-    let pools = places(before, new, &mut faults);
-    let listeners = listener_places(before, new, &mut faults);
+    let pools = pool_positions(before, new, &mut faults);
+    let listeners = listener_positions(before, new, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -101,7 +101,7 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
 }
 
 /// The position of a pool of the new configuration.
-struct Place {
+struct NewPosition {
     position: usize,
     is_same: bool,
     /// The pool with the same name, which it replaces.
@@ -112,7 +112,7 @@ fn is_retired(before: &Before, position: usize) -> bool {
     before.retired.iter().any(|retired| usize::from(retired.pool) == position)
 }
 
-fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place> {
+fn pool_positions(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<NewPosition> {
     let old = before.config;
     let live = |position: &usize| !is_retired(before, *position);
     let old_of = |name: &str| {
@@ -140,17 +140,19 @@ fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place>
     let free = before.retired.iter().filter(|retired| is_over(retired));
     let mut free = free.map(|retired| usize::from(retired.pool));
     let mut next = old.pools.len();
-    let mut place = |(index, name): (usize, &Option<usize>)| match (same[index], name) {
-        (true, Some(position)) => Place { position: *position, is_same: true, replaces: None },
+    let mut choose = |(index, name): (usize, &Option<usize>)| match (same[index], name) {
+        (true, Some(position)) => {
+            NewPosition { position: *position, is_same: true, replaces: None }
+        }
         (_, replaces) => {
             let position = free.next().unwrap_or_else(|| {
                 next += 1;
                 next - 1
             });
-            Place { position, is_same: false, replaces: *replaces }
+            NewPosition { position, is_same: false, replaces: *replaces }
         }
     };
-    names.iter().enumerate().map(&mut place).collect()
+    names.iter().enumerate().map(&mut choose).collect()
 }
 
 /// Returns whether two stores differ in nothing but whose replicas they are.
@@ -233,9 +235,13 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
 }
 
 /// Returns the position of each listener, and whether it is new there.
-fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<(usize, bool)> {
+fn listener_positions(
+    before: &Before,
+    new: &Config,
+    faults: &mut Vec<String>,
+) -> Vec<(usize, bool)> {
     let old = &before.config.listeners;
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     let mut next = old.len();
     let mut free: Vec<usize> =
         (0..old.len()).filter(|&position| before.ended[position] == Some(true)).collect();
@@ -247,7 +253,7 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
             Some(position) => {
                 faults.extend(fixed_of_listener(&old[position], listener));
                 faults.extend(fixed_family(before, new, bind));
-                places.push((position, false));
+                positions.push((position, false));
             }
             None => {
                 if matches!(bind, ListenAddr::Shm(_)) {
@@ -260,12 +266,12 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
                     next += 1;
                     next - 1
                 });
-                places.push((position, true));
+                positions.push((position, true));
             }
         }
     }
     for (position, listener) in old.iter().enumerate() {
-        let is_gone = !places.contains(&(position, false)) && before.ended[position].is_none();
+        let is_gone = !positions.contains(&(position, false)) && before.ended[position].is_none();
         if is_gone && matches!(listener.bind, ListenAddr::Shm(_)) {
             faults.push(format!(
                 "listener {}: one of shared memory cannot be removed while Keyway runs; restart it",
@@ -273,7 +279,7 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
             ));
         }
     }
-    places
+    positions
 }
 
 /// Refuses a file in which an existing listener at `[::]` would have to begin or cease to accept
@@ -308,25 +314,25 @@ fn fixed_of_listener(old: &ListenerConfig, new: &ListenerConfig) -> Vec<String> 
         .collect()
 }
 
-fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool)]) -> Merge {
+fn put(before: &Before, new: &Config, pools: &[NewPosition], listeners: &[(usize, bool)]) -> Merge {
     let generation = before.generation + 1;
     let old = before.config;
-    let count = pools.iter().map(|place| place.position + 1).max().unwrap_or(0);
+    let count = pools.iter().map(|it| it.position + 1).max().unwrap_or(0);
     let count = count.max(old.pools.len());
     let mut slots: Vec<Option<PoolConfig>> = old.pools.iter().cloned().map(Some).collect();
     slots.resize(count, None);
     let (mut is_same, mut heir_of) = (vec![true; count], vec![None; count]);
     let mut retired: Vec<Retired> = before.retired.to_vec();
-    retired.retain(|it| !pools.iter().any(|place| place.position == usize::from(it.pool)));
+    retired.retain(|it| !pools.iter().any(|it| it.position == usize::from(it.pool)));
     for (position, slot) in slots.iter_mut().enumerate().take(old.pools.len()) {
-        let stays = pools.iter().any(|place| place.is_same && place.position == position);
+        let stays = pools.iter().any(|it| it.is_same && it.position == position);
         if stays || is_retired(before, position) {
             continue;
         }
         retired.push(Retired {
             pool: position as u16,
             generation,
-            is_replaced: pools.iter().any(|place| place.replaces == Some(position)),
+            is_replaced: pools.iter().any(|it| it.replaces == Some(position)),
             until: before.until,
             left: Arc::new(AtomicUsize::new(before.workers)),
         });
@@ -335,19 +341,18 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
         }
     }
     let position_of = |index: usize| pools[index].position;
-    for (pool, place) in new.pools.iter().zip(pools).filter(|(_, place)| !place.is_same) {
+    for (pool, its) in new.pools.iter().zip(pools).filter(|(_, its)| !its.is_same) {
         let mut pool = pool.clone();
         if let PoolKindConfig::Routed(routed) = &mut pool.kind {
             let here = |child: u16| position_of(usize::from(child)) as u16;
             routed.pool = routed.pool.with_children(here);
         }
-        slots[place.position] = Some(pool);
-        is_same[place.position] = false;
-        heir_of[place.position] = place.replaces;
+        slots[its.position] = Some(pool);
+        is_same[its.position] = false;
+        heir_of[its.position] = its.replaces;
     }
-    for (pool, place) in new.pools.iter().zip(pools).filter(|(_, place)| place.is_same) {
-        if let Some(PoolConfig { kind: PoolKindConfig::Store(old), .. }) =
-            &mut slots[place.position]
+    for (pool, its) in new.pools.iter().zip(pools).filter(|(_, its)| its.is_same) {
+        if let Some(PoolConfig { kind: PoolKindConfig::Store(old), .. }) = &mut slots[its.position]
             && let PoolKindConfig::Store(new) = &pool.kind
         {
             old.replica = new.replica.clone();
@@ -382,16 +387,17 @@ fn put_listeners(
     before: &Before,
     new: &Config,
     position_of: impl Fn(usize) -> usize,
-    places: &[(usize, bool)],
+    positions: &[(usize, bool)],
     merge: &mut Merge,
 ) {
     let old = &before.config.listeners;
-    let count = places.iter().map(|(position, _)| position + 1).max().unwrap_or(0).max(old.len());
+    let count =
+        positions.iter().map(|(position, _)| position + 1).max().unwrap_or(0).max(old.len());
     let mut slots: Vec<Option<ListenerConfig>> = old.iter().cloned().map(Some).collect();
     slots.resize(count, None);
     merge.ended = vec![true; count];
     merge.same_users = vec![false; count];
-    for (listener, &(position, is_new)) in new.listeners.iter().zip(places) {
+    for (listener, &(position, is_new)) in new.listeners.iter().zip(positions) {
         let mut listener = listener.clone();
         listener.pool_index = position_of(listener.pool_index);
         merge.ended[position] = false;

@@ -14,8 +14,8 @@ const CAPACITY: usize = 1 << 20;
 
 impl Ringed {
     pub(super) fn on_connect(&mut self, number: u32, event: Event, events: &mut Vec<Event>) {
-        let place = self.connecting.iter().position(|&(own, _)| own == number);
-        let token = place.map(|place| self.connecting.swap_remove(place).1);
+        let position = self.connecting.iter().position(|&(own, _)| own == number);
+        let token = position.map(|position| self.connecting.swap_remove(position).1);
         match (event, token) {
             (Event::Connected { socket, .. }, Some(token)) => {
                 self.begin_asking(socket, token, events)

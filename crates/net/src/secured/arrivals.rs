@@ -136,12 +136,12 @@ impl Arrivals {
 impl<I: Io> Secured<I> {
     pub(super) fn accept_by(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Accept {
         let told = &mut self.arrivals.told;
-        if let Some(place) = told.iter().position(|(of, _)| *of == listener)
-            && let Some((_, accept)) = told.remove(place)
+        if let Some(position) = told.iter().position(|(of, _)| *of == listener)
+            && let Some((_, accept)) = told.remove(position)
         {
             return accept;
         }
-        let place = match gate.asks().then(|| self.room(gate, listener)) {
+        let displaced = match gate.asks().then(|| self.room(gate, listener)) {
             None | Some(Room::Free) => None,
             Some(Room::InPlaceOf(index)) => Some(index),
             Some(Room::None) => {
@@ -163,7 +163,7 @@ impl<I: Io> Secured<I> {
                 Accept::Turned { peer, away }
             }
             None if gate.asks() => {
-                if let Some(index) = place {
+                if let Some(index) = displaced {
                     self.turn_away(index, Away::Crowded);
                 }
                 self.begin_arrival(listener, socket, peer)
@@ -230,8 +230,8 @@ impl<I: Io> Secured<I> {
 
     /// Returns a client that is still arriving.
     fn arrival(&mut self, index: u32, generation: u32) -> Option<&mut Arrival> {
-        let place = self.lines.get_mut(index as usize)?;
-        let line = place.line.as_deref_mut().filter(|_| place.generation == generation)?;
+        let entry = self.lines.get_mut(index as usize)?;
+        let line = entry.line.as_deref_mut().filter(|_| entry.generation == generation)?;
         match (&mut line.side, &line.stage) {
             (Side::Theirs(arrival), Stage::Arriving { .. } | Stage::Handshaking { .. }) => {
                 Some(arrival)

@@ -274,7 +274,7 @@ impl ClusterSim {
         self.joined.push(node);
         // An index is not reused for some time.
         let is_beyond = count > usize::from(self.plan.nodes_max);
-        if is_beyond || count + self.gone.len() > self.plan.places {
+        if is_beyond || count + self.gone.len() > self.plan.indices {
             self.was_crowded = true;
             // Requests for its slots have no server until it has left. It may have got the index of
             // a server that joined shortly before.
@@ -283,7 +283,7 @@ impl ClusterSim {
             let until = self.plan.ends_at + self.plan.aftermath;
             // A server that joined shortly before stays. It may have no index until that of a
             // server that has left is free.
-            scene.ledger.on_crowded(until + PLACE_KEPT + PLACE_EMPTY);
+            scene.ledger.on_crowded(until + INDEX_KEPT + INDEX_EMPTY);
             for &joined in &self.joined {
                 scene.ledger.on_trouble(usize::from(joined), scene.network.now, until);
             }

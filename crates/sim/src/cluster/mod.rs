@@ -62,7 +62,7 @@ pub struct ClusterPlan {
     /// How long the effects of a failure may last.
     pub aftermath: Nanos,
     /// How many servers the clients of the cluster can know at once.
-    pub places: usize,
+    pub indices: usize,
     /// How many servers may have an index.
     pub nodes_max: u16,
     /// How long a server takes to leave after it has given its slots away.
@@ -82,11 +82,11 @@ const TURNS_AGAIN: Nanos = 250 * MILLI;
 
 /// How long a server that has left may keep its index: while servers still report it, and then
 /// while it is absent.
-pub(crate) const PLACE_KEPT: Nanos = 31 * SECOND;
+pub(crate) const INDEX_KEPT: Nanos = 31 * SECOND;
 
 /// How long after that no other server gets the index. A server that has none, because there were
 /// more servers than indices, waits for it.
-pub(crate) const PLACE_EMPTY: Nanos = 61 * SECOND;
+pub(crate) const INDEX_EMPTY: Nanos = 61 * SECOND;
 
 /// What is done at a scheduled time.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The cluster of a scenario, and what is known of it at the end.
 
 use super::*;
-use crate::cluster::{ClusterSim, NOBODY, PLACE_EMPTY, PLACE_KEPT, SLOTS};
+use crate::cluster::{ClusterSim, INDEX_EMPTY, INDEX_KEPT, NOBODY, SLOTS};
 use keyway_topology::ClusterMap;
 use std::collections::BTreeSet;
 
@@ -123,11 +123,11 @@ impl Sim {
         let world = self.world.borrow();
         let Some(cluster) = &world.cluster else { return Ok(()) };
         for (slot, &owner) in cluster.owners().iter().enumerate() {
-            let place = match map.primaries().len() {
+            let index = match map.primaries().len() {
                 0 => map.owners().of(slot as u16),
                 count => map.primary((slot % count) as u16),
             };
-            let known = place.and_then(|place| map.node(usize::from(place)));
+            let known = index.and_then(|index| map.node(usize::from(index)));
             let known = known.map(|node| node.endpoint.to_string());
             let is_so = owner != NOBODY && known == Some(cluster.address(owner));
             if !is_so {
@@ -145,7 +145,7 @@ impl Sim {
             return Ok(());
         }
         let is_crowded = self.world.borrow().cluster.as_ref().is_some_and(|it| it.was_crowded());
-        let kept = if is_crowded { PLACE_KEPT + PLACE_EMPTY } else { PLACE_KEPT };
+        let kept = if is_crowded { INDEX_KEPT + INDEX_EMPTY } else { INDEX_KEPT };
         if self.reloads.is_some() || is_crowded {
             // A pool that has just been replaced continues with the map of the one before, and no
             // client may ask it for anything. Its view is as old as a refresh allows. A server that
@@ -165,7 +165,7 @@ impl Sim {
         // Not every server reports primaries without slots.
         let (real, serving) = (cluster.addresses(false), cluster.addresses(true));
         if !known.is_subset(&real) || !known.is_superset(&serving) {
-            return Err(format!("places for {known:?}, and the cluster has {real:?}"));
+            return Err(format!("server indices for {known:?}, and the cluster has {real:?}"));
         }
         for server in cluster.gone() {
             let count = world.servers[server].connections();

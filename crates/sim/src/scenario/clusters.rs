@@ -60,7 +60,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     (drawn.options.database, drawn.options.databases_allowed) = (0, 1);
     let mut pool = ClusterPool::new(query, settings);
     pool.servers.options = drawn.options;
-    let places = pool.servers.servers.len() - lost;
+    let indices = pool.servers.servers.len() - lost;
     let kind = PoolKind::Cluster(pool);
     let aftermath = aftermath(&kind) + refresh;
     let is_lossy = !calm && random.percent(70);
@@ -83,7 +83,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: random.percent(50),
         aftermath,
-        places,
+        indices,
         nodes_max,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
         groups: 0,

@@ -117,7 +117,7 @@ fn plan(
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: false,
         aftermath: aftermath(&pool.kind),
-        places: pool.servers().len(),
+        indices: pool.servers().len(),
         nodes_max: pool.servers().len() as u16,
         leaves_after: SECOND,
         groups: usize::from(groups),

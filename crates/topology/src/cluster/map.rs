@@ -15,7 +15,7 @@ const VACANCY: Duration = Duration::from_secs(60);
 
 /// The role of a server of a cluster, as this process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceRole {
+pub enum KnownRole {
     /// The server may be asked about the cluster. Its role is not known yet.
     Seed,
     /// The server takes writes for its slots, which may be none.
@@ -29,13 +29,13 @@ pub enum PlaceRole {
 
 /// A server with its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacedNode {
+pub struct KnownNode {
     /// Its address, which identifies it.
     pub endpoint: Endpoint,
     /// Its identity in the cluster.
     pub id: Option<Box<str>>,
     /// Its role.
-    pub role: PlaceRole,
+    pub role: KnownRole,
     /// Its health, as other nodes tell.
     pub health: NodeHealth,
     /// Its availability zone.
@@ -53,7 +53,7 @@ pub struct PlacedNode {
 #[derive(Clone, Debug)]
 pub struct ClusterMap {
     version: u64,
-    nodes: Vec<Option<PlacedNode>>,
+    nodes: Vec<Option<KnownNode>>,
     /// For each empty index, when it was left and by which server; `None` if no server ever had it.
     left: Vec<Option<(Time, Endpoint)>>,
     owners: Arc<SlotOwners>,
@@ -70,9 +70,9 @@ pub struct ClusterMap {
     epoch: Option<u64>,
     is_known: bool,
     /// Slots whose owner is known but has no index, as ranges of a first and a last slot.
-    unplaced_slots: Arc<[(u16, u16)]>,
+    slots_without_index: Arc<[(u16, u16)]>,
     /// For each primary of a pool that is not a cluster, whether it is known but has no index.
-    unplaced_primaries: Vec<bool>,
+    primaries_without_index: Vec<bool>,
 }
 
 /// A named primary and its replicas.
@@ -126,8 +126,8 @@ impl ClusterMap {
             nodes_max: count,
             epoch: None,
             is_known: false,
-            unplaced_slots: Arc::new([]),
-            unplaced_primaries: vec![false; primaries],
+            slots_without_index: Arc::new([]),
+            primaries_without_index: vec![false; primaries],
         };
         map.add_seeds(seeds, Time(0));
         map
@@ -169,16 +169,16 @@ impl ClusterMap {
 
     /// Returns the number of slots whose owner has no index. In a pool that is not a cluster,
     /// returns the number of primaries without an index.
-    pub fn unplaced(&self) -> usize {
-        let primaries = self.unplaced_primaries.iter().filter(|is_unplaced| **is_unplaced).count();
+    pub fn count_without_index(&self) -> usize {
+        let primaries = self.primaries_without_index.iter().filter(|lacks| **lacks).count();
         let slots = |&(first, last): &(u16, u16)| usize::from(last - first) + 1;
-        self.unplaced_slots.iter().map(slots).sum::<usize>() + primaries
+        self.slots_without_index.iter().map(slots).sum::<usize>() + primaries
     }
 
     /// Returns whether the owner of a slot is known but has no index.
-    pub fn is_unplaced(&self, slot: u16) -> bool {
+    pub fn owner_lacks_index(&self, slot: u16) -> bool {
         let of = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
-        self.owners.of(slot).is_none() && self.unplaced_slots.iter().any(of)
+        self.owners.of(slot).is_none() && self.slots_without_index.iter().any(of)
     }
 
     /// Returns whether every key goes to the same server as by `other`.
@@ -189,12 +189,12 @@ impl ClusterMap {
     }
 
     /// Returns the server at an index.
-    pub fn node(&self, index: usize) -> Option<&PlacedNode> {
+    pub fn node(&self, index: usize) -> Option<&KnownNode> {
         self.nodes.get(index)?.as_ref()
     }
 
     /// Returns every server with its index.
-    pub fn nodes(&self) -> impl Iterator<Item = (u16, &PlacedNode)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (u16, &KnownNode)> {
         let numbered = self.nodes.iter().enumerate();
         numbered.filter_map(|(index, node)| Some((index as u16, node.as_ref()?)))
     }
@@ -221,8 +221,8 @@ impl ClusterMap {
     }
 
     /// Returns the replicas of the server at an index.
-    pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &PlacedNode)> {
-        self.nodes().filter(move |(_, node)| node.role == PlaceRole::Replica { of: Some(primary) })
+    pub fn replicas_of(&self, primary: u16) -> impl Iterator<Item = (u16, &KnownNode)> {
+        self.nodes().filter(move |(_, node)| node.role == KnownRole::Replica { of: Some(primary) })
     }
 
     /// Returns the latest epoch that was told, of the cluster or of the primary with the number
@@ -288,20 +288,20 @@ impl ClusterMap {
                 node.absent_since = None;
                 node.health = told.health;
                 node.role = match told.role {
-                    NodeRole::Primary => PlaceRole::Primary,
-                    NodeRole::Replica { of } => PlaceRole::Replica { of: of.and_then(in_map) },
+                    NodeRole::Primary => KnownRole::Primary,
+                    NodeRole::Replica { of } => KnownRole::Replica { of: of.and_then(in_map) },
                 };
             }
         }
         let mut owners = SlotOwners::new();
-        let mut unplaced = Vec::new();
+        let mut without_index = Vec::new();
         for (first, last, owner) in view.owners.ranges() {
             if in_map(owner).is_none() {
-                unplaced.push((first, last));
+                without_index.push((first, last));
             }
             owners.set_range(first, last, in_map(owner));
         }
-        next.unplaced_slots = unplaced.into();
+        next.slots_without_index = without_index.into();
         next.own(owners);
         match next.differs_from(self) {
             true => Applied::Next(next, left_out),
@@ -318,7 +318,7 @@ impl ClusterMap {
         }
         let mut next = self.next();
         if let Some(node) = &mut next.nodes[usize::from(index)] {
-            node.role = PlaceRole::Primary;
+            node.role = KnownRole::Primary;
         }
         let mut owners = SlotOwners::clone(&next.owners);
         owners.set(slot, Some(index));
@@ -337,7 +337,7 @@ impl ClusterMap {
         let mut next = self.next();
         let index = next.seat(endpoint, now)?;
         // It stays for a while, like a server that views no longer list.
-        next.nodes[usize::from(index)].as_mut()?.role = PlaceRole::Primary;
+        next.nodes[usize::from(index)].as_mut()?.role = KnownRole::Primary;
         Some(next)
     }
 
@@ -375,10 +375,10 @@ impl ClusterMap {
         let since = |index: usize| self.left[index].as_ref().map(|(since, _)| since.0);
         let free = (0..self.nodes.len()).filter(is_free);
         let index = free.min_by_key(|&index| (!was_its(index), since(index)))?;
-        self.nodes[index] = Some(PlacedNode {
+        self.nodes[index] = Some(KnownNode {
             endpoint: endpoint.clone(),
             id: None,
-            role: PlaceRole::Seed,
+            role: KnownRole::Seed,
             health: NodeHealth::Online,
             zone: None,
             tenure: self.version,
@@ -403,11 +403,11 @@ impl ClusterMap {
         }
         let settled: BTreeSet<&Endpoint> = self
             .nodes()
-            .filter(|(_, node)| node.role != PlaceRole::Seed)
+            .filter(|(_, node)| node.role != KnownRole::Seed)
             .map(|(_, node)| &node.endpoint)
             .collect();
         let mut order: Vec<usize> =
-            (0..view.nodes.len()).filter(|&index| is_placed(&view.nodes[index])).collect();
+            (0..view.nodes.len()).filter(|&index| may_connect_to(&view.nodes[index])).collect();
         order.sort_by_key(|&index| {
             let (node, first_slot) = (&view.nodes[index], first_slots[index]);
             let is_new = node.endpoint.as_ref().is_none_or(|at| !settled.contains(at));
@@ -422,7 +422,7 @@ impl ClusterMap {
     fn part_with_absent(&mut self, view: &ClusterView, chosen: &[usize], now: Time) {
         let endpoint = |index: &usize| view.nodes[*index].endpoint.as_ref();
         let stay: BTreeSet<&Endpoint> = chosen.iter().filter_map(endpoint).collect();
-        let told = view.nodes.iter().filter(|node| is_placed(node));
+        let told = view.nodes.iter().filter(|node| may_connect_to(node));
         for beyond in told.filter_map(|node| node.endpoint.as_ref()) {
             if let Some(index) = self.index_of(beyond).filter(|_| !stay.contains(beyond)) {
                 self.vacate(usize::from(index), now);
@@ -432,7 +432,7 @@ impl ClusterMap {
     }
 
     /// Takes indices away from servers for which `is_absent` has held for long.
-    fn part_with(&mut self, now: Time, is_absent: impl Fn(u16, &PlacedNode) -> bool) {
+    fn part_with(&mut self, now: Time, is_absent: impl Fn(u16, &KnownNode) -> bool) {
         for index in 0..self.nodes.len() {
             let Some(node) = &mut self.nodes[index] else { continue };
             if !is_absent(index as u16, node) {
@@ -440,7 +440,7 @@ impl ClusterMap {
             }
             // A seed is no longer needed once other servers are known.
             let since = *node.absent_since.get_or_insert(now);
-            if node.role == PlaceRole::Seed || since + ABSENCE <= now {
+            if node.role == KnownRole::Seed || since + ABSENCE <= now {
                 self.vacate(index, now);
             }
         }
@@ -480,7 +480,7 @@ impl ClusterMap {
         next.is_known = true;
         let mut left_out = Vec::new();
         let primary = next.seat(&told.primary, now);
-        next.unplaced_primaries[group] = primary.is_none();
+        next.primaries_without_index[group] = primary.is_none();
         if primary.is_none() {
             left_out.push(LeftOut { endpoint: told.primary.clone(), is_primary: true });
             next.make_room(now);
@@ -497,10 +497,10 @@ impl ClusterMap {
                 continue;
             }
             told_indices.push(index);
-            next.settle(index, told.group, PlaceRole::Replica { of: primary }, *health);
+            next.settle(index, told.group, KnownRole::Replica { of: primary }, *health);
         }
         if let Some(primary) = primary {
-            next.settle(primary, told.group, PlaceRole::Primary, NodeHealth::Online);
+            next.settle(primary, told.group, KnownRole::Primary, NodeHealth::Online);
         }
         next.part_with(now, |index, node| {
             node.group == Some(told.group) && !told_indices.contains(&index)
@@ -540,17 +540,17 @@ impl ClusterMap {
 
     /// Takes the index of one replica away if primaries lack indices and too few are empty.
     fn make_room(&mut self, now: Time) {
-        let lacking = self.unplaced_primaries.iter().filter(|lacks| **lacks).count();
+        let lacking = self.primaries_without_index.iter().filter(|lacks| **lacks).count();
         let empty = self.nodes.iter().filter(|node| node.is_none()).count();
         let replicas =
-            self.nodes().filter(|(_, node)| matches!(node.role, PlaceRole::Replica { .. }));
+            self.nodes().filter(|(_, node)| matches!(node.role, KnownRole::Replica { .. }));
         let last = replicas.max_by_key(|(_, node)| &node.endpoint).map(|(index, _)| index);
         if let Some(index) = last.filter(|_| empty < lacking) {
             self.vacate(usize::from(index), now);
         }
     }
 
-    fn settle(&mut self, index: u16, group: u16, role: PlaceRole, health: NodeHealth) {
+    fn settle(&mut self, index: u16, group: u16, role: KnownRole, health: NodeHealth) {
         if let Some(node) = &mut self.nodes[usize::from(index)] {
             node.group = Some(group);
             node.role = role;
@@ -566,8 +566,8 @@ impl ClusterMap {
             || self.owners != other.owners
             || self.primaries != other.primaries
             || self.primary_epochs != other.primary_epochs
-            || self.unplaced_slots != other.unplaced_slots
-            || self.unplaced_primaries != other.unplaced_primaries
+            || self.slots_without_index != other.slots_without_index
+            || self.primaries_without_index != other.primaries_without_index
     }
 }
 
@@ -590,7 +590,7 @@ fn need(node: &ClusterNode, first_slot: u16) -> u8 {
 }
 
 /// Returns whether Keyway may connect to a node.
-fn is_placed(node: &ClusterNode) -> bool {
+fn may_connect_to(node: &ClusterNode) -> bool {
     node.endpoint.is_some() && !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress)
 }
 

@@ -115,9 +115,9 @@ impl<'a> Address<'a> {
     /// Splits an address. An IPv6 address has no brackets: the last colon is the port's.
     fn split(text: &'a str) -> Result<Address<'a>, ViewError> {
         let mut parts = text.split(',');
-        let place = parts.next().unwrap_or_default();
-        let place = place.rsplit_once('@').map_or(place, |(place, _bus)| place);
-        let Some((host, port)) = place.rsplit_once(':') else {
+        let plain = parts.next().unwrap_or_default();
+        let plain = plain.rsplit_once('@').map_or(plain, |(plain, _bus)| plain);
+        let Some((host, port)) = plain.rsplit_once(':') else {
             return Err(ViewError::Expected("the address of a node"));
         };
         let plain_port = decimal(port, "the port of a node")?;

@@ -35,8 +35,8 @@ impl<'a> Redirect<'a> {
         };
         let blank = rest.iter().position(|&byte| byte == b' ')?;
         let slot = u16::try_from(parse_integer(&rest[..blank])?).ok()?;
-        let place = str::from_utf8(&rest[blank + 1..]).ok()?.trim_ascii();
-        let (host, port) = place.rsplit_once(':')?;
+        let address = str::from_utf8(&rest[blank + 1..]).ok()?.trim_ascii();
+        let (host, port) = address.rsplit_once(':')?;
         let port = u16::try_from(parse_integer(port.as_bytes())?).ok()?;
         if usize::from(slot) >= SLOT_COUNT || port == 0 {
             return None;

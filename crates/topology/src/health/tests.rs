@@ -108,7 +108,7 @@ fn an_id_in_range_of_a_pool_that_is_gone_is_refused_and_counted() {
         let before = next.strangers();
         assert!(next.eject(kept) && next.is_held(kept) && board.is_held(kept));
         assert_eq!(next.strangers(), before, "its pool is the same");
-        assert!(gone.index() < next.backend_count(), "another server has its place");
+        assert!(gone.index() < next.backend_count(), "another server has its index");
         assert!(next.note_failure(gone, FailureReason::Closed, (at(1), at(1))).is_none());
         assert!(!next.eject(gone) && next.restore(gone).is_none());
         assert!(!next.circuits().has(gone) && !next.reads().has(gone));
@@ -217,7 +217,7 @@ fn the_pool_that_follows_goes_on_where_this_one_stood() {
 }
 
 #[test]
-fn places_of_a_cluster_are_nobodys_in_the_pool_that_follows() {
+fn server_indices_of_a_cluster_are_nobodys_in_the_pool_that_follows() {
     let listed = topology(1, &[None]);
     let seeds = vec![listed.pools()[0].servers()[0].endpoint.clone()];
     let found = ClusterPool::new(SlotQuery::Slots, Discovery::new(seeds, 1));

@@ -1,34 +1,34 @@
 //! Maglev hashing (Eisenbud and others, NSDI 2016).
 //!
-//! The description of the table, whose places are its entries: a server prefers the places in the
+//! The description of the table, which has 65,537 entries: a server prefers the entries in the
 //! order `offset + n * skip`, modulo the table's length. `offset` is the first half of the MD5 of
 //! its ring name (little-endian) modulo the length. `skip` is the second half modulo the length
 //! less one, plus one. Servers take turns by ring name, shorter ones first. In its turn a server
-//! takes the first free place that it prefers, until it has its share. A share is the length times
-//! the weight over the sum of the weights, rounded down. The remaining places go one each to the
+//! takes the first free entry that it prefers, until it has its share. A share is the length times
+//! the weight over the sum of the weights, rounded down. The remaining entries go one each to the
 //! servers with the largest remainders, and among equals to those whose turn is first. A key's
-//! place is the upper half of `mix(hash * 0x9e3779b97f4a7c15)` times the length, divided by 2^32.
+//! entry is the upper half of `mix(hash * 0x9e3779b97f4a7c15)` times the length, divided by 2^32.
 //! None of this ever changes: keys would move.
 
 use super::mix::{GOLDEN, mix, seeds};
 use crate::Server;
 
-/// Places in the table: a prime, so that every `skip` visits them all. It is the paper's small
-/// table. With more places, shares would be no more even for up to hundreds of servers, and filling
+/// Entries in the table: a prime, so that every `skip` visits them all. It is the paper's small
+/// table. With more entries, shares would be no more even for up to hundreds of servers, and filling
 /// would take longer.
-pub(super) const PLACES: u32 = 65_537;
+pub(super) const ENTRIES: u32 = 65_537;
 
-/// The server of each place.
+/// The server of each entry.
 #[derive(Clone, Debug)]
 pub(super) struct Table(Box<[u16]>);
 
-/// A server that does not have all its places yet.
+/// A server that does not have all its entries yet.
 struct Taker {
     server: u16,
-    /// The place that it tries next.
+    /// The entry that it tries next.
     next: u32,
     skip: u32,
-    /// The number of places that it still takes.
+    /// The number of entries that it still takes.
     left: u32,
 }
 
@@ -41,20 +41,20 @@ impl Table {
             .zip(shares)
             .map(|(&server, left)| {
                 let (first, second) = seeds(&servers[usize::from(server)].ring_name());
-                let next = (first % u64::from(PLACES)) as u32;
-                let skip = (second % u64::from(PLACES - 1)) as u32 + 1;
+                let next = (first % u64::from(ENTRIES)) as u32;
+                let skip = (second % u64::from(ENTRIES - 1)) as u32 + 1;
                 Taker { server, next, skip, left }
             })
             .filter(|taker| taker.left > 0)
             .collect();
-        let mut places: Vec<Option<u16>> = vec![None; PLACES as usize];
+        let mut entries: Vec<Option<u16>> = vec![None; ENTRIES as usize];
         while !takers.is_empty() {
             let mut is_anyone_done = false;
             for taker in &mut takers {
-                while places[taker.next as usize].is_some() {
-                    taker.next = (taker.next + taker.skip) % PLACES;
+                while entries[taker.next as usize].is_some() {
+                    taker.next = (taker.next + taker.skip) % ENTRIES;
                 }
-                places[taker.next as usize] = Some(taker.server);
+                entries[taker.next as usize] = Some(taker.server);
                 taker.left -= 1;
                 is_anyone_done |= taker.left == 0;
             }
@@ -62,25 +62,25 @@ impl Table {
                 takers.retain(|taker| taker.left > 0);
             }
         }
-        // The shares add up to the table's length, so every place is taken.
-        Table(places.into_iter().map(|place| place.unwrap_or(members[0])).collect())
+        // The shares add up to the table's length, so every entry is taken.
+        Table(entries.into_iter().map(|entry| entry.unwrap_or(members[0])).collect())
     }
 
     #[inline]
     pub(super) fn pick(&self, hash: u32) -> u16 {
         let number = mix(u64::from(hash).wrapping_mul(GOLDEN)) >> 32;
-        self.0[((number * u64::from(PLACES)) >> 32) as usize]
+        self.0[((number * u64::from(ENTRIES)) >> 32) as usize]
     }
 }
 
-/// Returns the number of places of each member. They add up to the table's length.
+/// Returns the number of entries of each member. They add up to the table's length.
 fn shares(servers: &[Server], members: &[u16]) -> Vec<u32> {
     let weight = |&member: &u16| u64::from(servers[usize::from(member)].weight);
     let total: u64 = members.iter().map(weight).sum();
-    let exact = |member: &u16| u64::from(PLACES) * weight(member);
+    let exact = |member: &u16| u64::from(ENTRIES) * weight(member);
     let mut shares: Vec<u32> =
         members.iter().map(|member| (exact(member) / total) as u32).collect();
-    let left = PLACES - shares.iter().sum::<u32>();
+    let left = ENTRIES - shares.iter().sum::<u32>();
     let mut by_remainder: Vec<usize> = (0..members.len()).collect();
     // The sort is stable: among equals the server whose turn is first comes first.
     by_remainder.sort_by_key(|&index| std::cmp::Reverse(exact(&members[index]) % total));
@@ -98,21 +98,21 @@ mod tests {
         lines.iter().map(|line| Server::parse(line).unwrap()).collect()
     }
 
-    /// Builds the table as in the paper: servers take turns until every place is taken.
+    /// Builds the table as in the paper: servers take turns until every entry is taken.
     fn as_published(servers: &[Server], members: &[u16]) -> Vec<u16> {
         let permutation = |member: u16| {
             let (first, second) = seeds(&servers[usize::from(member)].ring_name());
-            let places = u64::from(PLACES);
-            let (offset, skip) = (first % places, second % (places - 1) + 1);
-            (0..places).map(move |nth| ((offset + nth * skip) % places) as usize)
+            let entries = u64::from(ENTRIES);
+            let (offset, skip) = (first % entries, second % (entries - 1) + 1);
+            (0..entries).map(move |nth| ((offset + nth * skip) % entries) as usize)
         };
         let mut preferences: Vec<_> = members.iter().map(|&member| permutation(member)).collect();
-        let mut table = vec![None; PLACES as usize];
-        let mut free = PLACES;
+        let mut table = vec![None; ENTRIES as usize];
+        let mut free = ENTRIES;
         loop {
             for (preference, &member) in preferences.iter_mut().zip(members) {
-                let place = preference.find(|&place| table[place].is_none()).unwrap();
-                table[place] = Some(member);
+                let entry = preference.find(|&entry| table[entry].is_none()).unwrap();
+                table[entry] = Some(member);
                 free -= 1;
                 if free == 0 {
                     return table.into_iter().flatten().collect();
@@ -130,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn places_left_over_go_to_the_largest_remainders_and_of_equals_to_the_first() {
+    fn entries_left_over_go_to_the_largest_remainders_and_of_equals_to_the_first() {
         for weights in [&[1u32, 2, 4][..], &[3, 3, 3, 1], &[5, 4, 3, 2, 1], &[1, 1, 1], &[9, 70]] {
             let lines =
                 weights.iter().enumerate().map(|(nth, weight)| format!("h{nth}:1:{weight}"));
             let servers: Vec<Server> = lines.map(|line| Server::parse(&line).unwrap()).collect();
             let members: Vec<u16> = (0..servers.len() as u16).collect();
             let shares = shares(&servers, &members);
-            assert_eq!(shares.iter().sum::<u32>(), PLACES);
+            assert_eq!(shares.iter().sum::<u32>(), ENTRIES);
             let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-            // Each member's remainder, and whether it got a place more.
+            // Each member's remainder, and whether it got an entry more.
             let parts: Vec<(u64, bool)> = weights
                 .iter()
                 .zip(&shares)
                 .map(|(&weight, &share)| {
-                    let exact = u64::from(PLACES) * u64::from(weight);
+                    let exact = u64::from(ENTRIES) * u64::from(weight);
                     (exact % total, u64::from(share) > exact / total)
                 })
                 .collect();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_exact_to_one_place() {
+    fn shares_are_exact_to_one_entry() {
         let weights = [1u32, 1, 7, 2_147_483_647, 500_000_000, 3];
         let lines: Vec<String> =
             weights.iter().enumerate().map(|(nth, w)| format!("h{nth}:1:{w}")).collect();
@@ -170,7 +170,7 @@ mod tests {
             for &member in &members {
                 let has = table.0.iter().filter(|&&server| server == member).count() as f64;
                 let due =
-                    f64::from(PLACES) * f64::from(weights[usize::from(member)]) / total as f64;
+                    f64::from(ENTRIES) * f64::from(weights[usize::from(member)]) / total as f64;
                 assert!((has - due).abs() < 1.0, "{count} servers, {member}: {has} for {due}");
             }
         }

@@ -359,8 +359,8 @@ mod tests {
         ];
         let reply = format!("*4\r\n{}", replicas.concat());
         let told = WatchedReplica::from_replicas(reply.as_bytes()).unwrap();
-        let places: Vec<String> = told.iter().map(|it| it.endpoint.to_string()).collect();
-        assert_eq!(places, ["10.0.0.2:7", "10.0.0.2:8"]);
+        let addresses: Vec<String> = told.iter().map(|it| it.endpoint.to_string()).collect();
+        assert_eq!(addresses, ["10.0.0.2:7", "10.0.0.2:8"]);
         let first = &told[0];
         assert_eq!((first.link_down_ms, first.priority, &first.primary), (None, None, &None));
         assert!(!first.is_linked && first.replication_offset.is_none());

@@ -23,11 +23,11 @@ impl SwitchPrimary {
         let mut words = text.split(' ');
         let mut word = || words.next().filter(|word| !word.is_empty()).ok_or(WHAT);
         let name = word()?.into();
-        let mut place = || {
+        let mut address = || {
             let (host, port) = (word()?, word()?);
             endpoint(host, decimal(port, "the port of a primary")?)?.ok_or(WHAT)
         };
-        let (from, to) = (place()?, place()?);
+        let (from, to) = (address()?, address()?);
         if words.next().is_some() { Err(WHAT) } else { Ok(SwitchPrimary { name, from, to }) }
     }
 }

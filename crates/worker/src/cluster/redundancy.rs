@@ -3,7 +3,7 @@
 //! pool without any replica no shard counts.
 
 use keyway_base::Time;
-use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlaceRole, PlacedNode, SLOT_COUNT};
+use keyway_topology::{ClusterMap, Endpoint, KnownNode, KnownRole, NodeHealth, SLOT_COUNT};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -197,11 +197,11 @@ fn shards(map: &ClusterMap) -> Vec<(u16, std::ops::RangeInclusive<usize>)> {
 }
 
 /// Returns the primary of a replica that is not known to have failed or left.
-fn primary_of_sound(node: &PlacedNode) -> Option<u16> {
+fn primary_of_sound(node: &KnownNode) -> Option<u16> {
     let is_lost =
         matches!(node.health, NodeHealth::Failed | NodeHealth::Handshake | NodeHealth::NoAddress);
     match node.role {
-        PlaceRole::Replica { of } if !is_lost && node.absent_since.is_none() => of,
+        KnownRole::Replica { of } if !is_lost && node.absent_since.is_none() => of,
         _ => None,
     }
 }

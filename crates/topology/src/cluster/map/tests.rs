@@ -22,7 +22,7 @@ fn known() -> ClusterMap {
 }
 
 #[test]
-fn a_server_that_takes_its_first_slot_keeps_its_place_though_no_view_has_it() {
+fn a_server_that_takes_its_first_slot_keeps_its_index_though_no_view_has_it() {
     let map = known();
     let mut map = map.with_member(&endpoint(2), at(2)).unwrap();
     let index = map.index_of(&endpoint(2)).unwrap();
@@ -74,7 +74,7 @@ fn ports(servers: impl Iterator<Item = Endpoint>) -> Vec<u16> {
 }
 
 #[test]
-fn primaries_have_places_first_whoever_is_asked() {
+fn primaries_have_indices_first_whoever_is_asked() {
     let orders: [fn(u16) -> u16; 3] = [|port| port, |port| 1000 - port, |port| port % 7];
     for (nodes_max, seated) in [(3, vec![1, 2, 3]), (5, vec![1, 2, 3, 4, 101])] {
         for seeds in [vec![1], vec![101, 102, 103], vec![4, 104], vec![900, 901]] {
@@ -92,7 +92,7 @@ fn primaries_have_places_first_whoever_is_asked() {
                 let lacking = ports(lacking.map(|it| it.endpoint.clone()));
                 let expected = if nodes_max == 3 { vec![4] } else { vec![] };
                 assert_eq!(lacking, expected);
-                assert_eq!(map.unplaced(), if nodes_max == 3 { 4096 } else { 0 });
+                assert_eq!(map.count_without_index(), if nodes_max == 3 { 4096 } else { 0 });
                 let again = map.apply(&told(4, |port| port ^ 1), at(2));
                 assert!(matches!(again, Applied::Same), "{again:?}");
             }
@@ -101,7 +101,7 @@ fn primaries_have_places_first_whoever_is_asked() {
 }
 
 #[test]
-fn a_primary_that_comes_has_the_place_of_a_replica() {
+fn a_primary_that_comes_has_the_index_of_a_replica() {
     let map = ClusterMap::of_seeds(&[endpoint(1)], 9, 0).of_nodes(8);
     let Applied::Next(map, left_out) = map.apply(&told(4, |port| port), at(1)) else {
         panic!("it is new")
@@ -111,7 +111,7 @@ fn a_primary_that_comes_has_the_place_of_a_replica() {
         panic!("there is one more")
     };
     assert_eq!(ports(left_out.iter().map(|it| it.endpoint.clone())), [104, 105]);
-    assert_eq!(map.unplaced(), 0);
+    assert_eq!(map.count_without_index(), 0);
     for primary in 1..=5 {
         assert!(map.index_of(&endpoint(primary)).is_some(), "{primary}");
     }
@@ -128,7 +128,7 @@ fn group(number: u16, primary: u16, replicas: &[u16]) -> GroupView {
 }
 
 #[test]
-fn replicas_of_one_primary_leave_a_place_to_another() {
+fn replicas_of_one_primary_leave_an_index_to_another() {
     let map = ClusterMap::of_seeds(&[], 3, 2).of_nodes(3);
     let Applied::Next(map, left_out) = map.apply_group(&group(0, 1, &[13, 12, 11]), at(1)) else {
         panic!("it is new")
@@ -137,19 +137,19 @@ fn replicas_of_one_primary_leave_a_place_to_another() {
     let Applied::Next(map, left_out) = map.apply_group(&group(1, 2, &[21]), at(1)) else {
         panic!("it is new")
     };
-    assert_eq!((map.unplaced(), left_out.len()), (0, 1));
+    assert_eq!((map.count_without_index(), left_out.len()), (0, 1));
     // A server that had no index becomes the primary.
     let Applied::Next(map, left_out) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(2)) else {
         panic!("it is new")
     };
-    assert!(left_out[0].is_primary && map.unplaced() == 1, "{left_out:?}");
+    assert!(left_out[0].is_primary && map.count_without_index() == 1, "{left_out:?}");
     assert_eq!(map.index_of(&endpoint(11)), None, "it makes room");
     let later = map.apply_group(&group(0, 13, &[1, 11, 12]), at(30));
     assert!(matches!(later, Applied::Same), "one leaves for it, and no more: {later:?}");
     let Applied::Next(map, _) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(70)) else {
-        panic!("it has a place now")
+        panic!("it has an index now")
     };
-    assert_eq!((map.unplaced(), map.index_of(&endpoint(13)).is_some()), (0, true));
+    assert_eq!((map.count_without_index(), map.index_of(&endpoint(13)).is_some()), (0, true));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use keyway_command::{Counted, Request};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT, ServerId,
+    ClusterMap, ClusterView, Endpoint, KnownRole, LeftOut, PrimarySource, SLOT_COUNT, ServerId,
     SlotQuery, ViewError, ViewSource,
 };
 use std::collections::BTreeMap;
@@ -443,7 +443,7 @@ impl Plane {
     fn tell_unreached(&self, server: ServerId, view: &ClusterView) {
         let Some(state) = self.cluster_state(server.pool) else { return };
         let Some(node) = state.map.node(usize::from(server.server)) else { return };
-        if node.role != PlaceRole::Seed || !state.map.is_known() {
+        if node.role != KnownRole::Seed || !state.map.is_known() {
             return;
         }
         let told: Vec<&Endpoint> =
@@ -544,7 +544,7 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     for (server, node) in before.nodes() {
         let stays = map.node(usize::from(server)).is_some_and(|it| it.endpoint == node.endpoint);
         // The configured servers are asked now and then while no other server answers.
-        if !stays && node.role != PlaceRole::Seed {
+        if !stays && node.role != KnownRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
     }

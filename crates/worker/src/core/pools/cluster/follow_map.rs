@@ -86,11 +86,11 @@ impl Core {
         let Core { links, plane, .. } = self;
         plane.servers.pubsub.is_moving = true;
         let Some(state) = plane.pools[usize::from(pool)].found() else { return };
-        let place_count = state.cluster.map.index_count();
+        let index_count = state.cluster.map.index_count();
         let is_ready = |server: &u16| {
             links[state.servers.link(*server, 0, Protocol::Resp2)].link.state() == LinkState::Ready
         };
-        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        let working: Vec<u16> = (0..index_count as u16).filter(is_ready).collect();
         plane.avoid_no_more(pool, &working);
     }
 
@@ -322,8 +322,10 @@ impl Plane {
         let reads_replicas_only =
             readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));
         if is_left_out {
-            let (left_out, what) =
-                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            let (left_out, what) = (
+                state.map.count_without_index(),
+                if state.has_slots() { "slots" } else { "primaries" },
+            );
             return Some(format!(
                 "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
                  for which there is no place, and which are not asked; set nodes_max higher"
@@ -353,7 +355,7 @@ impl Plane {
     /// Returns whether servers of a pool that have keys are not asked because there is no room for
     /// them among the pool's servers.
     pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
+        self.cluster_state(pool).is_some_and(|state| state.map.count_without_index() > 0)
     }
 
     /// Returns whether a lost or failed connection belongs to a server that has left its cluster,

@@ -25,7 +25,7 @@ use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::{ASKING, Digest, Join, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
 use keyway_route::place;
-use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind, ServerId};
+use keyway_topology::{Endpoint, FailureReason, KnownRole, Redirect, RedirectKind, ServerId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -602,7 +602,7 @@ impl Plane {
         let node = state.map.node(usize::from(server.server));
         let heir = node.and_then(|node| match (node.group, node.role) {
             (Some(group), _) => state.map.primary(group),
-            (None, PlaceRole::Replica { of }) => of,
+            (None, KnownRole::Replica { of }) => of,
             (None, _) => None,
         });
         let heir = heir.filter(is_serving);

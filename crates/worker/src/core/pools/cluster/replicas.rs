@@ -1,7 +1,7 @@
 //! The servers that a pool may read from, and the choice among them.
 
 use crate::Cluster;
-use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
+use keyway_topology::{ClusterMap, Endpoint, KnownNode, NodeHealth, ReadFrom, ReadPolicy};
 
 /// The facts that the choice among servers is based on, by server index.
 pub(super) trait Look {
@@ -188,7 +188,7 @@ impl Choice {
             _ => None,
         };
         let all = map.replicas_of(primary).filter(|(_, node)| is_reader(node)).chain(of_primary);
-        let in_zone = |node: &PlacedNode| match &policy.from {
+        let in_zone = |node: &KnownNode| match &policy.from {
             ReadFrom::Zone(zone) => node.zone.as_ref() == Some(zone),
             _ => false,
         };
@@ -250,14 +250,14 @@ pub(in crate::core) enum Reader {
 
 /// Returns whether a replica may be read, as other servers see it. They call a working replica
 /// "loading" until they have heard from it.
-pub(in crate::core::pools::cluster) fn is_reader(node: &PlacedNode) -> bool {
+pub(in crate::core::pools::cluster) fn is_reader(node: &KnownNode) -> bool {
     matches!(node.health, NodeHealth::Online | NodeHealth::Loading) && node.absent_since.is_none()
 }
 
 /// Returns each server index as often as its share, interleaved.
 pub(in crate::core::pools::cluster) fn by_share<'n>(
     policy: &ReadPolicy,
-    nodes: impl Iterator<Item = (u16, &'n PlacedNode)>,
+    nodes: impl Iterator<Item = (u16, &'n KnownNode)>,
 ) -> Vec<u16> {
     let weight = |endpoint: &Endpoint| {
         let given = policy.weights.iter().find(|(of, _)| of == endpoint);

@@ -52,7 +52,9 @@ impl Plane {
         }
         let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
         let is_hole = state.is_some_and(|it| {
-            it.map.is_known() && it.map.owners().of(home).is_none() && !it.map.is_unplaced(home)
+            it.map.is_known()
+                && it.map.owners().of(home).is_none()
+                && !it.map.owner_lacks_index(home)
         });
         is_hole && self.wait_for_owner(ClientMut { key, session })
     }
@@ -172,7 +174,7 @@ impl Plane {
 
     /// Returns whether a key of a request is at a server that was left out for want of room.
     pub(super) fn is_left_out(&mut self, pool: u16, request: &Request) -> bool {
-        self.any_slot(pool, request, ClusterMap::is_unplaced)
+        self.any_slot(pool, request, ClusterMap::owner_lacks_index)
     }
 
     /// Returns whether a request has keys that have slots.

@@ -1,5 +1,5 @@
 //! Keeps a client's next requests behind its requests in flight, when servers of a pool change
-//! places or one of them did not take a request.
+//! indices or one of them did not take a request.
 //!
 //! A client of the pool itself, and of pools that only choose, waits at its fence. The requests of
 //! routed requests are those of sub-requests. A later request of the same client to the same pool

@@ -1,4 +1,4 @@
-//! Clients of pools that lead to a cluster, against servers that change places, refuse,
+//! Clients of pools that lead to a cluster, against servers that change indices, refuse,
 //! answer late and are lost, as a seed has it. Whatever comes, the cluster executes what
 //! one client sent in its order, everybody has an answer, and nothing stays behind.
 
