@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Number of steps in which the past is forgotten. With more, it is smoother.
 const SLOTS: usize = 10;
 
-/// What happened in a tenth of the time that counts.
+/// The counts of a tenth of the time that matters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     asked: u64,

@@ -11,7 +11,7 @@ use keyway_command::Args;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What an INFO is about, and which servers are asked.
+/// The subject of an INFO, and the servers that it asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InfoAsks {
     /// Keyway alone.
@@ -22,7 +22,7 @@ pub enum InfoAsks {
     Backend,
 }
 
-/// What an INFO that asks every server must show.
+/// The contents of an INFO that asks every server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoQuery {
     /// Requested sections, in the words of the client.
@@ -116,7 +116,7 @@ fn database_line(line: &str) -> Option<(u32, [u64; 3])> {
     Some((database.parse().ok()?, ["keys", "expires", "avg_ttl"].map(field)))
 }
 
-/// How a field of a section is computed from those of the servers.
+/// The rule by which a field of a section is computed from those of the servers.
 #[derive(Clone, Copy)]
 enum Rule {
     /// Their sum.

@@ -57,7 +57,7 @@ pub struct Join {
     /// The fragment of each key, in the order of the request. Used only for arrays.
     owners: Vec<u16>,
     fragments: Vec<Fragment>,
-    /// How the answers of a join of [`Rule::Each`] are formatted.
+    /// The format of the answers of a join of [`Rule::Each`].
     pub report: Option<Box<(InfoQuery, Protocol)>>,
     /// For [`Rule::AllOnes`], whether each element of the reply is a one whatever the servers
     /// answer. It may have fewer elements, and the others are not.
@@ -356,7 +356,7 @@ impl Join {
             let number = |element: &[u8]| {
                 element.get(1..element.len() - 2).and_then(parse_integer).unwrap_or(0)
             };
-            // Whatever servers count, the sum stays a valid number.
+            // The sum stays a valid number even if servers reply huge counts.
             reply::integer(out, same.map(number).fold(number(first), i64::saturating_add));
         }
     }

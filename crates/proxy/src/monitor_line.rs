@@ -72,8 +72,8 @@ fn write_head(clock: Clock, from: &str, out: &mut Vec<u8>) {
 }
 
 /// Returns which of the shown arguments are secrets: a bit for each. Options are parsed as the
-/// commands parse them. What follows an unknown option is left out as well, because it may be a
-/// misplaced secret.
+/// commands parse them. Arguments after an unknown option are left out as well, because one may be
+/// a misplaced secret.
 fn secrets(request: &Request) -> u32 {
     let args = &request.args;
     let words = |option: &[u8], known: &[(&str, u32, u32)]| {

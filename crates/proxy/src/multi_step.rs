@@ -63,13 +63,13 @@ pub enum Work {
 pub enum ScriptStep {
     /// Run it.
     Run,
-    /// Whether the server has it, after `NOSCRIPT`.
+    /// Ask whether the server has it, after `NOSCRIPT`.
     Look,
     /// Run it after its load.
     Again,
 }
 
-/// What follows from a reply.
+/// The next action after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The reply is the client's.

@@ -26,7 +26,7 @@ pub struct OperationPart {
     pub part: u32,
 }
 
-/// Whose reply an operation becomes, and what that reply is counted as.
+/// The destination of an operation's reply, and the metrics that count it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTo {
     /// The session. The key is stale once the client is gone.
@@ -51,8 +51,8 @@ pub enum OperationKind {
     MultiStep(Box<MultiStep>),
     /// The reply to a client of memcached is merged from those of servers.
     MemcachedJoin(Box<MemcachedJoin>),
-    /// Items are copied from an old pool for a request of a memcached client. What was asked of
-    /// servers is not its reply yet.
+    /// Items are copied from an old pool for a request of a memcached client. The replies of
+    /// servers are not the client's reply yet.
     WarmUpRead(Box<WarmUpRead>),
     /// A request that is led to other pools, which it asks by sub-requests. No exchange refers to
     /// it, and `pool` is the one that leads. It ends with its last sub-request, which may be after

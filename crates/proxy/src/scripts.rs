@@ -98,7 +98,7 @@ impl CacheFull {
     }
 }
 
-/// What a pool's clients have loaded.
+/// The scripts and libraries that a pool's clients have loaded.
 #[derive(Debug, Default)]
 pub struct ScriptCache {
     inner: Mutex<Inner>,

@@ -19,7 +19,7 @@ pub struct SlowEntry {
     pub id: u64,
     /// When its reply arrived, in seconds of Unix time.
     pub unix_seconds: u64,
-    /// How long the server took, or the store worked, in microseconds.
+    /// Time that the server took, or that the store worked, in microseconds.
     pub micros: u64,
     /// Its arguments, truncated as in Redis.
     pub args: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ pub struct SlowEntry {
     pub trace: u64,
     /// The name of its server. Empty if there is none.
     pub server: String,
-    /// How long it waited for its turn on the connection to the server, or in its worker, in
+    /// Time that it waited for its turn on the connection to the server, or in its worker, in
     /// microseconds. This was before `micros`.
     pub queue_micros: u64,
     /// Time from the first bytes of the reply to its last, in microseconds. This was after

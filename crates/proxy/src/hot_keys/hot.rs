@@ -14,7 +14,7 @@ const SKETCHES_MAX: usize = 16;
 /// twenty times.
 const DEVIATIONS: f64 = 2.0;
 
-/// How a key is accessed.
+/// The kind of access to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its value is read.
@@ -23,7 +23,7 @@ pub enum Access {
     Write,
 }
 
-/// How often keys of one pool are read and written.
+/// Counts the reads and writes of the keys of one pool.
 #[derive(Debug, Default)]
 pub struct HotKeys {
     /// The sketches by worker. A lock is held while a key is counted, and while the sketch is read.
@@ -48,7 +48,7 @@ pub struct HotKey {
     pub is_cut: bool,
     /// Its part of all such accesses to the pool, from 0 to 1.
     pub share: f64,
-    /// How far the share may be off in either direction. Once in twenty times it is off by more.
+    /// The error of the share in either direction. The error is larger once in twenty times.
     pub share_error: f64,
     /// Number of accesses in a second.
     pub rate: f64,

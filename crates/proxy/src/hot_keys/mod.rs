@@ -11,7 +11,7 @@ pub use big::{BigKey, BigKeys, BigSight, Direction};
 pub use hot::{Access, HotKey, HotKeys, Hottest};
 pub use name::{KEY_LEN_MAX, shown_key};
 
-/// What all workers have noted about the keys of one pool.
+/// The notes of all workers about the keys of one pool.
 #[derive(Debug, Default)]
 pub struct NotedKeys {
     /// The most requested keys.

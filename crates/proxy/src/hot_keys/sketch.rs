@@ -21,7 +21,7 @@ pub(super) const HALF_LIFE: Duration = Duration::from_secs(30);
 /// Counts that are three times as old have no weight anyway.
 const HALF_LIVES_MAX: f64 = 64.0;
 
-/// How much a current count weighs compared with one at the beginning.
+/// The weight of a current count compared with one at the beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fading {
     zero: Time,

@@ -37,7 +37,7 @@ const TIMEOUT: Fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent
 const CONNECT: Fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
 const PROTOCOL: Fault = Fault::Backend { fault: BackendFault::Protocol, sent: Sent::Maybe };
 
-/// How a fragment ends.
+/// The end of a fragment.
 #[derive(Clone, Debug)]
 enum End {
     Fine,
@@ -64,7 +64,7 @@ struct Case {
     len: usize,
     parts: Vec<Part>,
     certain: Vec<bool>,
-    /// Which of the remaining fragments is answered next.
+    /// For each reply, the number that picks its fragment among those that remain.
     turns: Vec<usize>,
 }
 

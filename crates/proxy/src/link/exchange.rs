@@ -37,7 +37,7 @@ pub enum Internal {
     Unasked,
 }
 
-/// Who waits for a reply.
+/// The owner of a reply, which waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A client, and which of its replies.
@@ -51,7 +51,7 @@ pub enum Owner {
     Operation {
         /// The request. The key is stale once it was answered.
         operation: Key<Operation>,
-        /// Which part of it: a fragment of a join, or an item copy of a warm-up read.
+        /// Index of its part: a fragment of a join, or an item copy of a warm-up read.
         part: u32,
     },
     /// The worker itself.
@@ -84,7 +84,7 @@ pub struct Hedge {
 /// One request on its way to a backend and back.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
-    /// Who waits for the reply.
+    /// The owner of the reply.
     pub owner: Owner,
     /// When the request was parsed.
     pub started: Time,
@@ -97,16 +97,16 @@ pub struct Exchange {
     pub counted: Counted,
     /// True if the server took long for it.
     pub is_slow: bool,
-    /// How often a server has redirected it.
+    /// Number of times that a server has redirected it.
     pub redirections: u8,
     /// Index of the server that redirected it last, or [`Exchange::NOBODY`].
     pub sent_on_by: u16,
     /// True if another server may be sent it as well: it is a read that was sent to one server
     /// only.
     pub(crate) may_repeat: bool,
-    /// How a reply in RESP2 is translated to RESP3.
+    /// The translation of a reply in RESP2 to RESP3.
     pub(crate) translation: Translation,
-    /// How the reply of a server of memcached ends.
+    /// The end by which the reply of a server of memcached is recognised.
     pub(crate) expect: Expect,
     /// Number of replies before the one for which its owner waits: those to `MULTI` and to the
     /// commands of a transaction, which is sent whole.

@@ -11,7 +11,7 @@ use keyway_resp::{Framer, Kind, Protocol, reply};
 /// The user to which a password without a name belongs.
 const USER: &[u8] = b"default";
 
-/// What follows the reply to `HELLO`.
+/// The requests that follow the reply to `HELLO`.
 #[derive(Debug)]
 pub(super) struct Greeting {
     /// For a server that does not know `HELLO`: its requests, and their number.
@@ -20,8 +20,9 @@ pub(super) struct Greeting {
     selects: (Vec<u8>, u8),
 }
 
-/// What a link sends after its handshake, before any request: that keys are to be tracked. A server
-/// that does not accept it, or that does not support RESP3 where that is required, is not used.
+/// The requests for tracking, which a link sends after its handshake and before any other request.
+/// A server that does not accept it, or that does not support RESP3 where that is required, is not
+/// used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
     /// Requests in their wire form. Each is answered with `OK`.

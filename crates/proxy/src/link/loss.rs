@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Lost<'r> {
     /// The exchange.
     pub exchange: Exchange,
-    /// Whether the backend may have seen its request.
+    /// Says whether the backend may have seen its request.
     pub sent: Sent,
     /// Its request, if it may go to another server because it is a read.
     pub read: Option<&'r [u8]>,

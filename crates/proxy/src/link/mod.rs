@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use trace::Trace;
 
-/// What a link needs to know about its pool.
+/// The settings of a pool that a link needs.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// The password for the backend.
@@ -62,9 +62,9 @@ pub struct LinkOptions {
     /// handshake checks that the last one exists: a request must never run in another database
     /// because its `SELECT` was refused.
     pub databases: u32,
-    /// How long a request may wait for its reply. `None`: without a limit.
+    /// Longest time that a request may wait for its reply. `None`: without a limit.
     pub timeout: Option<Duration>,
-    /// How long connecting and the handshake may take.
+    /// Longest time that connecting and the handshake may take together.
     pub connect_timeout: Duration,
     /// First pause after a failed connection.
     pub backoff_min: Duration,
@@ -79,7 +79,7 @@ pub struct LinkOptions {
     pub slower_than: Duration,
 }
 
-/// How a link uses a server of memcached.
+/// The settings of a link to a server of memcached.
 #[derive(Clone, Debug)]
 pub struct MemcachedOptions {
     /// The protocol.
@@ -124,10 +124,10 @@ pub struct Link {
     translates: bool,
     /// A buffer for a translated reply.
     translated: Vec<u8>,
-    /// What is sent after the handshake on a connection that one client uses alone. Pushes are then
-    /// delivered.
+    /// The requests that are sent after the handshake on a connection that one client uses alone.
+    /// Pushes are then delivered.
     announcement: Option<Announcement>,
-    /// What follows the reply to `HELLO`, until that arrives.
+    /// The requests that follow the reply to `HELLO`, until it arrives.
     greeting: Option<Box<greeting::Greeting>>,
     /// True if the last connection ended in place of that reply. This server may be one that closes
     /// at an unknown command.

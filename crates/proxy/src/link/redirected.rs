@@ -82,7 +82,7 @@ impl Redirected {
     }
 }
 
-/// What is put aside.
+/// The exchanges that a link has put aside.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     ready: Vec<Redirected>,
@@ -152,7 +152,7 @@ impl Link {
         self.redirected.as_ref().is_some_and(|aside| aside.is_moving)
     }
 
-    /// Takes the command that waits here, to wait elsewhere. Whatever the server still sends has no
+    /// Takes the command that waits here, to wait elsewhere. Later bytes of the server have no
     /// owner. The connection must be closed.
     pub fn take_waiting(&mut self) -> Option<Redirected> {
         self.redirected.as_ref()?;

@@ -61,7 +61,7 @@ impl Stall {
     }
 }
 
-/// How long a link may be held, and for whom.
+/// The bounds on the time for which a link may be held.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Longest time for which others may wait, over all replies.

@@ -14,9 +14,9 @@ use super::{Exchange, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_
 use keyway_base::{BackendFault, Key, Time};
 use std::time::Duration;
 
-/// How old the oldest outstanding request may become before the connection counts as dead: this
-/// many timeouts, and never less than [`STUCK_MIN`]. If it were shorter, one slow script would
-/// affect all clients.
+/// The age of the oldest outstanding request at which the connection counts as dead: this many
+/// timeouts, and never less than [`STUCK_MIN`]. If it were shorter, one slow script would affect
+/// all clients.
 const STUCK_TIMEOUTS: u32 = 10;
 /// See [`STUCK_TIMEOUTS`].
 const STUCK_MIN: Duration = Duration::from_secs(10);

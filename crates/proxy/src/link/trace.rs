@@ -41,13 +41,13 @@ pub(super) struct Trace {
     front: u64,
     /// Offset after the sent bytes.
     sent: u64,
-    /// How long the oldest request has waited, once that is long.
+    /// The wait of the oldest request, once that is long.
     waited: Option<Waited>,
     /// The request to report as slow, until the worker takes it.
     slow: Option<Slow>,
 }
 
-/// How a request has waited.
+/// The times for which a request has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waited {
     took: Duration,

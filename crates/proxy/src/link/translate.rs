@@ -6,7 +6,7 @@
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::{Framing, Protocol, frame_reply, head_number, parse_integer};
 
-/// How the reply to a request is translated.
+/// The translation of the reply to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Translation {

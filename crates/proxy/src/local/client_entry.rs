@@ -3,7 +3,7 @@ use crate::{ClientLive, Identity};
 use keyway_resp::Protocol;
 use std::sync::Arc;
 
-/// What other clients may learn about a client.
+/// The facts about a client that other clients may learn.
 #[derive(Clone, Debug)]
 pub struct ClientEntry {
     /// Its address, as in `CLIENT LIST`.
@@ -24,11 +24,11 @@ pub struct ClientEntry {
     pub pool: u16,
     /// Its protocol.
     pub protocol: Protocol,
-    /// What it has announced about itself, if anything.
+    /// The facts that it has announced about itself, if there are any.
     told: Option<Box<Told>>,
 }
 
-/// What some clients have announced about themselves. The others take one word.
+/// The facts that few clients announce about themselves. For other clients, this takes one word.
 #[derive(Clone, Debug, Default)]
 struct Told {
     name: Box<str>,
@@ -46,7 +46,7 @@ impl Told {
     }
 }
 
-/// What other clients may learn about a client's tracking.
+/// The facts about a client's tracking that other clients may learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackingEntry {
     /// True if it is told of keys by their prefixes.

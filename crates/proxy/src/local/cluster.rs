@@ -79,7 +79,7 @@ pub struct EmulatedCluster {
 struct Announced {
     host: String,
     port: u16,
-    /// Whether it was probed and did not answer.
+    /// True if it was probed and did not answer.
     is_down: AtomicBool,
 }
 

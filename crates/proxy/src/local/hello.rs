@@ -79,8 +79,8 @@ fn describe(identity: &Identity, is_cluster: bool, out: &mut Vec<u8>) {
     reply::array(out, 0);
 }
 
-/// Answers `RESET`: everything except the connection is as at the beginning. What the client has
-/// announced about its library stays, as in Redis.
+/// Answers `RESET`: everything except the connection is as at the beginning. The name and version
+/// of its library stay, as in Redis.
 pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     let identity = &mut *context.identity;
     identity.begin(context.users);

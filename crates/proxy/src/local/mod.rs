@@ -43,7 +43,7 @@ use keyway_resp::reply;
 use keyway_users::Users;
 use std::time::Duration;
 
-/// What a local command may read besides the session.
+/// The context that a local command may read besides the session.
 pub struct LocalContext<'a> {
     /// The client that asks. Some commands change it.
     pub identity: &'a mut Identity,
@@ -66,7 +66,7 @@ pub struct LocalContext<'a> {
     pub cluster: Option<&'a EmulatedCluster>,
 }
 
-/// What the process knows about itself. The binary provides it.
+/// The facts that the process knows about itself. The binary provides them.
 pub trait Facts: Send + Sync {
     /// Appends the requested `INFO` sections (`default`, `all`, `everything` or names such as
     /// `server`, in any case), as lines of `field:value\r\n` under `# Section` heads. `is_cluster`
@@ -102,7 +102,7 @@ pub trait Facts: Send + Sync {
     fn settings(&self, pool: u16) -> Vec<(&'static str, String)>;
 }
 
-/// How long requests of one class of commands took.
+/// The latencies of requests of one class of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassLatencies {
     /// The class, as in metrics.
@@ -113,7 +113,7 @@ pub struct ClassLatencies {
     pub at_or_below_micros: Vec<(u64, u64)>,
 }
 
-/// What the worker must do after the reply.
+/// The action of the worker after the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// Nothing more.

@@ -19,15 +19,15 @@ pub const MARKER_PREFIX: &str = "keyway:generation:";
 /// The prefix of the keys of locks. Clients must not use such keys.
 pub const LOCK_PREFIX: &str = "keyway:emptying:";
 
-/// How long a lock lasts, in seconds, by the server's clock. If a proxy stops before it has emptied
-/// the server, another one does it then. If the time were shorter than emptying takes, two proxies
-/// might do it one after the other.
+/// Time that a lock lasts, in seconds, by the server's clock. If a proxy stops before it has
+/// emptied the server, another one does it then. If the time were shorter than emptying takes, two
+/// proxies might do it one after the other.
 const LOCK_LEN_S: i64 = 10;
 
 /// A question to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What its marker says.
+    /// The contents of its marker.
     Marker,
     /// The number of its items.
     Items,

@@ -10,7 +10,7 @@ use keyway_memcache::{
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How the reply is merged from those of the servers.
+/// The rule by which the reply is merged from those of the servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// One server was asked.

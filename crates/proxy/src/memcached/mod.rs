@@ -1,4 +1,4 @@
-//! What the proxy needs for memcached: the state of a client's connection, the requests of a link
+//! The proxy's parts for memcached: the state of a client's connection, the requests of a link
 //! itself, and requests that are not answered with a server's unchanged bytes ([`MemcachedJoin`]).
 
 mod marker;

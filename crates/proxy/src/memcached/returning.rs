@@ -1,4 +1,4 @@
-//! How a server of memcached returns empty: a state machine of one proxy's questions and the
+//! Empties a server of memcached that returns: a state machine of one proxy's questions and the
 //! server's answers.
 //!
 //! ```text
@@ -44,7 +44,7 @@ pub enum Cleaned {
     ByAnother,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send this question.
@@ -75,7 +75,7 @@ enum State {
     Checking {
         had_marker: bool,
     },
-    /// What follows when the lock is released.
+    /// The lock is being released. With `then`, the server is used afterwards.
     Unlocking {
         then: Option<Generation>,
     },
@@ -355,8 +355,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-        /// Whatever the order in which proxies get their answers, all use the server in the end,
-        /// none before it was emptied, and it is emptied once.
+        /// Proxies get their answers in any order. All use the server in the end, none before it
+        /// was emptied, and it is emptied once.
         #[test]
         fn several_proxies_empty_a_server_once(
             order in prop::collection::vec(0usize..4, 0..400),

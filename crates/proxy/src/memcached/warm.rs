@@ -43,7 +43,7 @@ pub enum WarmUpPool {
     New,
 }
 
-/// How an [`ItemCopy`] ended.
+/// The end of an [`ItemCopy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The old pool does not have it.

@@ -1,6 +1,6 @@
 use keyway_command::Verb;
 
-/// What a client can subscribe to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubscriptionKind {
     /// A channel by its name.

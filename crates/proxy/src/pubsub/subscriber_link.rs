@@ -24,7 +24,8 @@ use std::time::Duration;
 /// later. If it were shorter, there would be useless traffic.
 const PING_AFTER: Duration = Duration::from_secs(15);
 
-/// How long the server may take to confirm or to answer PING before the connection is given up.
+/// Longest time that the server may take to confirm or to answer PING. The connection is given up
+/// after it.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// Capacity that the input keeps when it becomes empty, in bytes.
@@ -54,7 +55,7 @@ pub enum SubscriberState {
     },
 }
 
-/// What was received from the server.
+/// A message or reply that was received from the server.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// A message for the subscription to `name`. `frame` is the whole array.

@@ -10,7 +10,7 @@ pub struct Bucket {
     due: AtomicU64,
     /// Time between two requests at the allowed rate, in sixteenths of a nanosecond.
     step: u64,
-    /// How far ahead a request may be, in the same unit.
+    /// Longest time that a request may be ahead of the rate, in the same unit.
     ahead_max: u64,
     /// When the bucket was created.
     origin: Time,

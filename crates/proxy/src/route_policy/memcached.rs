@@ -1,4 +1,4 @@
-//! What requests and replies of memcached mean for a route policy.
+//! The meaning of requests and replies of memcached for a route policy.
 
 use super::{KeyOwner, Nature, Part, Verdict};
 use keyway_base::Fault;

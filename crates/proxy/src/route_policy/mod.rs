@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// What to do next.
+/// The next action of a route policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// Wait until another reply arrives, if one is still missing.
@@ -156,7 +156,7 @@ impl RoutePolicy {
         self.stations[usize::from(station)]
     }
 
-    /// Whom it asks.
+    /// Returns the order in which it asks children.
     pub fn order(&self) -> AskOrder {
         self.order
     }
@@ -276,8 +276,8 @@ mod invariants {
     }
 
     proptest! {
-        /// Whatever children answer, in whatever order: each is asked at most once, there is one
-        /// answer, it is the best one known, and nothing is left over.
+        /// Children answer anything, in any order. Each is asked at most once, there is one answer,
+        /// it is the best one known, and nothing is left over.
         #[test]
         fn every_route_policy_ends_with_one_answer(
             order in orders(),

@@ -13,7 +13,7 @@ pub struct RoutedRequest {
     pub client: Key<Session>,
     /// Number of routed requests above this one.
     pub level: u8,
-    /// Which of the connections to a server it uses.
+    /// Number of the connection to a server that it uses.
     pub lane: u32,
     /// Its protocol.
     pub speech: Speech,
@@ -138,7 +138,7 @@ pub enum SubRequestFor {
         part: u16,
         /// The station of its route policy.
         station: u8,
-        /// How the reply ends, if it is not the client's reply unchanged.
+        /// The end by which the reply is recognised, if it is not the client's reply unchanged.
         expect: Option<Expect>,
     },
     /// A part of a routed request, which asks for the remaining time of a key to be filled in.

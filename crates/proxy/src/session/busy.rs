@@ -16,7 +16,7 @@ pub struct Busy {
     pub order: ReplyOrder,
     /// Replies to be sent.
     pub output: Output,
-    /// How long the output waits for other replies.
+    /// The time for which the output waits for other replies.
     pub hold: Hold,
     /// Number of bytes of the outputs that the worker has counted as not taken.
     pub counted: u64,

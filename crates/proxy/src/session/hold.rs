@@ -1,4 +1,4 @@
-//! How long replies wait for others, to be sent with them.
+//! The time for which replies wait for others, to be sent with them.
 //!
 //! ```text
 //!  asked ── took ──► first reply is here ── until ──► sent at the latest

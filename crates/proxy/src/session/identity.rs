@@ -19,7 +19,7 @@ pub enum ReplyMode {
     SkipNext,
 }
 
-/// Who a client is, and what it has set on its connection.
+/// The identity of a client, and the settings of its connection.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// A number that is unique in the process and ascends. `CLIENT ID` returns it.
@@ -63,7 +63,7 @@ pub struct Identity {
 pub struct PinDue {
     /// Index of the reply to the latest write.
     reply_index: u32,
-    /// How long the pin lasts, in milliseconds.
+    /// Duration of the pin, in milliseconds.
     lasts_ms: NonZeroU32,
 }
 
@@ -141,7 +141,7 @@ impl Identity {
     /// other is.
     #[cold]
     pub fn on_reply(&mut self, reply_index: u32, is_last: bool, now: Time) {
-        // Those to what was sent before the latest write count as well.
+        // Replies to requests before the latest write count as well.
         if self.pin_due.is_some_and(|due| due.reply_index.wrapping_sub(reply_index) as i32 >= 0) {
             self.pin_anew(now);
         }

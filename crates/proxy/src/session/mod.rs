@@ -57,15 +57,15 @@ pub struct Streaming {
     pub link: Option<ConnectionKey>,
     /// Number of missing bytes of its value.
     pub left: usize,
-    /// What has arrived of the arguments after that, with a head of its own. Empty if there are
-    /// none.
+    /// The arrived bytes of the arguments after the value, with a head of their own. Empty if there
+    /// are none.
     pub tail: Vec<u8>,
     /// Number of its bytes from which parsing can succeed.
     pub tail_at_least: usize,
 }
 
-/// What a client waits for before its next request starts. The owner of the list that contains the
-/// client wakes it.
+/// The event that a client waits for before its next request starts. The owner of the list that
+/// contains the client wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
     /// Room on a connection to a server, or until the connection is established. The client is in
@@ -110,7 +110,7 @@ pub struct Session {
     pub is_reread: bool,
     /// True if unparsed input waits for room (in the pipeline, the output or a link).
     pub paused: bool,
-    /// What its next request waits for.
+    /// The event that its next request waits for.
     pub waits_for: Option<WaitFor>,
     /// Time since which its next request finds no room on a link.
     pub full_since: Option<Time>,
@@ -148,7 +148,7 @@ pub struct Session {
     pub is_noted: bool,
     /// Its tracking of keys, if it asked for that.
     pub tracking: Option<Box<Tracking>>,
-    /// How large its replies are.
+    /// The usual size of its replies.
     pub reply_size: ReplySize,
     /// A reply of which a part has been sent, and the rest has not arrived.
     pub streamed_reply: Option<Box<StreamedReply>>,
@@ -160,7 +160,7 @@ pub struct Session {
     pub sub_request: Option<SubRequest>,
     /// Number of sub-requests for this client, or that contain copies of its requests.
     pub sub_requests: u32,
-    /// Which of several connections to a server its requests use.
+    /// Number of the connection to a server that its requests use, if there are several.
     pub lane: u32,
     /// True if one of its writes has timed out. Its server may still execute it.
     pub has_late_write: bool,
@@ -168,7 +168,7 @@ pub struct Session {
     pub memcached: Option<MemcachedClient>,
     /// Its subscriptions. `None` for nearly all clients.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// Who the client is, and what it has set on its connection.
+    /// The identity of the client, and the settings of its connection.
     pub identity: Identity,
 }
 

@@ -1,5 +1,5 @@
-//! What a client has begun on its connection and not ended: a transaction, a watch, a blocking
-//! command.
+//! The state that a client has begun on its connection and not ended: a transaction, a watch, a
+//! blocking command.
 
 use super::{Transaction, WatchedKeys};
 use crate::ConnectionKey;
@@ -30,10 +30,10 @@ pub struct Stateful {
 /// Keys watched on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What its keys have in common: the index of their server in its pool or, if servers are
-    /// discovered, their slot or the number of their primary.
+    /// The home of its keys: the index of their server in its pool or, if servers are discovered,
+    /// their slot or the number of their primary.
     pub home: u16,
-    /// Which servers were in use then, by the number of their ring.
+    /// Number of the ring, which stands for the servers that were in use then.
     pub ring: u64,
     /// The link that watches, or `None` after its connection was lost. That counts as a change of
     /// the keys.

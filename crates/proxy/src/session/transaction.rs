@@ -45,7 +45,7 @@ pub struct Share {
 pub struct Transaction {
     requests: Vec<u8>,
     queued: u16,
-    /// What its keys have in common, as a [`crate::Watch`] has it, and the ring that said so.
+    /// The home of its keys, as in [`crate::Watch`], and the ring by which it was found.
     settled_on: Option<(u16, u64)>,
     /// Scripts it calls by their digests, each once.
     scripts: Vec<Digest>,
@@ -208,7 +208,7 @@ impl Transaction {
         self.is_refused
     }
 
-    /// What its keys have in common, once a key has come: their server, or slot.
+    /// Returns the home of its keys, once a key has come: their server, or slot.
     pub fn home(&self) -> Option<u16> {
         self.settled_on.map(|(server, _)| server)
     }

@@ -29,7 +29,7 @@ const YES_WITHOUT_OPTIN: &str =
 const NO_WITHOUT_OPTOUT: &str =
     "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
 
-/// What `CLIENT TRACKING` asks for.
+/// The change that `CLIENT TRACKING` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// This tracking from now on, in place of the earlier one.

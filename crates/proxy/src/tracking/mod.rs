@@ -21,7 +21,7 @@ pub use wire::{
 
 use std::collections::BTreeSet;
 
-/// What a client whose keys are tracked has asked for.
+/// The options of a client whose keys are tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracking {
     /// True if it is told of every key with one of `prefixes`, whether it has read it or not.
@@ -43,7 +43,7 @@ pub struct Tracking {
     pub caching: bool,
     /// The links of a client of a sharded pool.
     pub links: Option<Box<TrackedLinks>>,
-    /// What it is to be told once earlier replies have left.
+    /// Pushes that it gets once earlier replies have left.
     pub held: Held,
 }
 

@@ -53,8 +53,8 @@ impl Held {
         order.has_early() || self.fragments_end.is_some() || !self.is_empty()
     }
 
-    /// Holds a push back until every reply before `reply_index` has left. What is too
-    /// much becomes one that everything may have changed.
+    /// Holds a push back until every reply before `reply_index` has left. If there are too many,
+    /// one push replaces them that says that every key may have changed.
     pub fn hold(&mut self, reply_index: u32, push: &[u8]) {
         self.len += push.len();
         self.pushes.push_back((reply_index, push.to_vec()));

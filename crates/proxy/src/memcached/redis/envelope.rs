@@ -1,5 +1,5 @@
-//! How an item of a memcached client is stored on a server of Redis, where a value has no flags:
-//! unchanged if its flags are 0, else in an *envelope*.
+//! Stores an item of a memcached client on a server of Redis, where a value has no flags. The value
+//! is unchanged if its flags are 0, else it is in an *envelope*.
 //!
 //! ```text
 //!   C1 'm' 'c' | 01      | flags, 4 bytes, the highest first | value
@@ -89,8 +89,8 @@ mod tests {
             }
         }
 
-        /// What a Redis client wrote is read unchanged, except for an envelope. That is read as
-        /// one, and written again unchanged if its flags are not 0.
+        /// A value of a Redis client is read unchanged, unless it is an envelope. An envelope is
+        /// read as one, and written again unchanged if its flags are not 0.
         #[test]
         fn whatever_lies_there_is_read(raw in bytes()) {
             let (flags, value) = open(&raw);
