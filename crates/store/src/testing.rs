@@ -1,4 +1,4 @@
-//! What unit tests share.
+//! Helpers that unit tests share.
 
 use keyway_base::ByteRange;
 use keyway_command::{Args, Request};

@@ -191,7 +191,7 @@ impl Extended {
 /// Digits with a point among them, and an exponent behind a mark.
 struct Digits {
     number: Natural,
-    /// How many there are, and how many of them behind the point.
+    /// The number of digits, and the number of digits behind the point.
     count: i64,
     decimals: i64,
     exponent: i64,

@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 
 const RADIANS_PER_DEGREE: f64 = PI / 180.0;
 const EARTH_RADIUS_METERS: f64 = 6_372_797.560_856;
-/// How far the projection that cells are sized by reaches.
+/// The half width of the projection that gives cells their size, in meters.
 const PROJECTION_METERS: f64 = 20_037_726.37;
 /// Bits of each coordinate in a score.
 const STEPS_MAX: u32 = 26;
@@ -22,9 +22,9 @@ struct Bounds {
     latitude: f64,
 }
 
-/// What the projection can show.
+/// The coordinates that the projection covers.
 const WORLD: Bounds = Bounds { longitude: 180.0, latitude: 85.051_128_78 };
-/// What geohashes as text are about.
+/// The coordinates that a geohash as text covers.
 const GLOBE: Bounds = Bounds { longitude: 180.0, latitude: 90.0 };
 
 /// A place, in degrees.
@@ -116,7 +116,7 @@ impl Position {
         letters
     }
 
-    /// How far another is away, in meters.
+    /// Returns the distance to another position, in meters.
     pub(crate) fn distance(self, other: Self) -> f64 {
         let radians = |degrees: f64| degrees * RADIANS_PER_DEGREE;
         let across = ((radians(other.longitude) - radians(self.longitude)) / 2.0).sin();
@@ -188,7 +188,7 @@ impl Cell {
     }
 }
 
-/// What is searched, in units of its own.
+/// The extent of a search, in the units of its shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Extent {
     Circle { radius: f64 },
@@ -205,7 +205,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// How far a place is from the center in meters, if it is inside.
+    /// Returns the distance of a position from the center, in meters, if the position is inside.
     pub(crate) fn distance(&self, place: Position) -> Option<f64> {
         let distance = self.center.distance(place);
         let is_inside = match self.extent {
@@ -245,7 +245,7 @@ impl Shape {
         }
     }
 
-    /// How fine a grid is whose cells are about as large.
+    /// Returns the bits of each coordinate for a grid whose cells are about as large as the shape.
     fn steps(&self) -> u32 {
         let mut meters = match self.extent {
             Extent::Circle { radius } => radius,

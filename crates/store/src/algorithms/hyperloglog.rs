@@ -37,7 +37,7 @@ const SPARSE_LEN_MAX: usize = 3000;
 const SPARSE_RANK_MAX: u8 = 32;
 const ZERO_RUN_MAX: usize = 64;
 const VALUE_RUN_MAX: usize = 4;
-/// How many opcodes are looked at for neighbours to merge.
+/// Number of opcodes that are examined for neighbours to merge.
 const MERGE_REACH: usize = 5;
 
 /// Seed of the elements' hash.
@@ -179,7 +179,7 @@ fn value_opcode(rank: u8, len: usize) -> u8 {
     0x80 | (rank - 1) << 2 | (len as u8 - 1)
 }
 
-/// What takes the place of one opcode.
+/// The opcodes that replace one opcode.
 type Opcodes = SmallVec<[u8; 8]>;
 
 /// A row of registers being raised in ascending order, which finds each from
@@ -218,7 +218,7 @@ impl<'a> Raising<'a> {
             let run = run_at(self.value, at);
             if index < first + run.len {
                 return match before {
-                    // What is before it is not known.
+                    // The opcode before it is not known.
                     None if at > HEADER_LEN => {
                         self.near = (HEADER_LEN, 0);
                         self.find(index)
@@ -226,7 +226,7 @@ impl<'a> Raising<'a> {
                     _ => Ok(Found { at, before, first, run }),
                 };
             }
-            // What is changed begins with this opcode at the earliest.
+            // A change begins with this opcode at the earliest.
             self.near = (at, first);
             before = Some(at);
             at += run.width;
@@ -268,8 +268,8 @@ impl<'a> Raising<'a> {
         Ok(raise_dense(self.value, (index, rank)))
     }
 
-    /// Makes neighbours of the same rank one, near `at`. How far it looks, and
-    /// that a merged one is looked at again, shows in the bytes.
+    /// Merges neighbours of the same rank near `at`. The bytes are those of Redis only with this
+    /// reach, and if a merged opcode is examined again.
     fn merge(&mut self, mut at: usize) {
         for _ in 0..MERGE_REACH {
             if at >= self.value.len() {
@@ -350,7 +350,7 @@ pub(crate) fn merge(registers: &mut Registers, value: &[u8]) -> Result<(), Corru
     })
 }
 
-/// How many registers have each rank.
+/// The number of registers of each rank.
 type Histogram = [u32; REGISTER_MAX as usize + 1];
 
 /// An estimate of how many different elements were added.

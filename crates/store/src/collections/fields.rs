@@ -192,9 +192,9 @@ impl Fields {
         }
     }
 
-    /// Visits `count` items from the cursor on, or a few more; the next cursor,
-    /// 0 at the end. Whatever is there throughout a walk is visited, though the
-    /// table grows and shrinks meanwhile.
+    /// Visits `count` items from the cursor on, or a few more. Returns the next cursor, which is 0
+    /// at the end. A walk visits every item that is there throughout, although the table grows and
+    /// shrinks meanwhile.
     pub(crate) fn scan<'s>(
         &'s self,
         cursor: u64,

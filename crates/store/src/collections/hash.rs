@@ -1,5 +1,4 @@
-//! Hashes: fields with values. Those of which fields expire are in
-//! `timed.rs`.
+//! Hashes: fields with values. Hashes with fields that expire are in `timed.rs`.
 
 use super::blob::{self, HEADER_LEN, Strings, string_at};
 use super::boxed::Boxed;

@@ -1,7 +1,7 @@
 use crate::items::{Hasher, Item, Kind};
 use keyway_memory::{Heap, Memory};
 
-/// What structures need to change: memory, and the secret hash.
+/// The means that a structure needs to change: memory, and the secret hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Means<'a> {
     pub(crate) heap: &'a Heap,

@@ -5,8 +5,8 @@
 //!  inner   [ first, len, child | first, len, child | ... ]     up to 32 children
 //!  leaf    [ entry, entry, entry, ... ]                        up to 64 entries
 //! ```
-//! The tree does not know the order. Who inserts tells which entries come
-//! before; everything else goes by rank.
+//! The tree does not know the order. The caller that inserts an entry says which entries come
+//! before it. Everything else goes by rank.
 
 use keyway_memory::nodes::{self, Node as Room, Nodes};
 use std::mem;
@@ -69,8 +69,8 @@ impl<T: Copy> Ranks<T> {
             + self.inner * nodes::node_len(CHILDREN_MAX * size_of::<Child<T>>())
     }
 
-    /// How many entries from the first on are `before`; none behind one that is
-    /// not may be.
+    /// Returns the number of entries, from the first on, for which `before` is true. It must be
+    /// false for all entries behind the first for which it is false.
     pub(crate) fn count_before(&self, before: impl Fn(&T) -> bool) -> usize {
         let (mut node, mut rank) = (&self.root, 0);
         loop {
@@ -264,7 +264,7 @@ impl<T: Copy> Node<T> {
         }
     }
 
-    /// How full the node is, and could be.
+    /// Returns the number of entries or children of the node, and the largest possible number.
     fn fill(&self) -> (usize, usize) {
         match self {
             Node::Leaf(entries) => (entries.len(), LEAF_MAX),

@@ -8,8 +8,8 @@ use std::num::FpCategory;
 const INTEGERS_BELOW: f64 = 1e17;
 const DIGITS: i32 = 17;
 
-/// What the C library makes of a text: the number it starts with, and how many
-/// bytes that takes. Blanks in front are skipped; nothing at all is 0.
+/// Parses a text as the C library does. Returns the number at its start, and the number of bytes
+/// that it takes. Blanks in front are skipped. A text without a number is 0.
 fn strtod(text: &[u8]) -> (f64, usize) {
     let text = &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())];
     let Ok(text) = CString::new(text) else { return (0.0, 0) };
@@ -48,8 +48,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     (len == text.len() && !value.is_nan() && !out_of_range).then_some(value)
 }
 
-/// What SORT compares by: blanks in front are allowed, and nothing is 0, but no
-/// number that a double has no exact or normal form for.
+/// Parses a number that SORT compares by. Blanks in front are allowed, and an empty text is 0. A
+/// number too large or too small for a normal double is refused.
 pub(crate) fn parse_weight(text: &[u8]) -> Option<f64> {
     let terminated = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let (value, len) = strtod(text);

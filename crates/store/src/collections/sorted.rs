@@ -82,8 +82,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// How many members from rank `from` on `before` holds for, one after the
-    /// other; `from` with these.
+    /// Returns the rank of the first member, from rank `from` on, for which `before` is false.
     fn skip(&self, from: Rank, before: impl Fn(f64, &[u8]) -> bool) -> Rank {
         match self {
             Self::Blob(bytes) => {

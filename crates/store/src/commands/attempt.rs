@@ -1,4 +1,4 @@
-//! What an attempt at a command that may wait is made for, and what comes of it.
+//! Attempts at commands that may wait: the client that makes one, and its result.
 
 use super::call::Call;
 use keyway_base::ByteRange;
@@ -14,7 +14,7 @@ pub(crate) enum How<'a> {
     Ready(&'a [u8]),
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The reply is written.

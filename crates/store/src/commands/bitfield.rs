@@ -11,7 +11,7 @@ const BAD_TYPE: Fault = Fault::Text(
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
 );
 
-/// What happens to a sum that does not fit.
+/// The handling of a sum that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -70,7 +70,7 @@ impl Field {
         (self.offset / 8) as usize..self.end_byte()
     }
 
-    /// How far its last bit is from the end of its last byte.
+    /// Returns the number of bits between its last bit and the end of its last byte.
     fn shift(self) -> u32 {
         (self.end_byte() as u64 * 8 - self.offset) as u32 - self.bits
     }

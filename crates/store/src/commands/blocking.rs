@@ -1,5 +1,5 @@
-//! Commands that wait for an element or an entry: one attempt of each. Who waits, and is
-//! tried again, is in `requests/waiting.rs`.
+//! Commands that wait for an element or an entry: one attempt of each. `requests/waiting.rs` has
+//! the clients that wait and the further attempts.
 
 use super::attempt::{Found, Frame, How, frame_of};
 use super::call::{Call, Fault, Outcome};
@@ -19,7 +19,7 @@ pub(crate) fn is_blocking(verb: Verb) -> bool {
         || matches!(verb, Verb::Xread | Verb::Xreadgroup)
 }
 
-/// What a command waits for.
+/// Returns the kind of thing that a command waits for.
 pub(crate) fn lane_of(verb: Verb) -> Lane {
     match verb {
         Verb::Xread => Lane::Entries,
@@ -41,8 +41,8 @@ pub(crate) fn may_serve(store: &Store, request: &Request<'_>, turn: Turn, key: &
     }
 }
 
-/// What a command that is to wait waits as: the group that it reads for, and
-/// its arguments, of which none means something else later.
+/// Returns the group that a command reads for, if any, and its arguments in a form that means the
+/// same at every later attempt.
 pub(crate) fn settle<'a>(
     store: &'a Store,
     request: &Request<'a>,
@@ -202,7 +202,7 @@ fn move_element(
     }
 }
 
-/// How long argument `index` says to wait.
+/// Returns the time to wait in argument `index`.
 fn patience(call: &Call<'_>, index: usize) -> Result<Patience, Fault> {
     const NEGATIVE: Fault = Fault::Text("ERR timeout is negative");
     let seconds = match Extended::parse(call.arg(index)) {

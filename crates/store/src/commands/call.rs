@@ -53,7 +53,7 @@ pub(super) struct Call<'a> {
     pub(super) store: &'a Store,
     pub(super) turn: Turn,
     pub(super) args: Args<'a>,
-    /// What takes and gives long values without a copy; none where all are copied.
+    /// Takes and gives long values without a copy. `None` if all are copied.
     pub(super) transfer: Option<&'a Transfer<'a>>,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Call<'a> {
         if let Some(room) = store.reserve_beside_locked(more, turn) {
             return Ok(room);
         }
-        // What is locked is evicted only after the command.
+        // Items of locked shards are evicted only after the command.
         let is_evicted_after = store.policy() != EvictionPolicy::NoEviction && locked.has_most();
         match is_evicted_after || turn.is(Mode::SCRIPTED) && store.may_exceed(more) {
             true => Ok(Reserved::nothing(store)),

@@ -129,7 +129,7 @@ pub(super) fn restore(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             Expiry::Never => put(&mut entry, value, None, now),
             Expiry::At(millis) => put(&mut entry, value, Some(millis), now),
         }
-        // What has expired, or all whose fields have, is not there.
+        // An item that has expired, or whose fields have all expired, is not there.
         if !entry.exists() {
             if replaces {
                 entry.notify(KeyspaceEvents::GENERIC, "del");
@@ -153,8 +153,7 @@ fn put(entry: &mut Entry<'_>, value: Value<'_>, expiry: Option<u64>, now_millis:
     entry.set_expiry(expiry);
 }
 
-/// What is known of how the key was used before: how often, if the policy goes
-/// by that, or else when.
+/// Notes how the key was used before: its frequency if the policy goes by that, else its idle time.
 fn note_use(call: &Call<'_>, entry: &mut Entry<'_>, options: &Options) {
     if call.store.policy().is_lfu() {
         if let Some(frequency) = options.frequency {

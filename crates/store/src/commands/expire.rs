@@ -5,7 +5,7 @@ use crate::algorithms::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
-/// What a time counts.
+/// The unit of a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,

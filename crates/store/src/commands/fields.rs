@@ -19,7 +19,7 @@ const NOT_AS_MANY: Fault =
 const NO_COUNT: Fault = Fault::Text("ERR Number of fields must be a positive integer");
 const NEGATIVE_TIME: Fault = Fault::Text("ERR invalid expire time, must be >= 0");
 
-/// What HTTL, HPERSIST and HEXPIRE say of a field.
+/// The replies of HTTL, HPERSIST and HEXPIRE for a field.
 const NO_FIELD: i64 = -2;
 const NO_TIME: i64 = -1;
 const REFUSED: i64 = 0;

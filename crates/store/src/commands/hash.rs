@@ -222,10 +222,10 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 /// A field with its value.
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// What a sample is drawn from.
+/// The hash from which a sample is drawn.
 struct Source<'a> {
     hash: Hash<'a>,
-    /// How many it has.
+    /// The number of its fields.
     len: usize,
     /// Some of those of a hash that hides others: to look for one among many that
     /// are hidden, time and again, takes longer than to look at some once.

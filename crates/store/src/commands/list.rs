@@ -328,7 +328,7 @@ fn move_element(call: &Call<'_>, from: End, to: End, out: &mut Vec<u8>) -> Outco
     Ok(())
 }
 
-/// Which key of a move holds something else than a list.
+/// The key of a move that holds another type than a list.
 pub(super) enum MoveFault {
     Source,
     Target,

@@ -10,7 +10,7 @@ use keyway_resp::reply;
 const EMBEDDED_LEN_MAX: usize = 44;
 /// Redis shares the integers below this one.
 const SHARED_INTEGERS: i64 = 10_000;
-/// What OBJECT REFCOUNT says of a shared one.
+/// The reply of OBJECT REFCOUNT for a shared integer.
 const SHARED_REFCOUNT: i64 = i32::MAX as i64;
 
 /// The integer that Redis would store a string as.
@@ -19,7 +19,7 @@ fn as_integer(entry: &mut Entry<'_>) -> Option<i64> {
     if item.encoding() == Encoding::Text { parse_integer(item.value()) } else { None }
 }
 
-/// What Redis 7.0 would store the item as.
+/// Returns the name of the encoding in which Redis 7.0 would store the item.
 fn encoding_name(entry: &mut Entry<'_>) -> Option<&'static str> {
     let encoding = entry.item()?.encoding();
     let is_integer = as_integer(entry).is_some();

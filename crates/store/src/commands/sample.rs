@@ -1,4 +1,4 @@
-//! What commands on collections have in common: random picks, and walks.
+//! Random picks and walks, which commands on several types of collection have in common.
 
 use super::call::{Call, Fault, OUT_OF_LONG_RANGE, Outcome, SYNTAX};
 use keyway_base::glob;
@@ -15,7 +15,7 @@ const SPARSE: usize = 3;
 
 const OUT_OF_RANGE: Fault = Fault::Text("ERR value is out of range");
 
-/// How many elements are asked for.
+/// The number of elements that a request asks for.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     /// Different ones, all of them if there are no more.

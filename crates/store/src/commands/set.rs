@@ -189,7 +189,7 @@ pub(super) fn sscan(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     })?
 }
 
-/// How sets are combined.
+/// The operation that combines sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Union,

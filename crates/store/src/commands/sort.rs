@@ -21,7 +21,7 @@ use std::ops::{ControlFlow, Range};
 
 const NO_NUMBER: Fault = Fault::Text("ERR One or more scores can't be converted into double");
 
-/// What a pattern gives for an element.
+/// A pattern, which gives a value for an element.
 #[derive(Clone, Copy)]
 enum Pattern<'a> {
     /// The element itself.
@@ -61,7 +61,7 @@ impl<'a> Pattern<'a> {
         matches!(self, Self::Key { .. })
     }
 
-    /// What it gives for `element`.
+    /// Returns the value that the pattern gives for `element`.
     fn value<'s>(
         &self,
         call: &Call<'_>,
@@ -85,14 +85,14 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// What the words of a SORT ask for.
+/// The options of a SORT.
 struct Query<'a> {
     descending: bool,
     by_text: bool,
     /// Elements to be left out at the start, and to be kept then; negative for
     /// all.
     limit: (i64, i64),
-    /// What to compare, if not the elements.
+    /// The pattern whose values are compared. `None` if the elements are compared.
     by: Option<Pattern<'a>>,
     keeps_order: bool,
     get: Vec<Pattern<'a>>,
@@ -158,7 +158,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What elements are compared by.
+/// The value by which an element is compared.
 enum Weight<'a> {
     Number(f64),
     Text(Option<Cow<'a, [u8]>>),

@@ -29,7 +29,7 @@ fn write_value(call: &Call<'_>, entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Out
     Ok(())
 }
 
-/// What SET and GETEX are told to do with the expiry.
+/// The option of SET and GETEX about the expiry.
 #[derive(Clone, Copy, Default)]
 enum Keep<'a> {
     /// SET drops it, GETEX keeps it.

@@ -1,4 +1,4 @@
-//! Which parts of a table were written before the walk came to them.
+//! The parts of a table that were written before the walk came to them.
 
 /// Cells for each bucket of the table, as a power of two: about one item a cell. Fewer write more
 /// neighbours along with an item that changes, more take more memory.

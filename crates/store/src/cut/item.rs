@@ -11,7 +11,7 @@ use keyway_rdb::{Key, Kind, Opened, kind, pieces};
 /// ignore it.
 pub(crate) const META_FIELD: &[u8] = b"keyway-item";
 
-/// What is written of how items were used: what the eviction policy goes by.
+/// The use of an item that is written: the one that the eviction policy goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uses {
     Nothing,

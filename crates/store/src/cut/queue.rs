@@ -4,8 +4,8 @@ use super::pieces::Pieces;
 use keyway_memory::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What waits for the file of the snapshot that is being written. It is bounded: where the disk is
-/// so slow that more would wait, the snapshot is given up.
+/// The bytes that wait for the file of the snapshot that is being written. The queue is bounded: if
+/// the disk is so slow that more would wait, the snapshot is given up.
 ///
 /// It has cache lines of its own, as workers write here and read what lies beside it.
 #[repr(align(128))]

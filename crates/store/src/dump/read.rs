@@ -109,7 +109,7 @@ fn read_text<'a>(cursor: &mut Cursor<'a>, room: usize) -> Result<Cow<'a, [u8]>, 
     }
 }
 
-/// What a value is read from.
+/// The source of a value that is read.
 pub(super) struct Source<'a> {
     reader: ValueReader,
     cursor: Cursor<'a>,

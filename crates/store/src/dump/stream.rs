@@ -36,7 +36,7 @@ pub(super) struct Written {
     next: Next,
 }
 
-/// What of a stream is written next.
+/// The part of a stream that is written next.
 enum Next {
     /// The blocks from this one on.
     Block(Id),
@@ -362,7 +362,7 @@ struct ReadGroup {
 }
 
 impl ReadGroup {
-    /// Whose a delivery is that nobody has claimed yet.
+    /// The consumer index of a delivery that no consumer has claimed yet.
     const NOBODY: ConsumerIndex = ConsumerIndex::MAX;
 
     fn new(name: &[u8], pending: u64, room: usize) -> Self {

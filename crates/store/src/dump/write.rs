@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// default, and what it puts down for an element besides its bytes.
 const NODE_LEN_MAX: usize = 8 << 10;
 const ELEMENT_OVERHEAD: usize = 8;
-/// What a list's listpacks are told by.
+/// The number that marks a node of a list as a listpack.
 const LISTPACK: u64 = 2;
 
 /// Appends the value of an item. Its type comes first. DUMP's footer is not part of it.

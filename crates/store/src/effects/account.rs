@@ -1,4 +1,4 @@
-//! How many bytes the buffers of effects take, and may take.
+//! The number of bytes that the buffers of effects use, and its bound.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

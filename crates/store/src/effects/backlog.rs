@@ -16,7 +16,7 @@ const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// Longest SELECT with MULTI and EXEC.
 const AROUND_LEN_MAX: usize = 64;
 
-/// What the buffers of effects may take. Of several readers the largest figures count.
+/// The bounds on the buffers of effects. If there are several readers, the largest figures count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectLimits {
     /// Bytes of all buffers. From half of it on the oldest effects are dropped, or a reader
@@ -27,7 +27,7 @@ pub struct EffectLimits {
     pub history: usize,
 }
 
-/// What happens to a reader that is slower than the writers.
+/// The handling of a reader that is slower than the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
     /// It loses its place, and has to begin with a new cut. Writers never wait for it.

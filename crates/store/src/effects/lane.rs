@@ -9,7 +9,7 @@ const KEPT_LEN: usize = 64 << 10;
 /// Smallest buffer.
 const LEN_MIN: usize = 1 << 10;
 
-/// What is known of a unit besides its bytes.
+/// The head of a unit: everything about it but its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub(super) ticket: u64,

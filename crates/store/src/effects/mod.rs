@@ -49,9 +49,9 @@ struct Padded(Lane);
 
 /// The effects of a store's writes, and their readers.
 pub(crate) struct Effects {
-    /// Whether there is a reader. Changed with the backlog locked.
+    /// True if there is a reader. Changed with the backlog locked.
     is_on: AtomicBool,
-    /// Whether a reader has its cut: from then on no effect may be missing.
+    /// True if a reader has its cut. From then on no effect may be missing.
     is_cut: AtomicBool,
     /// Counts how often reading was begun, to tell a unit that is left over.
     life: AtomicU64,
@@ -62,14 +62,14 @@ pub(crate) struct Effects {
     /// The ticket of the next unit. Changed in a lane's lock alone.
     tickets: AtomicU64,
     account: Account,
-    /// Whether a reader must not lose anything.
+    /// True if a reader must not lose anything.
     has_keeper: AtomicBool,
     lanes: Box<[Padded]>,
     backlog: Lock<Backlog>,
 }
 
 thread_local! {
-    /// What this thread's request, script or transaction has changed so far.
+    /// The changes of this thread's request, script or transaction so far.
     static UNIT: RefCell<Unit> = const { RefCell::new(Unit::new()) };
 }
 
@@ -351,7 +351,7 @@ impl Effects {
         self.is_on.store(false, Ordering::Relaxed);
         self.is_cut.store(false, Ordering::Relaxed);
         for lane in &self.lanes {
-            // Who appends later has this lock later, and sees that nobody reads.
+            // A thread that appends later takes this lock later, and sees that there is no reader.
             lane.0.lock().free(&self.account);
         }
         backlog.free(&self.account);

@@ -71,7 +71,7 @@ impl Unit {
         &self.bytes
     }
 
-    /// How many commands it has, SELECT not counted.
+    /// Returns the number of commands, not counting SELECT.
     pub(super) fn len(&self) -> usize {
         self.len
     }

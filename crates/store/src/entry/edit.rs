@@ -41,9 +41,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Lets `work` change the collection of a kind that the key holds, or make
-    /// one. Whatever it changes becomes `event`; a collection left without
-    /// elements is removed.
+    /// Lets `work` change the collection of a kind that the key holds, or make one. A change
+    /// becomes `event`. A collection left without elements is removed.
     pub(crate) fn edit<R>(
         &mut self,
         kind: Kind,
@@ -107,7 +106,8 @@ impl<'a> Entry<'a> {
         work(&mut Editor::of(self))
     }
 
-    /// How many elements the collection has, those of a hash that have expired included.
+    /// Returns the number of elements of the collection, including fields of a hash that have
+    /// expired.
     pub(crate) fn element_count(&mut self) -> usize {
         match self.any_item() {
             None => 0,
@@ -149,7 +149,7 @@ impl<'a> Entry<'a> {
         self.any_item().map(|item| (item, means))
     }
 
-    /// What is there, whatever its type.
+    /// Returns the item of the key, of whatever type.
     #[inline]
     pub(crate) fn item(&mut self) -> Option<Facts<'_>> {
         self.any_item().map(Facts)

@@ -31,7 +31,7 @@ pub(super) struct Located<'a> {
     pub(super) hash: u32,
 }
 
-/// What is to be known of an item whatever its type.
+/// The facts about an item that do not depend on its type.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'a>(pub(super) Item<'a>);
 
@@ -266,7 +266,7 @@ impl<'a> Entry<'a> {
         Some(space.table.with_item(position, |item| item.bytes()) + share)
     }
 
-    /// How often the item was used lately: 0 to 3.
+    /// Returns the recent use of the item, from 0 to 3.
     pub(crate) fn frequency(&mut self) -> u8 {
         let Some(position) = self.position else { return 0 };
         self.space().table.marks(position).frequency

@@ -1,4 +1,4 @@
-//! How entries are come by, and what goes without one.
+//! The ways to get an entry, and requests that need none.
 
 use super::key::{Entry, Located};
 use crate::collections::hash::Hash;

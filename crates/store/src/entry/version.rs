@@ -5,7 +5,7 @@ use crate::store::Store;
 /// Low bits of a number that tell its shard.
 const SHARD_BITS: u32 = 16;
 
-/// What memcached knows of an item besides its value.
+/// The state that memcached keeps of an item besides its value.
 ///
 /// A value has a number once somebody has asked for it, and loses it when it is
 /// changed. Numbers are given by a count of the shard, with the shard's index

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What TYPE says of it.
+    /// Returns the name of the type, as TYPE replies it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Text => "string",
@@ -46,8 +46,7 @@ impl Kind {
     }
 }
 
-/// What the bytes of a value are. Strings differ only in what OBJECT ENCODING
-/// says of them.
+/// The encoding of a value's bytes. Strings differ only in the reply of OBJECT ENCODING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Encoding {
@@ -138,7 +137,7 @@ impl Encoding {
 /// Bytes of a value that is an address.
 pub(super) const ADDRESS_LEN: usize = size_of::<usize>();
 
-/// What an item carries besides key and value.
+/// The data that an item has besides key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) encoding: Encoding,
@@ -146,12 +145,11 @@ pub(crate) struct Meta {
     pub(crate) expiry: Option<u64>,
     /// A memcached client's own word; takes no memory when 0.
     pub(crate) flags: u32,
-    /// Number of the value for compare-and-swap; takes no memory when 0, which
-    /// stands for one that nobody has asked for yet. Whoever changes the value
-    /// gives it another, or 0.
+    /// Number of the value for compare-and-swap. It is 0, and takes no memory, until a client asks
+    /// for it. A change of the value gives it another number, or 0.
     pub(crate) cas: u64,
-    /// What memcached clients were told of the item: [`Meta::STALE`] and
-    /// [`Meta::SENT`]. Kept only with a number.
+    /// The marks that memcached clients know of the item: [`Meta::STALE`] and [`Meta::SENT`]. They
+    /// are kept only with a number.
     pub(crate) marks: u8,
     /// Nobody has read the value since it was set.
     pub(crate) fresh: bool,

@@ -197,7 +197,7 @@ impl Owned {
     /// The same item under another key.
     pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
         let (meta, value) = (self.item().meta(), self.item().value());
-        // What a boxed value's address leads to belongs to the new item now.
+        // The data at a boxed value's address belongs to the new item now.
         let renamed = Self::create(heap, arena, &meta, access, key, (value, value.len()));
         self.free_block(heap);
         renamed
@@ -342,7 +342,7 @@ impl Owned {
             } else {
                 Self::create(heap, arena, meta, access, key, (value, value_len))
             };
-            // What a boxed value's address leads to goes on with the new block.
+            // The data at a boxed value's address belongs to the new block now.
             std::mem::replace(self, moved).free_block(heap);
         }
         self.block_bytes() as i64 - before as i64

@@ -62,7 +62,7 @@ pub(crate) struct Position {
     slot: u8,
 }
 
-/// What a slot knows of its item without touching it.
+/// The facts about an item that its slot has, so that the item need not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// Uses counted so far, up to [`FREQUENCY_MAX`].
@@ -436,9 +436,9 @@ impl Table {
         })
     }
 
-    /// Moves the items of a bucket that lie on sparse pages, with `change` for
-    /// each item of the bucket first, and now and then a part of the table.
-    /// What was moved counts up `moved`.
+    /// Moves the items of a bucket that lie on sparse pages, with `change` for each item of the
+    /// bucket first, and now and then a part of the table. Each of them that moves counts up
+    /// `moved`.
     pub(crate) fn compact(
         &mut self,
         memory: Memory<'_>,

@@ -10,7 +10,7 @@ use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb};
 /// Digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-/// What came of it.
+/// The result of the arithmetic.
 enum Counted {
     Number { value: u64, cas: Option<u64>, seconds_left: Option<i64> },
     Not(Outcome<'static>),

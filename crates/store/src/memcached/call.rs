@@ -5,14 +5,14 @@ use keyway_base::{Clock, KeyspaceEvents};
 use keyway_memcache::{Asker, ErrorKind, Head, Outcome, Request, RequestFlags, Verb, write_reply};
 use keyway_resp::Protocol;
 
-/// What a request of a memcached client needs besides its bytes.
+/// The context of a request of a memcached client.
 #[derive(Clone, Copy, Debug)]
 pub struct MemcachedContext {
     /// The database that the client's listener is for.
     pub database: u32,
     /// Both clocks of the worker's turn.
     pub clock: Clock,
-    /// Whose [`Store::take_events`] tells what became of keys.
+    /// The worker whose [`Store::take_events`] returns the events of the request.
     pub worker: u16,
     /// Longest item, in bytes, counted as memcached counts for its `-I`: key,
     /// value, and some 60 more.
@@ -35,7 +35,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     pub(super) bytes: &'a [u8],
     pub(super) item_len_max: u32,
-    /// What takes long values without a copy; none where all are copied.
+    /// Takes long values without a copy. `None` if all are copied.
     pub(super) transfer: Option<&'a Transfer<'a>>,
 }
 
@@ -119,8 +119,8 @@ impl<'a> Call<'a> {
         (self.key().len() + self.value().len()) as u64
     }
 
-    /// Returns whether an item with a value of so many bytes is not too long. What
-    /// memcached counts besides is the same in every 64-bit build of it.
+    /// Returns whether an item with a value of so many bytes is not too long. The overhead that
+    /// memcached counts is the same in all its 64-bit builds.
     pub(super) fn fits(&self, flags: u32, value_len: usize) -> bool {
         const HEADER_LEN: usize = 48 + 8;
         let flags_len = if flags != 0 { 4 } else { 0 };
@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What is told of a value that is no string.
+/// Returns the error for a value that is not a string.
 #[cold]
 pub(super) fn wrong_kind(kind: Kind) -> Outcome<'static> {
     let text: &[u8] = match kind {

@@ -20,7 +20,7 @@ pub(super) enum Deadline {
 }
 
 impl Deadline {
-    /// What a client means by `seconds` at `now_millis`.
+    /// Returns the deadline that a client means by `seconds` at `now_millis`.
     pub(super) fn of(seconds: i64, now_millis: u64) -> Deadline {
         let millis = seconds.unsigned_abs().saturating_mul(1000);
         match seconds {
@@ -55,7 +55,7 @@ impl Deadline {
     }
 }
 
-/// What the words of a meta command do to an item, one after the other.
+/// The effect of the words of a meta command on an item, one after the other.
 #[derive(Clone, Copy)]
 pub(super) struct Walk {
     pub(super) deadline: Deadline,

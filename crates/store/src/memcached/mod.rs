@@ -209,7 +209,7 @@ fn execute_within_bounds(
 ) {
     let (store, turn, key) = (call.store, call.turn, call.key());
     let quota = store.quota_of(key);
-    // What is held had its room made before.
+    // A request whose shards are held had its room made before.
     let room = match is_held {
         true => Some(Reserved::nothing(store)),
         false => store.reserve(call.bytes_written(), turn),
@@ -222,7 +222,7 @@ fn execute_within_bounds(
     drop(room);
     store.evict_of_quota(quota, (0, 0), turn);
     if !is_held {
-        // What the estimate missed, such as a table that grew.
+        // This covers memory that the estimate missed, such as a table that grew.
         store.make_room(0, turn);
     }
 }

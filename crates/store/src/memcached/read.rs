@@ -16,8 +16,7 @@ use smallvec::SmallVec;
 /// still be in the first cache when their turn comes.
 const KEYS_AHEAD: usize = 16;
 
-/// What may be wanted of an item that changes nothing and takes no state from
-/// before.
+/// The flags of a read that changes nothing and needs no earlier state of the item.
 const PLAIN: RequestFlags = RequestFlags::VALUE
     .with(RequestFlags::FLAGS)
     .with(RequestFlags::CAS)
@@ -176,7 +175,7 @@ pub(super) fn read(call: &Call<'_>, out: &mut Vec<u8>) {
     write_end(out, call.head());
 }
 
-/// What a key holds, if it is no string.
+/// Returns the type of a key's value if it is not a string.
 fn other_kind(entry: &mut Entry<'_>) -> Option<Kind> {
     entry.item().map(|item| item.kind()).filter(|kind| *kind != Kind::Text)
 }
@@ -204,7 +203,7 @@ fn read_and_touch(
     Ok(())
 }
 
-/// Whether a read was counted already.
+/// Says whether a read was counted already.
 #[derive(Clone, Copy)]
 enum Counted {
     Yes,

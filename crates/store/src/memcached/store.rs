@@ -8,7 +8,8 @@ use crate::store::reserved_len;
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{ErrorKind, Item, Outcome, RequestFlags, Verb, write_stored};
 
-/// Whether it is a `set` as most are: of the text protocol, answered, without expiry, and not too long.
+/// Returns whether the call is a usual `set`: of the text protocol, answered, without expiry, and
+/// not too long.
 #[inline]
 pub(super) fn is_usual(call: &Call<'_>) -> bool {
     let head = call.head();

@@ -6,7 +6,7 @@ use crate::store::{Mode, ShardIndices};
 use keyway_memcache::Verb;
 use smallvec::SmallVec;
 
-/// What an item is besides its value.
+/// The state of an item besides its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     expiry: Option<u64>,

@@ -1,4 +1,4 @@
-//! Which requests of clients are refused for the state that the store is in.
+//! Refuses requests of clients that the state of the store does not allow.
 
 use super::transaction::Refused;
 use crate::store::{Restrictions, Store, Waiter};

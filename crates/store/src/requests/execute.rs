@@ -37,7 +37,7 @@ impl Store {
         };
         commands::execute(self, request, turn, transfer, out);
         drop(room);
-        // What the estimate missed, such as a table that grew.
+        // This covers memory that the estimate missed, such as a table that grew.
         self.make_room(0, turn);
     }
 

@@ -40,8 +40,8 @@ impl Store {
         is_done.load(Ordering::Relaxed) && is_done.swap(false, Ordering::Relaxed)
     }
 
-    /// Empties all databases, for a snapshot that replaces what is there. Whatever a client
-    /// watches has changed then, and who tells clients of changes is to tell all of them.
+    /// Empties all databases, for a snapshot that replaces what is there. All watched keys count as
+    /// changed. Clients that cache keys must be told that all keys have changed.
     ///
     /// Readers of effects are lost: what is loaded is not told. The memory is free when this
     /// returns, which takes long where there was much.

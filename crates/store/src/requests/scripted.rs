@@ -16,7 +16,7 @@ use keyway_resp::reply;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// What a script holds, until this is dropped.
+/// The shards that a script holds. They are released when this is dropped.
 pub struct ScriptHold {
     store: Arc<Store>,
     holder: Holder,
@@ -84,7 +84,7 @@ impl ScriptHold {
         let mut room = Reserved::nothing(&self.store);
         if request.command.flags.contains(Flags::DENYOOM) {
             let len = args_len(request);
-            // What earlier commands of the script discarded.
+            // Earlier commands of the script may have discarded memory.
             self.store.free_unused(len);
             match self.store.reserve(len, turn) {
                 Some(reserved) => room = reserved,
@@ -146,7 +146,7 @@ impl Drop for ScriptHold {
         self.store.scripting.release(self.holder);
         self.store.events.resume();
         if let Some(turn) = self.grows.get() {
-            // What the estimates missed, such as a table that grew.
+            // This covers memory that the estimates missed, such as a table that grew.
             self.store.make_room(0, turn);
         }
     }

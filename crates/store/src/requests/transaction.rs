@@ -11,7 +11,7 @@ use keyway_command::{Flags, Request};
 use keyway_memory::{Guard, Holder, Lock};
 use keyway_resp::reply;
 
-/// What the requests of a transaction need.
+/// The needs of the requests of a transaction.
 #[derive(Debug, Default)]
 pub struct Footprint {
     /// Shards of their keys, in any order.
@@ -164,7 +164,7 @@ impl Store {
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
         self.hold_shards(&shards, holder, |lock, count| {
-            // Who had none yet only waits for that one.
+            // A thread that holds no shard yet only waits for that one.
             if count > 0 && scripting.is_none() {
                 scripting = Some(self.scripting.lock_unless_busy()?);
             }
@@ -232,7 +232,7 @@ pub struct Held<'a> {
     /// Ascending.
     shards: Vec<u32>,
     holder: Holder,
-    /// What was executed may have made the store larger.
+    /// True if an executed request may have made the store larger.
     grows: bool,
     turn: Turn,
     /// Room for the requests that are still to be executed.
@@ -269,7 +269,7 @@ impl Held<'_> {
             false => reply::error(out, OUT_OF_MEMORY),
         }
         self.room.release(len);
-        // What the estimate missed: a value made out of others may be far longer
+        // This covers memory that the estimate missed: a value made out of others may be far longer
         // than its request.
         self.store.make_room(0, turn);
     }
@@ -306,7 +306,7 @@ impl Drop for Held<'_> {
         }
         self.room.release(u64::MAX);
         if self.grows {
-            // What the estimate missed, such as a table that grew.
+            // This covers memory that the estimate missed, such as a table that grew.
             self.store.make_room(0, self.turn);
         }
     }

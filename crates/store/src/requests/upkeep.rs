@@ -16,11 +16,10 @@ const TICK_STEPS: u32 = 600;
 const TICK_PAGES: usize = 4;
 
 impl Store {
-    /// Upkeep, in bounded time: frees items that expired and memory of flushed
-    /// databases. To be called about every 100 ms by any worker; more workers
-    /// calling share the work. Whether there is more to do at once: the worker
-    /// should then call again after its next turn, or a mass expiry is
-    /// reclaimed at no more than some thousand items per call.
+    /// Does upkeep in bounded time: frees items that expired and memory of flushed databases. Any
+    /// worker calls it about every 100 ms. If several workers call it, they share the work. Returns
+    /// whether there is more to do at once. The worker should then call again after its next turn,
+    /// because a call reclaims no more than some thousand items.
     ///
     /// Nothing is done while the store is loaded: what expires or is evicted then would be
     /// missing in its log.

@@ -1,19 +1,17 @@
-//! Who waits for an element of a key, in the order in which they came, whatever
-//! worker they are of.
+//! Clients of all workers that wait for an element of a key, in the order in which they came.
 //!
 //! ```text
 //!  BLPOP finds nothing ──► entered, with the shards of its keys held
 //!  a change of the key ──► noted as ready, with its shard locked
 //!  the worker that made it ──► serves who waits: first come, first served
 //! ```
-//! The worker that changed the key executes the commands of who waits, right
-//! after its own request, and hands out the replies: nobody waits for another
-//! worker's turn, and what a client sends behind its push finds the element
-//! taken, as with Redis. Who comes while others wait for a key stands behind
-//! them, whether or not the key has something by now.
+//! The worker that changed the key executes the commands that wait for it, right after its own
+//! request, and hands out the replies. So no client waits for another worker's turn, and a request
+//! that a client sends behind its push finds the element taken, as with Redis. A client that comes
+//! while others wait for a key stands behind them, whether or not the key has something by now.
 //!
-//! Whoever serves does not wait for a script that holds what a waiting command needs:
-//! the key is put off until the script has ended, and its worker then serves.
+//! The worker that serves does not wait for a script that holds shards of a waiting command. The
+//! key is put off until the script has ended, and the worker of the script then serves.
 //!
 //! A waiter is over once: it is served, or it is cancelled by its own worker.
 
@@ -27,7 +25,7 @@ use keyway_resp::reply;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What became of a command that may wait.
+/// The result of a command that may wait.
 pub enum Waited {
     /// It is answered.
     Answered,
@@ -66,9 +64,9 @@ impl Store {
         found == Found::Answered
     }
 
-    /// Makes an attempt at a command that may wait, and lets it wait if it finds
-    /// nothing: nothing comes between the two. What it waits for becomes its by
-    /// [`Store::serve_ready`] of any worker, unless [`Store::cancel`] ends it.
+    /// Makes an attempt at a command that may wait, and lets it wait if it finds nothing: nothing
+    /// comes between the two. [`Store::serve_ready`] of any worker serves it later, unless
+    /// [`Store::cancel`] ends it.
     pub fn attempt_or_wait(
         &self,
         request: &Request<'_>,
@@ -108,8 +106,8 @@ impl Store {
         }
         let waiter = Arc::new(self.waiter(request, context, who, &keys));
         self.waiters.enter(&waiter);
-        // Those before it may be served otherwise meanwhile, or wait for
-        // something of another type, and leave to it what is there.
+        // Waiters before it may be served by other keys meanwhile, or wait for another type. They
+        // then leave the elements to this one.
         for key in left {
             self.events.note_ready(who.worker, context.database, key);
         }
@@ -202,7 +200,7 @@ impl Store {
         while let Some((database, key)) = self.events.take_ready(worker) {
             if self.serve_key((database, &key), (worker, clock), &mut served).is_err() {
                 self.events.put_off(database, key);
-                // Who ends a script looks for what was put off after that.
+                // The thread that ends a script looks afterwards for keys that were put off.
                 if !self.has_script() {
                     self.events.resume();
                 }
@@ -307,20 +305,20 @@ mod tests {
         })
     }
 
-    /// Who is served after a worker's request.
+    /// Returns the clients that are served after a worker's request.
     fn served(store: &Store, worker: u16, line: &str) -> Vec<u64> {
         with_request(line, |it| store.execute(it, context(worker), &mut Vec::new()));
         ready(store, worker)
     }
 
-    /// Who can be served by a worker.
+    /// Returns the clients that a worker can serve.
     fn ready(store: &Store, worker: u16) -> Vec<u64> {
         let mut told = Vec::new();
         store.serve_ready(worker, Clock::default(), |waiter, _| told.push(waiter.who.client));
         told
     }
 
-    /// What `work` returns on a thread of its own, which is to wait for nothing.
+    /// Returns the result of `work` on a thread of its own, which must not wait.
     fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         std::thread::scope(|scope| {
             let (done, is_done) = mpsc::channel();

@@ -1,15 +1,16 @@
-//! What a shard held at the moment of a snapshot's cut, written bit by bit while it changes.
+//! Writes the items that a shard held at the moment of a snapshot's cut, bit by bit while the shard
+//! changes.
 //!
 //! ```text
 //!  spaces of the shard:  done │ the walk is here ─► │ later      each in the order of reversed hashes
 //!                                     ▲
 //!  an item changes ──────────────────┴─ before that, its cell is written and marked
 //! ```
-//! The walk writes what is behind its place and not marked. Nothing else has to be remembered of an
-//! item, whether it is changed, removed or new: of a marked cell, and of what the walk has passed,
-//! all was written as it was at the cut. A database that is emptied is held as it is until the
-//! walk has passed it. A large collection is written in pieces; before it changes, its rest is
-//! written at once.
+//! The walk writes the cells behind its position that are not marked. Nothing else has to be
+//! remembered of an item, whether it is changed, removed or new. All items of a marked cell, and
+//! all that the walk has passed, were written as they were at the cut. A database that is emptied
+//! is held as it is until the walk has passed it. A large collection is written in pieces; before
+//! it changes, its rest is written at once.
 
 use super::quotas::Quotas;
 use super::shard::Shard;
@@ -28,14 +29,14 @@ const STEP_LEN: usize = 64 << 10;
 /// Empty buckets that a step passes.
 const STEP_BUCKETS: usize = 256;
 
-/// What writing a shard's items takes.
+/// The means to write a shard's items.
 #[derive(Clone, Copy)]
 pub(crate) struct CutDoor<'a> {
     pub(crate) writer: ItemWriter<'a>,
     pub(crate) queue: &'a Queue,
 }
 
-/// How far a shard is with a snapshot.
+/// The progress of a shard with a snapshot.
 #[derive(Default)]
 pub(crate) enum Cut {
     /// Nothing is to be written.
@@ -46,7 +47,7 @@ pub(crate) enum Cut {
     Walked(Box<Walk>),
 }
 
-/// What a step of the walk came to.
+/// The result of a step of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutStep {
     /// All of the shard is written.
@@ -59,7 +60,7 @@ pub(crate) enum CutStep {
 
 /// The walk over one shard.
 pub(crate) struct Walk {
-    /// Those that had items at the cut.
+    /// The spaces that had items at the cut.
     spaces: Vec<Walked>,
     /// The first that is not written.
     current: usize,
@@ -136,7 +137,8 @@ impl Walk {
             cells
         });
         let cell = cells.of(hash);
-        // What comes into a cell from now on is not of the snapshot, even if nothing is there now.
+        // Items that come into a cell from now on do not belong to the snapshot, even if the cell
+        // is empty now.
         if !cells.mark(cell) || table.len() == 0 {
             return;
         }
@@ -400,8 +402,8 @@ impl Shard {
         }
     }
 
-    /// Empties a space at once; its memory is freed by later upkeep, or once a snapshot has
-    /// written what it held. Whether there is anything to free.
+    /// Empties a space at once. Later upkeep frees its memory, or a snapshot does once it has
+    /// written the items. Returns whether there is anything to free.
     pub(crate) fn flush(&mut self, index: usize, quotas: &Quotas, door: &CutDoor<'_>) -> bool {
         let mut walk = self.take_walk(door);
         let old = self.take_space(index, quotas);

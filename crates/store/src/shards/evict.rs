@@ -1,4 +1,4 @@
-//! Which items go when memory is short.
+//! Chooses the items to evict when memory is short.
 //!
 //! ```text
 //!  new item ─► small queue (a tenth) ─┬─ used twice or more ─► main

@@ -187,8 +187,8 @@ impl Wheel {
         None
     }
 
-    /// Moves a part of it from a sparse page; the parts have their turns by
-    /// `turn`. Whether it did.
+    /// Moves a part of it from a sparse page. `turn` chooses the part. Returns whether the part was
+    /// moved.
     pub(crate) fn compact(&mut self, memory: Memory<'_>, turn: usize) -> bool {
         self.chunks.compact(memory, turn % self.chunks.segment_count().max(1))
     }

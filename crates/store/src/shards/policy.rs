@@ -1,5 +1,5 @@
-/// What to do when a write finds memory used up: the names are Redis's
-/// `maxmemory-policy`, and one of our own.
+/// The handling of a write that finds memory used up. The names are those of Redis's
+/// `maxmemory-policy`, and one of Keyway's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EvictionPolicy {
     /// `noeviction`: refuse the write.

@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 /// Most quotas of a store: each takes a space per shard.
 pub const QUOTAS_MAX: usize = 64;
 
-/// What the keys that begin with a prefix may take.
+/// A bound on the keys that begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaConfig {
-    /// What they begin with; of several that fit a key, the longest counts.
+    /// The prefix. If several prefixes fit a key, the longest counts.
     pub prefix: Box<[u8]>,
     /// Bytes they may take, without what finds them: each shard has a little of
     /// that, which would be most of a small quota; 0 for no bound.
     pub memory_max: u64,
-    /// How many there may be, in all databases; 0 for no bound.
+    /// Largest number of keys, in all databases. 0: no bound.
     pub items_max: u64,
 }
 
 /// Figures of one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaStats {
-    /// What it is about.
+    /// The quota.
     pub config: QuotaConfig,
     /// Bytes that its keys take.
     pub memory_used: u64,
@@ -124,7 +124,7 @@ impl Quotas {
         1 + self.list.len()
     }
 
-    /// Which space of its database a key is in: 0 without a quota.
+    /// Returns the number of a key's space in its database, which is 0 without a quota.
     pub(crate) fn of(&self, key: &[u8]) -> usize {
         let (Some(first), false) = (key.first(), self.is_empty()) else { return 0 };
         let first = usize::from(*first);

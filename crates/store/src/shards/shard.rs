@@ -23,7 +23,7 @@ pub(crate) struct Counts {
     pub(crate) evicted: u64,
 }
 
-/// What of a key has expired.
+/// The part of a key that has expired.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gone {
     Whole,
@@ -49,7 +49,7 @@ pub(crate) struct Shard {
     others: Vec<Option<Box<Space>>>,
     /// Spaces of flushed databases, freed bit by bit.
     pub(super) garbage: Vec<Space>,
-    /// How far it is with a snapshot.
+    /// Its progress with a snapshot.
     pub(super) cut: Cut,
     /// The bucket to be compacted next, and the index of its space.
     compacted: (u32, u32),
@@ -142,8 +142,8 @@ impl Shard {
         freed
     }
 
-    /// Moves items from sparse pages to others; `visits` counts down with the
-    /// items looked at. Whether the shard is done: it begins anew then.
+    /// Moves items from sparse pages to others. `visits` counts down with each item that is
+    /// examined. Returns whether the shard is done. The next call then begins anew.
     pub(crate) fn compact(
         &mut self,
         memory: Memory<'_>,

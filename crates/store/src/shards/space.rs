@@ -18,8 +18,8 @@ const REBUILT_BUCKETS: usize = 16;
 /// Steps of a walk over the table: reversed hashes.
 const HASHES: u64 = 1 << 32;
 
-/// What one shard holds of one database: its items, when they expire, and in
-/// which order they are evicted. Takes next to nothing while empty.
+/// The part of one database in one shard: its items, their expiry, and the order of their eviction.
+/// It takes next to nothing while empty.
 pub(crate) struct Space {
     pub(crate) table: Table,
     pub(crate) wheel: Option<NodeBox<Wheel>>,
@@ -34,7 +34,7 @@ pub(crate) struct Space {
     pub(crate) hand: u32,
     /// Bytes of its items; counted where it is that of a quota.
     pub(crate) used: i64,
-    /// What [`Space::bytes`] was when last asked by [`Space::growth`].
+    /// The result of [`Space::bytes`] at the latest call of [`Space::growth`].
     accounted: usize,
 }
 
@@ -42,11 +42,12 @@ pub(crate) struct Space {
 /// a shard may have very many items, and nobody takes entries from it meanwhile.
 struct Rebuilt {
     wheel: Wheel,
-    /// The reversed hash that the walk over the table is at. What it has passed is in the wheel.
+    /// The reversed hash that the walk over the table is at. Items that it has passed are in the
+    /// wheel.
     reversed: u64,
 }
 
-/// What upkeep needs from the store.
+/// The means that upkeep needs from the store.
 pub(crate) struct Upkeep<'a, H> {
     pub(crate) memory: Memory<'a>,
     pub(crate) now_millis: u64,
@@ -63,7 +64,7 @@ impl<H> Upkeep<'_, H> {
     }
 }
 
-/// What became of an entry of the wheel.
+/// The result for an entry of the wheel.
 pub(crate) enum Due {
     /// The item has expired: remove it.
     Expired(Position),

@@ -104,7 +104,7 @@ struct State {
     /// The snapshot is that of a primary.
     is_replica: bool,
     database: u32,
-    /// What memcached clients know of the next key.
+    /// The memcached state of the next key.
     meta: Meta,
     building: Option<Building>,
     keys: u64,
@@ -130,7 +130,7 @@ struct Building {
     count: usize,
 }
 
-/// What became of parts that were to be put into the store.
+/// The result of putting parts into the store.
 enum Put {
     Done,
     Evicted,
@@ -359,8 +359,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes what the file says of itself or of the next key. What is no field of a store's own
-    /// file, or has another form, means nothing here.
+    /// Reads a field about the file itself or about the next key. A field that a store's own file
+    /// does not have, or has in another form, is ignored.
     fn aux(&mut self, name: &[u8], value: &[u8]) {
         let numbers = || {
             let (first, second) = std::str::from_utf8(value).ok()?.split_once(' ')?;
@@ -563,7 +563,7 @@ impl State {
         if is_new { Ok(()) } else { Err(LoadError::Twice(building.key.clone())) }
     }
 
-    /// What is left to do once all keys are there.
+    /// Does the rest of the work once all keys are there.
     fn settle(&self) {
         let since = self.cut_millis.map_or(0, |cut| self.clock.unix_millis().saturating_sub(cut));
         let numbers = since.saturating_mul(NUMBERS_PER_MILLI).saturating_add(NUMBERS_MIN);

@@ -8,8 +8,8 @@
 //! serves requests while a snapshot is written. It serves none while it is loaded. A log is a
 //! snapshot as its base and the effects behind it, which [`Replay`] executes again.
 //!
-//! Redis and Valkey read the file, and theirs is read here. What only memcached clients know of
-//! items, and what makes numbers of values unique, is in auxiliary fields that servers ignore.
+//! Redis and Valkey read the file, and theirs is read here. The memcached state of items, and the
+//! counts that make numbers of values unique, are in auxiliary fields that servers ignore.
 
 mod load;
 mod replay;

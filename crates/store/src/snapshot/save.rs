@@ -64,7 +64,7 @@ enum Stage {
     Over,
 }
 
-/// What [`Saving::next`] has.
+/// The result of [`Saving::next`].
 pub enum Progress {
     /// Bytes of the file.
     Batch(Batch),
@@ -86,7 +86,7 @@ impl Batch {
         self.parts.iter().map(Piece::bytes)
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.parts().map(<[u8]>::len).sum()
     }
@@ -250,7 +250,7 @@ impl Saving {
             CutStep::Within => Stage::Shard { index, is_within: true },
             CutStep::More => Stage::Shard { index, is_within: false },
             CutStep::Done => {
-                // What was held for the snapshot is to be freed.
+                // Memory that was held for the snapshot is to be freed.
                 store.come_by(index, 0);
                 match index + 1 {
                     next if next == store.shard_count() => Stage::Tail,

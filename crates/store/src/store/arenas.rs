@@ -1,5 +1,5 @@
-//! How many arenas a store has, and where the walk is that compacts what lies in
-//! them: see `compaction.rs`.
+//! The number of arenas of a store, and the position of the walk that compacts their items
+//! (`compaction.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 

@@ -1,14 +1,14 @@
-//! How a store is made, and what its figures are.
+//! The configuration and the figures of a store.
 
 use crate::shards::{EvictionPolicy, QuotaStats};
 use keyway_base::KeyspaceEvents;
 
-/// How a store is made.
+/// The configuration of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreConfig {
     /// Bytes of memory that items and tables may take; 0 for no bound.
     pub memory_max: u64,
-    /// What to do when a write would pass `memory_max`.
+    /// The handling of a write that would pass `memory_max`.
     pub policy: EvictionPolicy,
     /// Number of databases that clients can select; at least 1.
     pub databases: u32,
@@ -18,16 +18,16 @@ pub struct StoreConfig {
     /// Secret that decides which keys share a table bucket: random in
     /// production, fixed in a test.
     pub seed: u64,
-    /// Which changes of keys [`crate::Store::take_events`] tells of.
+    /// The changes of keys that [`crate::Store::take_events`] returns.
     pub notify: KeyspaceEvents,
-    /// How reading a key that has an expiry moves it; `None`: not at all.
+    /// The rule by which reading a key moves its expiry. `None`: it does not.
     pub after_read: Option<AfterRead>,
     /// True if what the process is seen to hold beyond what its stores count
     /// counts towards `memory_max`: where stores are all that it holds much for.
     pub heeds_resident: bool,
 }
 
-/// How reading a key that has an expiry moves it.
+/// The rule by which reading a key moves its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterRead {
     /// From when it is read to when it expires then, in milliseconds.

@@ -37,8 +37,8 @@ const UNREPORTED_MAX: i64 = 64 << 10;
 /// most this part of it.
 const UNREPORTED_SHARE: u64 = 64;
 
-/// How often who cannot wait gives the processor away before it gives up: some
-/// milliseconds, or as long as others run on it.
+/// Number of times that a thread that cannot wait yields the processor before it gives up. It takes
+/// some milliseconds, or as long as other threads run.
 const WAITS_MAX: u32 = 10_000;
 
 /// A shard on cache lines of its own: neighbours are prefetched in pairs.
@@ -70,27 +70,27 @@ pub struct Store {
     tick_turn: AtomicUsize,
     /// The shard whose turn it is to evict.
     pub(super) evict_turn: AtomicUsize,
-    /// What keys of a prefix may take.
+    /// The bounds on keys of a prefix.
     pub(crate) quotas: Quotas,
-    /// What became of keys.
+    /// The events of keys.
     pub(crate) events: Events,
-    /// What repeats each change, for who follows the store.
+    /// The effects that repeat each change, for readers that follow the store.
     pub(crate) effects: Effects,
-    /// Which keys are watched for transactions.
+    /// The keys that are watched for transactions.
     pub(crate) watches: Watches,
-    /// Who waits for elements.
+    /// The clients that wait for elements.
     pub(crate) waiters: Waiters,
     /// Feeds choices that only have to be different each time.
     random_turn: AtomicUsize,
-    /// What the process holds for it beyond that.
+    /// The memory that the process holds for the store beyond the counted bytes.
     pub(crate) resident: Resident,
     /// Held by the script that runs: there is one at a time.
     pub(crate) scripting: Scripting,
-    /// What memcached clients want flushed at a time to come.
+    /// The delayed flushes of memcached clients.
     pub(crate) flushes: Flushes,
     /// Long values that are on their way in.
     pub(crate) streamed_sets: StreamedSets,
-    /// What is known of snapshots.
+    /// The state of snapshots.
     pub(crate) snapshots: Snapshots,
     /// The log of its effects.
     pub(super) logged: Logged,
@@ -247,7 +247,7 @@ impl Store {
         self.scripting.is_taken()
     }
 
-    /// What runs for long now, if anything does.
+    /// Returns the kind of script that has been running for long, if one has.
     pub fn busy(&self) -> Option<Busy> {
         self.scripting.busy()
     }
@@ -309,7 +309,7 @@ impl Store {
         Memory { heap: &self.heap, arena: self.arena_of(shard_index) }
     }
 
-    /// What the collections of a shard need.
+    /// Returns the means that collections of a shard need to change.
     #[inline]
     pub(crate) fn means(&self, shard_index: usize, now_millis: u64) -> Means<'_> {
         let (heap, hasher, arena) = (&self.heap, &self.hasher, self.arena_of(shard_index));
@@ -359,7 +359,7 @@ impl Store {
         &raw const self.shards[index].0
     }
 
-    /// Which of a database's spaces a key is in.
+    /// Returns the number of a key's space in its database.
     #[inline]
     pub(crate) fn quota_of(&self, key: &[u8]) -> usize {
         if self.quotas.is_empty() { 0 } else { self.quotas.of(key) }
@@ -438,7 +438,7 @@ impl Store {
         Upkeep { memory, now_millis: turn.now_millis, quotas, door, hash_key }
     }
 
-    /// What a snapshot needs to write items of a shard.
+    /// Returns the means that a snapshot needs to write items of a shard.
     #[inline]
     pub(crate) fn cut_door(&self, shard_index: usize, now_millis: u64) -> CutDoor<'_> {
         let uses = match self.config.policy {

@@ -1,11 +1,9 @@
-//! What became of keys, for whoever publishes it or tells those who keep
-//! copies.
+//! Events of keys. The worker publishes them and tells clients that keep copies.
 //!
-//! Every path by which a key changes notes it here, within the class that
-//! Redis's keyspace events give it, with the key's shard locked. A class that
-//! nobody asks for costs one branch. Events are kept until the worker that made
-//! them takes them, right after the request; keys that are watched are marked
-//! at once ([`super::watches`]), those that somebody waits for are noted as ready
+//! Every path by which a key changes notes it here, within the class that Redis's keyspace events
+//! give it, with the key's shard locked. A class that no client asks for costs one branch. Events
+//! are kept until the worker that made them takes them, right after the request; watched keys are
+//! marked at once ([`super::watches`]), and keys that a client waits for are noted as ready
 //! ([`super::waiters`]).
 
 use keyway_base::KeyspaceEvents;
@@ -18,13 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 pub struct KeyEvent {
     /// The key's database, as clients number it.
     pub database: u32,
-    /// What kind of event it is.
+    /// The class of the event.
     pub class: KeyspaceEvents,
     /// Redis's name for it, such as `set` or `expired`.
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,
-    /// Whose request it was.
+    /// The worker whose request caused it.
     pub(super) worker: u16,
 }
 
@@ -36,7 +34,7 @@ impl KeyEvent {
     }
 }
 
-/// Who makes the events of [`crate::Store::tick`].
+/// The worker of events of [`crate::Store::tick`].
 pub const NO_WORKER: u16 = u16::MAX;
 
 /// Of changes that Redis publishes no event of, but which end what clients keep
@@ -70,7 +68,7 @@ pub(crate) struct Events {
     pub(super) ready: Lock<ReadyKeys>,
     /// Keys that are watched for transactions.
     watched: AtomicUsize,
-    /// Whether somebody follows the store.
+    /// True if a reader follows the store.
     is_followed: AtomicBool,
     /// Held while what is noted changes.
     order: Lock<()>,
@@ -146,7 +144,7 @@ impl Events {
         });
     }
 
-    /// How many commands wait.
+    /// Returns the number of commands that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -204,9 +202,9 @@ impl Events {
         self.lists.len() * size_of::<Lock<List>>()
     }
 
-    /// Which classes are noted. The load is relaxed: a client that reads a key
-    /// after the classes were changed holds its shard's lock after that, and
-    /// whoever changes the key later holds it later still.
+    /// Returns the classes that are noted. The load is relaxed: a client that reads a key after the
+    /// classes were changed holds its shard's lock after that, and a client that changes the key
+    /// later holds it later still.
     #[inline]
     pub(super) fn noted(&self) -> KeyspaceEvents {
         KeyspaceEvents::from_bits(self.noted.load(Ordering::Relaxed))

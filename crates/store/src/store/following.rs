@@ -120,8 +120,8 @@ impl Store {
         }
     }
 
-    /// The number of units that were told since the store was made. Those that this thread
-    /// has told are among them.
+    /// The number of units that were told since the store was made. It includes those of this
+    /// thread.
     #[inline]
     pub fn told(&self) -> u64 {
         self.effects.next_ticket()
@@ -186,9 +186,9 @@ impl Store {
         }
     }
 
-    /// Notes for readers of effects what became of a key: this is the hook of all changes.
-    /// What expires or is evicted is told at once, any other change by the command that makes
-    /// it. A change by a command that knew of no reader would be missing.
+    /// Notes for readers of effects what became of a key: this is the hook of all changes. An
+    /// expiry or an eviction is told at once, any other change by the command that makes it. A
+    /// change by a command that knew of no reader would be missing.
     #[cold]
     pub(super) fn note_effect(&self, turn: Turn, database: u32, class: KeyspaceEvents, key: &[u8]) {
         if matches!(class, KeyspaceEvents::EXPIRED | KeyspaceEvents::EVICTED) {

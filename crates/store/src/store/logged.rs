@@ -30,9 +30,9 @@ pub struct LogStatus {
     pub records: u64,
     /// Calls of fsync for records.
     pub fsyncs: u64,
-    /// How long they took together, in microseconds.
+    /// Their total time, in microseconds.
     pub fsync_micros: u64,
-    /// How long the longest took, in microseconds.
+    /// The time of the longest, in microseconds.
     pub fsync_micros_max: u64,
     /// True if bytes that were written may not be on the disk.
     pub is_unsynced: bool,
@@ -44,9 +44,9 @@ pub struct LogStatus {
     pub compactions_failed: u64,
     /// True if the last one could not.
     pub last_compaction_failed: bool,
-    /// How long the last took, in seconds; none before the first.
+    /// The time that the latest base took, in seconds. `None` before the first one.
     pub last_compaction_seconds: Option<u64>,
-    /// How often writes were lost.
+    /// Number of times that writes were lost.
     pub losses: u64,
     /// Why, the last time.
     pub last_fault: String,
@@ -73,7 +73,7 @@ pub trait EffectLog: Send + Sync {
     fn status(&self) -> LogStatus;
 }
 
-/// What a store has besides its keys for a log.
+/// The log of a store, if it has one.
 pub(crate) struct Logged(OnceLock<Arc<dyn EffectLog>>);
 
 impl Logged {

@@ -1,4 +1,4 @@
-//! What became of keys, noted for who wants to know.
+//! Notes events of keys.
 
 use super::core::Store;
 use super::events::{EVENTS_KEPT_MAX, KEPT_MASK, KeyEvent, Ready, SILENT};
@@ -14,8 +14,8 @@ impl Store {
         self.events.kept.load(Ordering::Relaxed) != 0
     }
 
-    /// Begins or ends keeping every change of a key, whatever the configured
-    /// classes are. What is flushed or exchanged as a whole is not noted.
+    /// Begins or ends keeping every change of a key, whatever the configured classes are. A flush
+    /// or an exchange of a whole database is not noted.
     pub fn watch_changes(&self, all: bool) {
         let all_classes = KeyspaceEvents::ALL.bits() | SILENT.bits();
         let classes = self.published().bits() | if all { all_classes } else { 0 };
@@ -109,7 +109,7 @@ impl Store {
         key: &[u8],
     ) -> bool {
         match class {
-            // Who reads for a group is told that the stream is gone.
+            // A client that reads for a group is told that the stream is gone.
             KeyspaceEvents::EXPIRED | KeyspaceEvents::EVICTED => {
                 self.waiters.has_in(database, Lane::Group, key)
             }

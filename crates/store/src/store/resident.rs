@@ -1,4 +1,4 @@
-//! What the process holds for its stores beyond what a store counts by itself.
+//! The memory that the process holds for its stores beyond the bytes that each store counts.
 //!
 //! ```text
 //!  anonymous memory of the process
@@ -7,9 +7,9 @@
 //!   + idle in pages of nodes             ─┐ each store's part is that of all
 //!   + the surplus: the C library's own   ─┘ that stores count
 //! ```
-//! The surplus is what the C library's heap keeps of freed blocks, and what clients'
-//! buffers take beyond the allowance. It is measured, a few times a second, and only
-//! in stores that are to heed it: other processes' memory is not their stores'.
+//! The surplus is the freed blocks that the C library's heap keeps, and the clients' buffers beyond
+//! the allowance. It is measured, a few times a second, and only in stores that are to heed it:
+//! other processes' memory is not their stores'.
 
 use super::config::StoreConfig;
 use keyway_memory::nodes;
@@ -33,10 +33,10 @@ const SURPLUS_MAX: i64 = 4;
 /// Part by which a smaller surplus counts at each measurement; a larger one counts
 /// at once.
 const STEP: i64 = 2;
-/// What a share is told in parts of.
+/// The unit of shares: a whole has so many parts.
 const WHOLE: i64 = 1 << 10;
 
-/// What all stores of the process count, as far as they told.
+/// The bytes that all stores of the process count, as far as they have told.
 static COUNTED: AtomicI64 = AtomicI64::new(0);
 /// Anonymous memory of the process when its first store was made.
 static BASE: OnceLock<i64> = OnceLock::new();
@@ -61,11 +61,11 @@ fn anonymous() -> Option<i64> {
     None
 }
 
-/// What a store knows of memory it does not count itself.
+/// The memory that a store does not count itself, as far as it knows.
 pub(crate) struct Resident {
     /// When it was last measured, in milliseconds.
     measured: AtomicU64,
-    /// What the store added to `COUNTED`.
+    /// The bytes that the store added to `COUNTED`.
     told: AtomicI64,
     /// The store's part of what is shared, of `WHOLE`.
     share: AtomicI64,

@@ -1,7 +1,7 @@
-//! Making room: evicting, shard after shard, until what is to be written fits.
+//! Makes room by evicting items, shard after shard, until a write fits.
 //!
-//! A script holds shards for as long as it runs. Who evicts passes them over,
-//! as a write of other keys is not to stand still for it.
+//! A script holds shards for as long as it runs. Eviction passes them over, because a write of
+//! other keys must not wait for the script.
 
 use super::compaction;
 use super::core::Store;
@@ -17,11 +17,10 @@ use std::sync::atomic::Ordering;
 
 /// Elements of discarded collections freed at a time when memory is short.
 const DISCARDED_STEPS: u32 = 128;
-/// Bytes that a write frees before it goes ahead even if memory is not below its
-/// bound yet, and how many more for each byte of its own. What is freed bit by
-/// bit leaves pages half empty for long, so that one write would free megabytes
-/// and stand still meanwhile; the next ones free the rest. Smaller passes the
-/// bound by more.
+/// Bytes that a write frees before it goes ahead even if memory is not below its bound yet, and the
+/// number of further bytes for each byte of its own. Memory that is freed bit by bit leaves pages
+/// half empty for long, so that one write would free megabytes and stand still meanwhile. The next
+/// writes free the rest. If the number were smaller, the bound would be passed by more.
 const FREED_LEN_MAX: i64 = 32 << 10;
 const FREED_PER_BYTE: i64 = 16;
 /// Elements of discarded collections that a write frees at most, which are in no
@@ -84,8 +83,8 @@ impl Store {
         if Holder::is_holding() { lock.try_lock_or_held() } else { lock.lock_unless_held() }
     }
 
-    /// Whether to look at one more shard. When all were looked at in vain, it
-    /// is so only if most could not be had: waits for one of those then.
+    /// Returns whether to look at one more shard. If all were searched in vain, it returns true
+    /// only if most of them could not be locked. It then waits for one of those.
     pub(crate) fn searches_on(&self, search: &mut Search) -> bool {
         if search.fruitless <= self.shard_count() {
             return true;
@@ -265,7 +264,8 @@ impl Store {
         }
     }
 
-    /// Whether memory, with all that is idle, would be above its bound with `extra` bytes more.
+    /// Returns whether memory, including idle memory, would be above its bound with `extra` bytes
+    /// more.
     #[inline]
     fn lacks(&self, extra: u64) -> bool {
         self.held().saturating_add_unsigned(extra) > self.bound()
@@ -292,7 +292,7 @@ impl Store {
             if (freed_max <= 0 || steps <= 0) && self.is_near(bound) {
                 return true;
             }
-            // What nobody needs goes first.
+            // Discarded collections go first.
             let discarded = self.discarded_bytes();
             if self.free_discarded(&mut { DISCARDED_STEPS }) {
                 freed_max -= discarded - self.discarded_bytes();

@@ -11,7 +11,7 @@ use keyway_memory::{Guard, Lock};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What runs for so long.
+/// The kind of script that has been running for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// A script.
@@ -53,7 +53,7 @@ impl Scripting {
         Self { lock: Lock::new(()), busy: AtomicU8::new(NOBODY) }
     }
 
-    /// What runs for long now, if anything does.
+    /// Returns the kind of script that has been running for long, if one has.
     pub(crate) fn busy(&self) -> Option<Busy> {
         match self.busy.load(Ordering::Relaxed) {
             NOBODY => None,

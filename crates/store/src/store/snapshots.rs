@@ -1,5 +1,5 @@
-//! What is known of a store's snapshots: whether one is being written or loaded, and how the last
-//! one went.
+//! The state of a store's snapshots: whether one is being written or loaded, and the result of the
+//! latest.
 //!
 //! ```text
 //!  idle ─► scheduled ─► cut ─► writing ─► idle
@@ -25,7 +25,7 @@ const WRITING: u8 = 3;
 /// The snapshot is the base of a log. Nobody else writes it.
 const FOR_LOG: u8 = 4;
 
-/// What is known of a store's snapshots.
+/// The state of a store's snapshots.
 pub(crate) struct Snapshots {
     /// Items that change before they were written.
     pub(crate) queue: Queue,
@@ -46,7 +46,8 @@ pub(crate) struct Snapshots {
     failures: AtomicU64,
     last_failed: AtomicBool,
     failure: Lock<String>,
-    /// Who waits for the end of the snapshot that is being written, and who is to be told of it.
+    /// The clients that wait for the end of the snapshot that is being written, and those whose
+    /// snapshot has ended.
     waiting: Lock<Vec<Arc<Waiter>>>,
     saved: Lock<Vec<Arc<Waiter>>>,
     load_began: AtomicU64,
@@ -79,11 +80,11 @@ pub struct SnapshotStatus {
     pub saved_changes: u64,
     /// Its length, in bytes.
     pub saved_len: u64,
-    /// How long the last snapshot took, in milliseconds; -1 for none.
+    /// The time that the latest snapshot took, in milliseconds. -1 before the first one.
     pub saved_millis: i64,
     /// Snapshots that were written whole.
     pub saves: u64,
-    /// Those that failed.
+    /// Snapshots that failed.
     pub failures: u64,
     /// True if the last one failed.
     pub last_failed: bool,
@@ -113,7 +114,7 @@ pub enum SnapshotRefusal {
 }
 
 impl SnapshotRefusal {
-    /// What a client is told, error code included.
+    /// Returns the error text for a client, including the error code.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Off => {
@@ -204,7 +205,7 @@ impl Store {
             return Err(SnapshotRefusal::Off);
         }
         let may_cut = !Holder::is_holding() && !self.has_script();
-        // What is scheduled is nobody else's to begin.
+        // The phase SCHEDULED keeps other threads from beginning a snapshot.
         if !snapshots.advance(IDLE, SCHEDULED) {
             if !schedule {
                 return Err(SnapshotRefusal::Running);
@@ -235,7 +236,7 @@ impl Store {
         Ok(())
     }
 
-    /// Who waited for a snapshot that has ended.
+    /// Takes the clients whose snapshot has ended.
     pub(crate) fn take_saved(&self) -> Vec<Arc<Waiter>> {
         std::mem::take(&mut *self.snapshots.saved.lock())
     }
@@ -317,7 +318,7 @@ impl Store {
                 snapshots.failures.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // Who comes from here on waits for a snapshot of its own.
+        // A client that comes from here on waits for another snapshot.
         let mut waiting = std::mem::take(&mut *snapshots.waiting.lock());
         snapshots.saved.lock().append(&mut waiting);
         self.release_snapshot();

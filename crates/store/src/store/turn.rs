@@ -1,20 +1,20 @@
 use keyway_base::Clock;
 use keyway_resp::Protocol;
 
-/// What a request needs besides its words.
+/// The context of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// The client's selected database.
     pub database: u32,
     /// Both clocks of the worker's turn.
     pub clock: Clock,
-    /// What the client speaks.
+    /// The client's protocol.
     pub protocol: Protocol,
-    /// Whose [`crate::Store::take_events`] tells what became of keys.
+    /// The worker whose [`crate::Store::take_events`] returns the events of the request.
     pub worker: u16,
 }
 
-/// How a command is executed: a set of these.
+/// The mode in which a command is executed: a set of the constants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mode(u8);
 
@@ -25,38 +25,38 @@ impl Mode {
     pub(crate) const TOLD: Self = Self(1 << 1);
     /// The command is the effect of another store.
     pub(crate) const EFFECT: Self = Self(1 << 2);
-    /// What happens is not the command's doing, and is told apart.
+    /// The change is not an effect of the command, and is told separately.
     pub(crate) const ASIDE: Self = Self(1 << 3);
 }
 
-/// What holds for the whole of one request. It fits into two registers.
+/// The state that holds for the whole of one request. It fits into two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// The client's database; it exists.
     pub(crate) database: u32,
     /// Milliseconds since the Unix epoch.
     pub(crate) now_millis: u64,
-    /// What the client speaks.
+    /// The client's protocol.
     pub(crate) protocol: Protocol,
-    /// Whose events are noted.
+    /// The worker that takes the events.
     pub(crate) worker: u16,
-    /// How the command is executed.
+    /// The mode in which the command is executed.
     pub(crate) mode: Mode,
 }
 
 const _: () = assert!(size_of::<Turn>() == 16);
 
 impl Turn {
-    /// What holds for a request of a client.
+    /// Returns the turn of a client's request.
     #[inline]
     pub(crate) fn of(context: Context) -> Self {
         let Context { database, clock, protocol, worker } = context;
         Self { database, now_millis: clock.unix_millis(), protocol, worker, mode: Mode(0) }
     }
 
-    /// What holds for the effect of another store: time does not pass for it. Nothing
-    /// expires but by an effect, and a time that has passed is a time to be set. The
-    /// moment is one of January 1970, as many milliseconds after the epoch as it is seconds.
+    /// Returns the turn of an effect of another store. Time does not pass for it. Nothing expires
+    /// but by an effect, and a time that has passed is a time to be set. The moment is one of
+    /// January 1970, as many milliseconds after the epoch as it is seconds.
     pub(crate) fn of_effect(context: Context) -> Self {
         let turn = Self::of(context);
         Self { now_millis: turn.now_millis / 1000, ..turn }.with(Mode::EFFECT)

@@ -18,12 +18,12 @@ use std::sync::atomic::AtomicU64;
 /// other.
 const STRIPES: usize = 64;
 
-/// How long a command is to wait, in milliseconds; 0 for ever.
+/// The time that a command may wait, in milliseconds. 0: without a limit.
 pub type Patience = u64;
 
 /// A command that waits.
 pub struct Waiter {
-    /// Whose it is.
+    /// The client.
     pub who: Who,
     /// When it came, among all.
     pub(crate) ticket: u64,
@@ -35,7 +35,7 @@ pub struct Waiter {
     pub(crate) group: Option<Box<[u8]>>,
     pub(crate) frame: Box<[u8]>,
     pub(crate) ranges: Box<[ByteRange]>,
-    /// What it waits for.
+    /// The keys that it waits for.
     pub(crate) keys: Box<[Box<[u8]>]>,
     /// True if it is served or cancelled. Held while it is being served.
     pub(crate) is_over: Lock<bool>,
@@ -52,7 +52,7 @@ pub struct Who {
     pub is_noloop: bool,
 }
 
-/// What kind of thing is waited for.
+/// The kind of thing that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
     /// Elements, each of which is taken by one waiter.
@@ -67,7 +67,7 @@ impl Lane {
     pub(crate) const ALL: [Self; 3] = [Self::Elements, Self::Entries, Self::Group];
 }
 
-/// Whom of those who wait for a key: the database, the lane and the ticket.
+/// The position of a waiter among those of a key: the database, the lane and the ticket.
 type QueuePosition = (u32, Lane, u64);
 
 /// By key: who waits.
@@ -100,7 +100,7 @@ impl Waiter {
         self.command.flags
     }
 
-    /// What it is answered when its time is up.
+    /// Appends the reply for a command whose time is up.
     pub fn write_timeout(&self, out: &mut Vec<u8>) {
         if self.command.verb == Verb::Save {
             return reply::error(out, "ERR the snapshot goes on; LASTSAVE tells when it has ended");
@@ -152,8 +152,7 @@ impl Waiters {
         waiters.range(from..=to).any(|(_, waiter)| waiter.group.as_deref() == Some(group))
     }
 
-    /// Who waits for a key at a position or a later one of its lane, the first of
-    /// them.
+    /// Returns the first waiter for a key at a position, or at a later one of its lane.
     pub(crate) fn next(&self, from: QueuePosition, key: &[u8]) -> Option<Arc<Waiter>> {
         let stripe = self.stripe(key).lock();
         let waiters = stripe.get(key)?;

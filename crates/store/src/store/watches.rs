@@ -17,7 +17,7 @@ const STRIPES: usize = 64;
 /// Set once a key that a client watches has changed.
 pub type Mark = Arc<AtomicBool>;
 
-/// Whose marks a change of a key sets, by database.
+/// By key: the marks that a change sets, with their databases.
 type Stripe = BTreeMap<Box<[u8]>, Vec<(u32, Mark)>>;
 
 pub(crate) struct Watches {
@@ -55,7 +55,7 @@ impl Watches {
         }
     }
 
-    /// Notes that a key has changed. Who watched it is told once.
+    /// Notes that a key has changed. Each watcher is told once.
     pub(crate) fn mark(&self, database: u32, key: &[u8]) {
         let mut stripe = self.stripe(key).lock();
         let Some(marks) = stripe.get_mut(key) else { return };

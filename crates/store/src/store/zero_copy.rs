@@ -32,24 +32,24 @@ const ZERO_COPY_LEN_MIN: usize = 7 << 10;
 /// to have waiting.
 const ZERO_COPY_SHARE: usize = 2;
 
-/// What a request may take from a store, or give to it, without a copy. Made for each
-/// request: it costs next to nothing as long as nothing is long.
+/// The values that a request may take from a store, or give to it, without a copy. It is made for
+/// each request, and costs next to nothing if no value is long.
 pub struct Transfer<'s> {
     store: &'s Arc<Store>,
-    /// What stands for the value that the request sets, and how long that is.
+    /// The streamed value that the request sets, and its length.
     streamed: Cell<Option<Box<StreamedSet>>>,
     streamed_len: usize,
     is_refused: bool,
     zero_copy: Cell<Option<Box<Insertions>>>,
 }
 
-/// What goes into a reply without being copied there: each in front of the byte that is
-/// told with it, the first one first.
+/// Parts that are inserted into a reply without a copy. Each is inserted before the byte with its
+/// index. They are in order.
 pub type Insertions = Vec<(usize, Part)>;
 
 impl<'s> Transfer<'s> {
-    /// For one request of a store. What it sets may be in `streamed`, if that suits the
-    /// command: its argument then stands for it.
+    /// Creates the transfer of one request of a store. `streamed` may hold the value that it sets,
+    /// if the command can take one. The argument then stands for the value.
     #[inline]
     pub fn new(store: &'s Arc<Store>, streamed: Option<Box<StreamedSet>>) -> Self {
         let streamed_len = streamed.as_ref().map_or(0, |streamed| streamed.filled());
@@ -119,7 +119,7 @@ impl<'s> Transfer<'s> {
 
 /// A value in a shared block.
 struct ZeroCopyValue {
-    /// Whose block it is.
+    /// The store that owns the block.
     store: Arc<Store>,
     item: Address,
     value: NonNull<[u8]>,

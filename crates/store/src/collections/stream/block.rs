@@ -33,7 +33,7 @@ pub(crate) struct Block {
     bytes: Node<u8>,
     /// The last entry ever, removed or not.
     last: Id,
-    /// What Redis would take for it, removed entries included.
+    /// The bytes that Redis would use for the block, including removed entries.
     weight: u32,
     /// Entries ever.
     added: u16,

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 const CONSUMER_BYTES: usize =
     size_of::<Option<Consumer>>() + 2 * size_of::<(Box<[u8]>, ConsumerIndex)>();
 
-/// Which of a group's consumers.
+/// The index of a consumer in its group.
 pub(crate) type ConsumerIndex = u32;
 
 /// An entry that a consumer got.
@@ -20,7 +20,7 @@ pub(crate) struct Delivery {
     pub(crate) id: Id,
     /// When it last got it, in milliseconds since the Unix epoch.
     pub(crate) millis: u64,
-    /// How often it was delivered.
+    /// The number of times that the entry was delivered.
     pub(crate) count: u64,
     pub(crate) consumer: ConsumerIndex,
 }
@@ -32,7 +32,7 @@ impl Delivery {
     }
 }
 
-/// Who gets entries of a group.
+/// A consumer of a group.
 pub(crate) struct Consumer {
     pub(crate) name: Box<[u8]>,
     /// When it was last heard of, in milliseconds since the Unix epoch.
@@ -42,7 +42,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// How many deliveries it has not acknowledged.
+    /// Returns the number of deliveries that the consumer has not acknowledged.
     pub(crate) fn pending(&self) -> usize {
         self.ids.len()
     }
@@ -60,7 +60,7 @@ impl Consumer {
 pub(crate) struct Group {
     /// Entries up to this one were delivered.
     pub(crate) last: Id,
-    /// How many entries of the stream those are, or `UNKNOWN`.
+    /// The number of entries of the stream up to that one, or `UNKNOWN`.
     pub(crate) entries_read: i64,
     /// By id.
     deliveries: Ranks<Delivery>,
@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// How many deliveries are not acknowledged.
+    /// Returns the number of deliveries that are not acknowledged.
     pub(crate) fn pending(&self) -> usize {
         self.deliveries.len()
     }
@@ -293,8 +293,7 @@ impl Group {
         self.last = id;
     }
 
-    /// How many entries of `log` are still to be delivered, if that can be
-    /// told.
+    /// Returns the number of entries of `log` that are still to be delivered, if it is known.
     pub(crate) fn lag(&self, log: &Log) -> Option<i64> {
         let added = log.added() as i64;
         if added == 0 {

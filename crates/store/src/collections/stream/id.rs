@@ -5,8 +5,7 @@ const TEXT_LEN_MAX: usize = 127;
 /// Longest id that is written: two numbers of 20 digits.
 pub(crate) const ID_LEN_MAX: usize = 41;
 
-/// What an entry is called, and ordered by: milliseconds, then a number within
-/// them.
+/// The id of an entry, by which entries are ordered: milliseconds, then a number within them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) ms: u64,
@@ -72,7 +71,7 @@ impl Id {
 }
 
 impl Wanted {
-    /// What `text` asks for.
+    /// Parses the id, or the request for a generated id, in `text`.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let (ms, seq) = halves(text)?;
         match seq {
@@ -83,8 +82,8 @@ impl Wanted {
     }
 }
 
-/// What is before and behind the dash of an id. Redis takes it for a string of
-/// C, which ends at a zero.
+/// Returns the parts before and behind the dash of an id. Redis reads an id as a string of C, which
+/// ends at a zero.
 fn halves(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     if text.len() > TEXT_LEN_MAX {
         return None;

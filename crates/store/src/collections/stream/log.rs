@@ -7,7 +7,7 @@ use keyway_memory::steps_of_block;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// How many entries a group has read, when that is not known.
+/// Stands for the number of entries that a group has read, if it is not known.
 pub(crate) const UNKNOWN: i64 = -1;
 
 /// Blocks in a leaf of the tree, which has room for eleven, when they are added
@@ -47,16 +47,16 @@ impl Clone for Log {
     }
 }
 
-/// What trimming leaves.
+/// The entries that trimming keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// So many entries.
     Len(u64),
-    /// Those from an id on.
+    /// The entries from an id on.
     From(Id),
 }
 
-/// How a stream is trimmed.
+/// The rule by which a stream is trimmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trim {
     pub(crate) keep: Keep,
@@ -399,8 +399,7 @@ impl Log {
         self.len > 0 && deleted != Id::ZERO && self.first <= deleted && from <= deleted
     }
 
-    /// How many entries were ever added up to an id; `UNKNOWN` when that cannot
-    /// be told.
+    /// Returns the number of entries that were ever added up to an id, or `UNKNOWN`.
     pub(crate) fn added_up_to(&self, id: Id) -> i64 {
         let added = self.added as i64;
         let before = added.wrapping_sub(self.len as i64);

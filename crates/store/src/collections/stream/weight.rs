@@ -1,5 +1,5 @@
-//! How many bytes Redis 7.0 would take for a block: its blocks end at a number
-//! of bytes, and what approximate trimming removes is whole blocks.
+//! The number of bytes that Redis 7.0 would use for a block. Redis ends a block at a number of
+//! bytes, and its approximate trimming removes whole blocks.
 
 use crate::algorithms::number::parse_integer;
 

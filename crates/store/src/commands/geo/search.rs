@@ -13,7 +13,7 @@ use keyway_resp::reply;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-/// Which command it is.
+/// The form of the command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Form {
     Search,
@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-/// What is asked for.
+/// The options of a search.
 struct Query<'a> {
     form: Form,
     center: Option<Position>,
@@ -67,7 +67,7 @@ struct Query<'a> {
     stores_distances: bool,
 }
 
-/// How the center is told.
+/// The way in which the center is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
     Member,
@@ -246,7 +246,7 @@ impl<'a> Query<'a> {
         Some(Shape { center: self.center?, extent, unit })
     }
 
-    /// What is found in `set`, as it is to be answered.
+    /// Returns the members of `set` that are found, in the order of the reply.
     fn run<'s>(&self, set: &Sorted<'s>) -> Vec<Found<'s>> {
         let Some(shape) = self.shape() else { return Vec::new() };
         let limit = if self.any { self.count } else { usize::MAX };

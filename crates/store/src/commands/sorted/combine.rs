@@ -13,7 +13,7 @@ use keyway_resp::{Protocol, reply};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// What is to be combined: sorted sets, or sets, whose members all score 1.
+/// A value that is combined: a sorted set, or a set, whose members all score 1.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Missing,
@@ -62,7 +62,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What becomes of the scores that a member has in several sets.
+/// The rule that makes one score of those that a member has in several sets.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
@@ -102,7 +102,7 @@ fn number(score: f64) -> f64 {
 enum Form {
     /// The members.
     Reply,
-    /// How many there are.
+    /// Their number.
     Count,
     /// The same, having stored them under argument 1.
     Store,
@@ -115,7 +115,7 @@ struct Query {
     count_at: usize,
 }
 
-/// What follows the keys.
+/// The options behind the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,

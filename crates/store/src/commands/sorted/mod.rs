@@ -37,7 +37,7 @@ fn write_score(call: &Call<'_>, score: f64, out: &mut Vec<u8>) {
     score::with_text(score, |digits| call.turn.protocol.double(out, digits));
 }
 
-/// Which scores ZADD is to change, and what it answers.
+/// The options of ZADD: the scores that it changes, and its reply.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) only_new: bool,
@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// What became of a member.
+/// The result for a member.
 enum Change {
     Added(f64),
     Updated(f64),
@@ -230,7 +230,7 @@ pub(super) fn zrank(call: &Call<'_>, reverse: bool, out: &mut Vec<u8>) -> Outcom
     })
 }
 
-/// Which end ZPOPMIN, ZPOPMAX and ZMPOP take from.
+/// The end from which ZPOPMIN, ZPOPMAX and ZMPOP take members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Min,

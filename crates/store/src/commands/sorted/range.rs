@@ -11,7 +11,7 @@ use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::{ControlFlow, Range};
 
-/// What the ends of a range mean.
+/// The meaning of the ends of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum By {
     Rank,
@@ -79,7 +79,7 @@ struct Query<'a> {
     limit: i64,
 }
 
-/// What the name of a command says already.
+/// The options that the name of a command implies.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Form {
     pub(in super::super) by: Option<By>,

@@ -20,14 +20,14 @@ const COUNT_DEFAULT: u64 = 100;
 /// Most that it can be told.
 const COUNT_MAX: i64 = i64::MAX / 16;
 
-/// How a consumer takes over deliveries.
+/// A claim of deliveries by a consumer.
 struct Claim<'a> {
     call: Call<'a>,
-    /// How long one must have been waiting.
+    /// Milliseconds for which a delivery must have been idle.
     idle_min: u64,
     /// When it is to count as delivered.
     millis: u64,
-    /// How often, unless once more.
+    /// The number of deliveries that is set. `None` if one is added.
     count: Option<u64>,
     /// Only ids are answered with, and do not count as delivered.
     just_ids: bool,
@@ -116,7 +116,7 @@ fn check_group(call: &Call<'_>, entry: &mut entry::Entry<'_>) -> Outcome {
     }
 }
 
-/// What XCLAIM is told besides.
+/// The arguments of XCLAIM.
 struct Options<'a> {
     claim: Claim<'a>,
     ids: Vec<Id>,

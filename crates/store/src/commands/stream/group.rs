@@ -15,7 +15,7 @@ use keyway_memory::nodes;
 use keyway_resp::reply;
 use std::ops::ControlFlow;
 
-/// What CREATE and SETID take behind the id.
+/// The options of CREATE and SETID behind the id.
 struct Options {
     makes_stream: bool,
     entries_read: i64,
@@ -65,8 +65,8 @@ fn with_stream(call: &Call<'_>, work: impl FnOnce(&mut Entry<'_>) -> Outcome) ->
     })
 }
 
-/// Works on the group of argument 3 of the stream of argument 2, which must be
-/// there. Whatever `work` counts as a change becomes `event`.
+/// Works on the group of argument 3 of the stream of argument 2, which must be there. A change, as
+/// `work` counts it, becomes `event`.
 fn change_group<R>(
     call: &Call<'_>,
     event: &'static str,
@@ -292,7 +292,7 @@ impl<'a> Part<'a> {
 
 type Visit<'v> = &'v mut dyn FnMut(&Delivery) -> ControlFlow<()>;
 
-/// How many entries are pending, from which to which, and whose.
+/// Writes the number of pending entries, the first and the last, and the number of each consumer.
 fn write_summary(call: &Call<'_>, group: &Group, out: &mut Vec<u8>) {
     reply::array(out, 4);
     reply::integer(out, group.pending() as i64);

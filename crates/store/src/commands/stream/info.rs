@@ -40,7 +40,7 @@ fn write_known(call: &Call<'_>, name: &str, value: Option<i64>, out: &mut Vec<u8
     }
 }
 
-/// How far a group has read.
+/// Writes how far a group has read.
 fn write_progress(call: &Call<'_>, log: &Log, group: &Group, out: &mut Vec<u8>) {
     reply::bulk(out, b"last-delivered-id");
     write_id(group.last, out);

@@ -23,11 +23,11 @@ use std::ops::ControlFlow;
 /// id from long ago is not to bring a whole stream at some odd time.
 const LIMIT_AFTER_WAIT: u64 = 1000;
 
-/// What is asked for besides the streams.
+/// The options of a read.
 struct Options<'a> {
     /// Most entries of each stream, 0 for any number.
     limit: u64,
-    /// How long to wait for entries when there are none, if at all.
+    /// The time to wait for entries if there are none. `None`: do not wait.
     patience: Option<Patience>,
     /// The group's name, and the consumer's.
     group: Option<(&'a [u8], &'a [u8])>,
@@ -233,12 +233,12 @@ fn xread_ready(call: &Call<'_>, options: &Options<'_>, key: &[u8], out: &mut Vec
     Ok((Found::Answered, 0))
 }
 
-/// What a consumer asks for of a stream.
+/// The entries that a consumer asks for.
 #[derive(Clone, Copy)]
 enum From {
     /// `>`: what was never delivered.
     New,
-    /// What it has not acknowledged, behind an id.
+    /// The entries behind an id that the consumer has not acknowledged.
     History(Id),
 }
 
@@ -300,7 +300,7 @@ pub(in crate::commands) fn xreadgroup(
         |out, count| write_head(call, out, count),
         |out| {
             for (key, from) in options.keys(call).zip(wanted) {
-                // What others of the group wait for is theirs.
+                // Entries that other consumers of the group wait for are theirs.
                 let is_taken = matches!(from, From::New) && waits(key);
                 if !is_taken && reader.serve(&mut locked, key, from, out) {
                     served += 1;

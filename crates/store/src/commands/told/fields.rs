@@ -6,11 +6,11 @@ use super::pieces::{Piece, Pieces};
 use crate::collections::hash::Hash;
 use keyway_command::Verb;
 
-/// What HEXPIRE and HPERSIST say of a field.
+/// The replies of HEXPIRE and HPERSIST for a field.
 const DONE: Piece<'_> = Piece::Number(1);
 const DELETED: Piece<'_> = Piece::Number(2);
 
-/// What a field is now.
+/// The state of a field after the command.
 enum State {
     Gone,
     /// With its value, and when it expires.

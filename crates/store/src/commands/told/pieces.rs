@@ -1,4 +1,4 @@
-//! What replies of our own tell of an effect.
+//! The pieces of the store's own reply, from which an effect is told.
 
 use crate::algorithms::number::parse_integer;
 

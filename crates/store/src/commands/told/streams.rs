@@ -6,7 +6,7 @@ use super::pieces::{Piece, Pieces};
 use crate::collections::stream::Stream;
 use crate::collections::stream::id::{ID_LEN_MAX, Id};
 
-/// What is told of one delivery.
+/// The state of one delivery, as an effect tells it.
 enum Pending {
     Acknowledged,
     Delivered { consumer: Box<[u8]>, millis: u64, count: u64 },
