@@ -5,10 +5,10 @@
 //! valgrind --tool=callgrind target/release/examples/compaction sizes 400000
 //! callgrind_annotate --inclusive=yes callgrind.out.* | grep -E 'execute|Store::compact'
 //! ```
-//! The first word is the work: `same` (values of 64 bytes), `sizes` (of 10 to 3,000
-//! bytes, in any order), `shift` (of one length, another one every so often) or
-//! `hashes` (that grow, and lose fields). What `Store::compact_in_upkeep` takes is
-//! upkeep's part: it runs every 20,000 writes here.
+//! The first word is the work: `same` (values of 64 bytes), `sizes` (of 10 to 3,000 bytes, in any
+//! order), `shift` (of one length, another one every so often) or `hashes` (that grow, and lose
+//! fields). The cost of `Store::compact_in_upkeep` is upkeep's part: it runs every 20,000 writes
+//! here.
 #![allow(clippy::print_stdout, reason = "an example prints what it measures")]
 
 use keyway_base::{ByteRange, Clock, Time};
@@ -17,7 +17,7 @@ use keyway_resp::Protocol;
 use keyway_store::{Context, Store, StoreConfig};
 
 const BOUND: u64 = 48 << 20;
-/// What a busy worker writes between two rounds of upkeep.
+/// Number of writes of a busy worker between two rounds of upkeep.
 const WRITES_PER_TICK: u64 = 20_000;
 const LENGTHS: [usize; 8] = [10, 40, 64, 100, 300, 700, 1000, 3000];
 

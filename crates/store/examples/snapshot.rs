@@ -1,4 +1,4 @@
-//! How fast snapshots are written and loaded, and how long the longest step takes.
+//! Measures how fast snapshots are written and loaded, and the time of the longest step.
 //!
 //! `cargo run --release -p keyway-store --example snapshot -- ITEMS [FILE]`: items of 16 + 64 bytes,
 //! and a hash with as many fields as a tenth of them. Times are of the processor; FILE keeps the

@@ -207,7 +207,7 @@ fn contents(store: &Store, millis: u64) -> Contents {
             };
             let mut value = ask(store, place, &command);
             if kind == Reply::Simple("stream".into()) {
-                // What is delivered to whom is no change of it, as in Redis.
+                // A delivery to a consumer is no change of the stream, as in Redis.
                 let about = ask(store, place, &format!("XINFO STREAM {key}"));
                 value = Reply::Array(Some(vec![value, about]));
             }

@@ -13,7 +13,7 @@ use common::{Random, Reply};
 use keyway_rdb::payload;
 use keyway_store::{Store, StoreConfig};
 
-/// What the server is told before it makes payloads of its own.
+/// Settings of the server before it makes payloads of its own.
 const SETTINGS: [&[(&str, &str)]; 6] = [
     &[],
     &[("rdbcompression", "yes")],
@@ -232,7 +232,7 @@ fn forms() -> Vec<Vec<u8>> {
         block(11, &[b"\x02\0\0\0\x03\0\0\0\xfe\xff\x01\0\x02\0"]),
         b"\x12\x01\x01\x05plain".to_vec(),
     ];
-    // Those that are written.
+    // The store writes these payloads.
     let store = store();
     for line in [
         "set k 12345",

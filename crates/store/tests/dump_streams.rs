@@ -12,7 +12,7 @@ use common::{Random, Reply};
 use keyway_rdb::payload;
 use keyway_store::{Store, StoreConfig};
 
-/// What the server is told before it makes payloads of its own.
+/// Settings of the server before it makes payloads of its own.
 const SETTINGS: [&[(&str, &str)]; 4] = [
     &[],
     &[("rdbcompression", "yes")],
@@ -152,7 +152,7 @@ fn what_the_server_dumps_the_store_restores_and_the_other_way_round() {
             let payload = payload_of(&ours(&store, &words("dump k")));
             assert_eq!(theirs(&mut redis, &restore(&payload)), ok());
             assert_eq!(told(&mut |words| theirs(&mut redis, words), is_default), expected);
-            // What comes then finds the same.
+            // Commands that follow find the same stream.
             for line in ["xadd k * a b", "xtrim k maxlen ~ 60", "xack k g 0-1", "xlen k"] {
                 let (mine, other) = (ours(&store, &words(line)), theirs(&mut redis, &words(line)));
                 assert!(mine == other || line.contains('*') || !is_default, "{line}");
@@ -301,7 +301,7 @@ fn older_and_newer_forms_are_read() {
     for kind in [15, 19, 21] {
         let line = restore(&sealed(&value(kind)));
         assert_eq!(ours(&store, &line), ok(), "{kind}");
-        // What 7.2 adds is nothing that 7.0 tells of.
+        // Redis 7.0 does not show the fields that 7.2 adds.
         let known = if kind == 21 { restore(&sealed(&value(19))) } else { line };
         assert_eq!(theirs(&mut redis, &known), ok(), "{kind}");
         let expected = told(&mut |words| theirs(&mut redis, words), true);

@@ -68,7 +68,7 @@ fn without_eviction_writes_are_refused_and_all_else_works() {
         .take_while(|key| !is_out_of_memory(&run(&store, START, &format!("set key:{key} {value}"))))
         .count();
     assert!((2700..4300).contains(&written), "{written} written");
-    // What is left may be room for a byte, but not for more than was refused.
+    // There may be room for a byte, but not for more than was refused.
     assert!(is_out_of_memory(&run(&store, START, &format!("append key:1 {value}{value}"))));
     assert_eq!(run(&store, START, "strlen key:1").integer(), 1000);
     assert_eq!(run(&store, START, "dbsize").integer(), written as i64);

@@ -37,8 +37,8 @@ fn names(store: &Store, worker: u16) -> String {
     events.iter().map(|event| event.name).collect::<Vec<_>>().join(" ")
 }
 
-/// What redis-server 8.2.3 answers, and the events it publishes. A millisecond
-/// passes with each request, and `@N` more with such a line.
+/// The replies of redis-server 8.2.3, and the events that it publishes. A millisecond passes with
+/// each request, and `@N` more with such a line.
 const REPLIES: &str = include_str!("fields.txt");
 
 #[test]
@@ -355,7 +355,7 @@ fn memory_is_what_it_was_once_all_is_gone() {
     }
     (0..4).for_each(|key| _ = run(&store, now, &format!("DEL {key}")));
     let after = settled(&store, now + 4_000_000);
-    // What the table, the wheel and the queues keep for later.
+    // The table, the wheel and the queues keep some memory for later.
     assert!(after < before + 4096, "{before} before, {after} after");
 }
 

@@ -37,7 +37,7 @@ impl Memcached {
         Some(Memcached { text, binary, is_recent, _server: server })
     }
 
-    /// What it says to whole requests.
+    /// Returns its replies to whole requests.
     fn ask(&mut self, stream: &[u8]) -> Vec<u8> {
         match stream[0] {
             0x80 => self.binary.ask(stream),

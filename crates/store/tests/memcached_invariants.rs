@@ -1,5 +1,5 @@
-//! What holds of the store's memcached requests beside what memcached says:
-//! time, what Redis clients see of the same keys, and who is told of changes.
+//! Laws of the store's memcached requests beyond memcached's replies: time, the same keys as Redis
+//! clients see them, and the clients that are told of changes.
 
 mod common;
 
@@ -329,7 +329,7 @@ fn requests_that_are_not_about_items_are_left_alone() {
     }
 }
 
-/// What became of keys, as events' names.
+/// Returns the names of the events of keys.
 fn events(store: &Store, stream: &str) -> Vec<String> {
     say(store, NOW, stream);
     let mut events = Vec::new();

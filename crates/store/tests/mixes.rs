@@ -1,8 +1,7 @@
-//! What the process takes in RAM keeps to the bound on memory under any mix of
-//! types and sizes, while values grow and shrink, come, go and are evicted. A
-//! test binary of its own: it is about the whole process. With the feature
-//! `large` it runs for minutes, with bounds up to 1 GiB; `KEYWAY_MIX_MIB=512` has
-//! it run with one of them.
+//! The RAM of the process keeps to the bound on memory under any mix of types and sizes, while
+//! values grow and shrink, come, go and are evicted. A test binary of its own: it is about the
+//! whole process. With the feature `large` it runs for minutes, with bounds up to 1 GiB;
+//! `KEYWAY_MIX_MIB=512` has it run with one of them.
 
 #![allow(clippy::disallowed_methods, reason = "an environment variable chooses a bound")]
 
@@ -16,20 +15,20 @@ const MIB: u64 = 1 << 20;
 /// Bounds in mebibytes, and what is written in a phase, in bounds.
 const BOUNDS: &[(u64, u64)] =
     if cfg!(feature = "large") { &[(256, 4), (512, 2), (1024, 1)] } else { &[(128, 1)] };
-/// What is written in a phase with a bound that the environment chooses.
+/// MiB that are written in a phase with a bound that the environment chooses.
 const WRITTEN_MIB: u64 = 1024;
 /// Bytes that an element takes beside what is written, about.
 const OVERHEAD: u64 = 60;
 /// Bytes that the process may take for itself.
 const ALLOWANCE: u64 = 4 * MIB;
-/// What it may take beyond that and the bound, in percent.
+/// RAM that the process may use beyond that and the bound, in percent.
 const OVER_MAX: f64 = 2.0;
 /// Commands between two rounds of upkeep: what a busy worker runs in a tenth of
 /// a second.
 const COMMANDS_PER_TICK: u64 = 10_000;
 
-/// What is written: how often each type is (strings, hashes, lists, sets, sorted
-/// sets, streams), how long values are, and how many elements a collection gets.
+/// The writes: the frequency of each type (strings, hashes, lists, sets, sorted sets, streams), the
+/// lengths of values, and the number of elements of a collection.
 struct Mix {
     name: &'static str,
     weights: [usize; 6],

@@ -69,7 +69,7 @@ impl Model {
         self.items.retain(|_, (_, expiry)| expiry.is_none_or(|expiry| expiry > now));
     }
 
-    /// What the store should answer, and the words to ask it with.
+    /// Returns the words of the request, and the expected reply.
     fn apply(&mut self, op: &Op) -> (Vec<Vec<u8>>, Reply) {
         let name = |key: &u8| format!("key {key}").into_bytes();
         let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();

@@ -2,12 +2,11 @@
 //! that expire at once, not freeing what is huge. A test binary of its own, whose
 //! tests run one after another: they read the clock.
 //!
-//! Calls are timed by what the thread itself takes of a processor: what other
-//! programs do is not the store's doing. Nor is the time in which the system
-//! clears a page that is touched for the first time, or a virtual machine gets
-//! it from its host, which may be milliseconds: [`first_touches`] shows it. What
-//! the store does is the same in every run, so a call only counts as slow if it
-//! was in each of several.
+//! Calls are timed by the thread's own processor time, because other programs are not the store's
+//! doing. Nor is the time in which the system clears a page that is touched for the first time, or
+//! a virtual machine gets it from its host. It may be milliseconds, which [`first_touches`] shows.
+//! The store does the same in every run, so a call only counts as slow if it was slow in each of
+//! several runs.
 #![allow(clippy::disallowed_methods, reason = "what is tested is how long things take")]
 #![allow(clippy::disallowed_types, reason = "tests in threads, not workers")]
 
@@ -19,16 +18,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const START: u64 = 1_700_000_000_000;
-/// What is huge with the feature `large`, and without.
+/// Number of elements that are huge, with the feature `large` and without it.
 const MANY: usize = if cfg!(feature = "large") { 10_000_000 } else { 1_000_000 };
-/// What a turn of a worker is taken to last, with a call of upkeep and without:
-/// more than either does on any machine that is meant.
+/// The assumed time of a worker's turn, with a call of upkeep and without one. It is longer than
+/// either on any intended machine.
 const TURN_WITH_TICK: Duration = Duration::from_micros(600);
 const TURN_WITHOUT: Duration = Duration::from_micros(100);
 
 /// When the fields of HSETEX expire, in milliseconds from the start.
 const EXPIRES_AFTER: u64 = 600_000;
-/// What no call may take.
+/// Time that no call may take.
 const SLOW: Duration = Duration::from_millis(1);
 /// A call is slow that was slow in so many runs.
 const RUNS: usize = 3;
@@ -56,13 +55,12 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long calls took, in buckets of a microsecond up to a hundred
-/// milliseconds.
+/// The times of calls, in buckets of a microsecond up to a hundred milliseconds.
 struct Times {
     counts: Vec<u32>,
     calls: u64,
     longest: Duration,
-    /// Which calls were slow.
+    /// The calls that were slow.
     slow: Vec<u64>,
 }
 
@@ -137,8 +135,8 @@ fn assert_steady(what: &str, mut work: impl FnMut(&mut Times)) {
     panic!("{what}: {SLOW:?} or more in each of {RUNS} runs: {slow:?}");
 }
 
-/// What the machine takes to touch fresh memory, as much as so many items take,
-/// a page at a time.
+/// Shows the time that the machine takes to touch fresh memory a page at a time, as much as so many
+/// items use.
 fn first_touches() {
     const PAGE_LEN: usize = 4096;
     let mut memory: Vec<u8> = Vec::with_capacity(many() * 100);
@@ -396,7 +394,7 @@ fn evicting_what_is_huge_stops_nobody() {
                 out == b":0\r\n"
             };
             assert!(!is_gone(&mut out), "it fits");
-            // Those after it is evicted free its elements.
+            // The calls after its eviction free its elements.
             let mut after = 0;
             for item in 0.. {
                 assert!(item < 2 * many, "it is evicted");

@@ -91,7 +91,7 @@ fn a_quota_of_items_lets_so_many_be_there() {
     }
     assert_eq!(stats_of(&store, "a:").items, 10);
     assert_eq!(keys(&store, START, "b:*").len(), 100);
-    // What is there already needs no room.
+    // Items that are there already need no room.
     let before = keys(&store, START, "a:*");
     for key in &before {
         run(&store, START, &format!("SET {key} again"));

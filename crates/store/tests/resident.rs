@@ -1,5 +1,5 @@
-//! What the process takes in RAM keeps to the bound on memory, however the sizes
-//! of values change. A test binary of its own: it is about the whole process.
+//! The RAM of the process keeps to the bound on memory, however the sizes of values change. A test
+//! binary of its own: it is about the whole process.
 
 mod common;
 
@@ -7,9 +7,9 @@ use common::{Random, clock_at, execute, is_sanitized, resident};
 use keyway_store::{Store, StoreConfig, give_back_freed_memory};
 
 const START: u64 = 1_700_000_000_000;
-/// How much less everything is under a sanitizer.
+/// The factor by which everything is less under a sanitizer.
 const LESS: u64 = 20;
-/// What RAM may exceed the bound by, in percent, beyond the allowance.
+/// RAM beyond the bound and the allowance, in percent of the bound.
 const OVER_MAX: f64 = 2.0;
 /// The process may take so many bytes for itself.
 const ALLOWANCE: u64 = 4 << 20;

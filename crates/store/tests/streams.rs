@@ -1,5 +1,4 @@
-//! What a stream takes of memory and time, and what it answers where Redis
-//! would wait.
+//! The memory and time of a stream, and its replies where Redis would wait.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What is executed while shards are held is seen whole by every other thread,
-//! and no two transactions wait for each other.
+//! Every other thread sees the requests that are executed while shards are held as a whole, and no
+//! two transactions wait for each other.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Who waits for a key is served in the order of coming, once, by whoever
-//! changes the key, and leaves nothing.
+//! Clients that wait for a key are served in the order of coming, once, by the worker that changes
+//! the key, and leave nothing.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn begin(store: &Store, client: u64, worker: u16, line: &str) -> Result<Arc<Wait
     }
 }
 
-/// Who is served after a line, and with what.
+/// Returns the clients that are served after a line, with their replies.
 fn served(store: &Store, worker: u16, line: &str) -> Vec<(u64, String)> {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     execute_in(store, context(worker), &words, &mut Vec::new());
@@ -127,7 +127,7 @@ fn an_entry_comes_to_all_readers_and_to_the_first_of_each_group() {
     clients.sort_unstable();
     assert_eq!(clients, [1, 2, 3, 5]);
     assert!(told.iter().all(|(_, reply)| reply == &told[0].1), "{told:?}");
-    // What comes while one of the group waits is that one's.
+    // An entry that comes while a consumer of the group waits is that consumer's.
     execute_in(&store, context(0), &[b"XADD", b"s", b"3-1", b"e", b"f"], &mut Vec::new());
     let newcomer = begin(&store, 6, 0, &g).expect("another waits");
     let of_another = begin(&store, 7, 0, &h).err().expect("nobody of its group waits");

@@ -1,4 +1,4 @@
-//! Whatever happens at once, once it is over nobody waits for what is there, and
+//! Anything may happen at once. Once it is over, no client waits for an element that is there, and
 //! no element is lost or doubled.
 
 mod common;
@@ -92,7 +92,7 @@ impl Worker<'_> {
 
     /// Notes what a reply says to have been taken.
     fn take(&mut self, reply: &[u8]) {
-        // What was moved is a bulk alone, and there still.
+        // The reply to a move is the bulk alone, and the element is in the target list.
         if reply.starts_with(b"*") {
             self.taken.extend(elements(reply));
         }

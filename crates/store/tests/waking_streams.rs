@@ -47,7 +47,7 @@ struct Worker<'a> {
     begun: Vec<Begun>,
 }
 
-/// Who is told by the client's number of what group it reads for.
+/// Returns the client's number, which tells the group for which it reads.
 fn client_of(worker: u16, number: u64, group: Option<usize>) -> u64 {
     u64::from(worker) << 32 | number << 2 | group.map_or(3, |group| group as u64)
 }
@@ -119,7 +119,7 @@ impl Worker<'_> {
     }
 }
 
-/// What a group has not had yet of a stream, which it gets now.
+/// Returns the entries of a stream that a group has not had yet. It gets them now.
 fn left(store: &Store, group: &str, stream: &str) -> Vec<String> {
     let line = format!("XREADGROUP GROUP {group} c NOACK STREAMS {stream} >");
     let mut out = Vec::new();

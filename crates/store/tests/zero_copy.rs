@@ -40,7 +40,7 @@ fn context_at(now: u64) -> Context {
     context_of(0, now)
 }
 
-/// What a client gets that is told what is behind `before`, and its zero-copy values.
+/// Returns the reply behind `before` with the values in their positions, and its zero-copy values.
 fn joined(own: &[u8], transfer: Transfer<'_>) -> (Vec<u8>, Vec<Part>) {
     let zero_copy = transfer.into_zero_copy().map_or_else(Vec::new, |zero_copy| *zero_copy);
     let (mut reply, mut from) = (Vec::new(), 6);

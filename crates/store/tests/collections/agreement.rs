@@ -34,7 +34,7 @@ fn ordered(reply: Reply, group: usize) -> Reply {
     }
 }
 
-/// How many elements there are, and of what kind.
+/// Returns the kind and the number of elements.
 fn shape(reply: &Reply) -> (u8, usize) {
     match reply {
         Reply::Array(Some(elements)) => (1, elements.len()),
@@ -54,7 +54,7 @@ fn sorts_agree(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     !says("store") && (has_ties || is_unsorted) && shape(ours) == shape(theirs)
 }
 
-/// What of a stream's reply is each side's own: times, and nodes of its tree.
+/// Returns whether a field of a stream's reply is each side's own: times, and nodes of its tree.
 fn is_own(name: &[u8]) -> bool {
     let own: [&[u8]; 3] = [b"radix-tree-nodes", b"seen-time", b"idle"];
     own.contains(&name)
@@ -87,7 +87,7 @@ fn alike(words: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
                     }
                 })
         }
-        // What Redis says depends on an error before it.
+        // The text of Redis depends on an error before it.
         (Reply::Error(ours), Reply::Error(_)) => {
             lower(&words[0]) == "xadd" && ours.contains("equal or smaller")
         }

@@ -12,7 +12,7 @@ pub struct Lines {
     pub queue: Vec<Vec<Vec<u8>>>,
     /// The millisecond of the newest ids.
     pub newest: usize,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: usize,
 }
 
@@ -304,7 +304,7 @@ impl Lines {
         (0..count).map(|_| opcode()).map(|byte| byte & !(0x40 & !byte >> 1)).collect()
     }
 
-    /// What looks like a HyperLogLog, and sometimes is one.
+    /// Makes a value that looks like a HyperLogLog, and sometimes is one.
     fn sketch(&mut self) -> Vec<u8> {
         let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\0".to_vec();
         bytes[15] = [0, 0x80][self.random.below(2)];

@@ -1,5 +1,5 @@
-//! What command lines are made of, family by family: words in capitals stand for
-//! one of their kind (`lines.rs`).
+//! The shapes of command lines, family by family. Words in capitals stand for one of their kind
+//! (`lines.rs`).
 
 pub const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 

@@ -13,7 +13,7 @@ pub fn context_at(millis: u64) -> MemcachedContext {
     MemcachedContext { database: 0, clock: clock_at(millis), worker: 0, item_len_max: 1 << 20 }
 }
 
-/// What a client is told that sends whole requests to database 0 at `millis`.
+/// Returns the replies to a client that sends whole requests to database 0 at `millis`.
 pub fn ask(store: &Store, millis: u64, stream: &[u8]) -> Vec<u8> {
     ask_in(store, context_at(millis), stream)
 }

@@ -1,4 +1,4 @@
-//! What the store's tests share: requests from words, and replies read back.
+//! Helpers of the store's tests: requests from words, and replies read back.
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod memcached;
@@ -86,7 +86,7 @@ pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out:
     execute_in(store, Context { database, clock, ..context_of(0, 0) }, words, out);
 }
 
-/// What a request of a worker in database 0 brings besides its words, at `millis`.
+/// Returns the context of a request of a worker in database 0, at `millis`.
 pub fn context_of(worker: u16, millis: u64) -> Context {
     Context { database: 0, clock: clock_at(millis), protocol: Protocol::Resp2, worker }
 }
@@ -167,7 +167,7 @@ pub fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
     with_args(&words, |args| work(&Request::resolve(args).expect("a request")))
 }
 
-/// What so many threads, each given its number, have made at once of what is shared.
+/// Runs `work` on so many threads at once, each with its number. Returns the results.
 pub fn at_once<R: Send>(threads: u16, work: impl Fn(u16) -> R + Sync) -> Vec<R> {
     let start = Barrier::new(usize::from(threads));
     let begin = |index: u16| {

@@ -77,7 +77,7 @@ impl Known {
     }
 }
 
-/// What a store holds, by database and key.
+/// The contents of a store, by database and key.
 pub type Contents = BTreeMap<(u32, Vec<u8>), Known>;
 
 fn ask(store: &Store, context: Context, words: &[&[u8]]) -> Reply {
@@ -117,7 +117,7 @@ fn value_of(store: &Store, context: Context, key: &[u8], kind: &str) -> Vec<Repl
         "stream" => {
             let full = ask(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]);
             let Reply::Array(Some(mut full)) = full else { panic!("no stream: {full:?}") };
-            // How it lies in memory.
+            // The encoding in memory may differ.
             let radix = |reply: &Reply| match reply {
                 Reply::Bulk(Some(name)) => name.starts_with(b"radix-tree"),
                 _ => false,

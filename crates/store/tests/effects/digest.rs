@@ -3,7 +3,7 @@
 use crate::common::Reply;
 use crate::work::DATABASES;
 
-/// What answers commands.
+/// A server that answers commands.
 pub trait Holder {
     fn ask(&mut self, database: u32, words: &[&[u8]]) -> Reply;
 }
@@ -91,8 +91,8 @@ impl Reply {
     }
 }
 
-/// What a holder holds. With `all` also what Redis 7.0 does not know, or counts by its own
-/// clock.
+/// Returns a digest of all that a holder holds. With `all`, it includes state that Redis 7.0 does
+/// not know, or counts by its own clock.
 pub fn digest(holder: &mut impl Holder, all: bool) -> Digest {
     let mut digest = Vec::new();
     for database in 0..DATABASES {

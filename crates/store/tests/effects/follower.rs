@@ -1,4 +1,4 @@
-//! Who follows a store: a second one, and perhaps a server.
+//! Followers of a store: a second store, and perhaps a server.
 
 use crate::common::memcached::{ask_in, context_at};
 use crate::common::redis::{Redis, unix_millis};

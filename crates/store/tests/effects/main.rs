@@ -134,7 +134,7 @@ fn follow_threads(store: &Arc<Store>, redis: Option<Redis>, seed: u64, steps: us
                     Worker::new(store, clock, thread, seed + u64::from(thread), family);
                 for _ in 0..steps {
                     worker.step();
-                    // What the log's worker does.
+                    // The log's worker does the same.
                     while store.effects_are_full() {
                         std::thread::yield_now();
                     }
@@ -206,8 +206,8 @@ fn threads_that_evict() {
     follower.check(&store, clock.load(Ordering::Relaxed), &[]);
 }
 
-/// Each thread sets its key to the next number. Whoever comes late gets all numbers from its
-/// cut on, and none that was set before it came.
+/// Each thread sets its key to the next number. A late reader gets all numbers from its cut on, and
+/// none that was set before it came.
 #[test]
 fn a_reader_that_comes_late_gets_everything_after_its_cut_and_nothing_before() {
     const THREADS: u16 = 3;
@@ -268,7 +268,7 @@ fn a_reader_that_comes_late_gets_everything_after_its_cut_and_nothing_before() {
     assert_eq!(store.effects_len(), 0);
 }
 
-/// What changes functions is told beside the keys, by whoever has the functions.
+/// A change of functions is told beside the keys, by the owner of the functions.
 #[test]
 fn a_command_beside_the_keys_is_told_if_it_was_done() {
     let store = Arc::new(Store::new(config()));

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 /// The radius of the earth that Redis takes, in metres.
 const RADIUS: f64 = 6_372_797.560_856;
-/// How far a place may be from where it was put: a cell of 52 bits is less than
-/// a metre wide and long.
+/// Largest distance of a position from where it was put: a cell of 52 bits is less than a metre
+/// wide and long.
 const CELL: f64 = 1.0;
 
 type Place = (f64, f64);

@@ -53,7 +53,7 @@ fn many(from: u16, count: u16) -> impl Iterator<Item = Vec<u8>> + Clone {
     (from..from + count).map(|nth| format!("m{nth}").into_bytes())
 }
 
-/// What a type is to do, in the plainest way there is.
+/// The behaviour of a type, in the plainest way there is.
 trait Model: Clone + Default + Debug {
     /// A command.
     type Op: Clone + Debug + 'static;
@@ -70,7 +70,7 @@ trait Model: Clone + Default + Debug {
     /// A command that reads everything, and its reply.
     fn whole(&self) -> (Words, Reply);
 
-    /// How many elements of an array belong together, if these have no order.
+    /// Number of elements of an array that belong together, if they have no order.
     const UNORDERED: Option<usize>;
 }
 

@@ -65,7 +65,7 @@ fn every_type_is_read_back_as_it_was_written() {
         let loaded = load(&target, START, &file, piece).expect("a whole file");
         assert_eq!(loaded, (expected.len() as u64, 0));
         assert_eq!(contents(&target, 3, START), expected, "in pieces of {piece}");
-        // What is read is written again as it was.
+        // A value that was read is written again as it was.
         let again = plain();
         load(&again, START, &save(&target, START), 4096).expect("a whole file");
         assert_eq!(contents(&again, 3, START), expected);

@@ -55,7 +55,7 @@ fn change(store: &Store, random: &mut Random, millis: u64) {
     execute(store, database, clock_at(millis), &words, &mut Vec::new());
 }
 
-/// What was held at the cut, and has not expired by the end.
+/// Returns the contents at the cut without the items that have expired by the end.
 fn lasting(mut all: Contents) -> Contents {
     all.retain(|_, known| known.expiry() == -1 || known.expiry() > END as i64);
     all
