@@ -169,26 +169,9 @@ impl<I: Io> Worker<I> {
         self.tend_ending();
         self.settle_private();
         self.handle_timeouts();
-        if self.core.has_operations_due() {
-            self.core.continue_operations();
-        }
-        if self.core.plane.routes.has_steps() {
-            self.core.continue_routes();
-        }
+        self.core.work_in_rooms();
         if self.core.plane.servers.pubsub.has_work() {
             self.serve_subscribers();
-        }
-        if self.core.plane.store.blocking.has_work() {
-            self.core.deliver_handouts();
-        }
-        if self.core.plane.store.tracking.has_work() {
-            self.core.deliver_invalidations();
-        }
-        if self.core.plane.store.awaited.is_in_use() {
-            self.core.plane.settle_awaited();
-        }
-        if self.core.plane.observe.monitoring.has_work() {
-            self.core.deliver_monitored();
         }
         self.start_connecting();
         if !self.holds_links(ready) {
@@ -424,10 +407,7 @@ impl<I: Io> Worker<I> {
                 self.lose_link(index, fault);
             }
             self.dead_links = dead;
-            self.core.end_pauses();
-            self.core.send_retries();
-            self.core.end_overdue_waits_for_maps();
-            self.core.release_crowded();
+            self.core.handle_overdue();
         }
         if self.core.plane.next_hedge().is_some_and(|due| due <= now) {
             self.core.send_hedges();

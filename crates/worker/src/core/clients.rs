@@ -1,8 +1,10 @@
-//! Clients that a turn must handle, and why.
+//! Clients that a turn must handle, and why; how a client begins to wait, and how its wait ends.
 
-use keyway_base::Key;
+use super::request::ClientMut;
+use super::{Connection, Plane};
+use keyway_base::{Key, Time};
 use keyway_proxy::local::Unblock;
-use keyway_proxy::{BusyPool, Session};
+use keyway_proxy::{BusyPool, Session, WaitFor};
 use std::collections::BTreeSet;
 
 /// The clients that a worker must handle.
@@ -23,4 +25,62 @@ pub(crate) struct State {
     /// The session whose socket is read again: bytes have waited there.
     pub(in crate::core) rereading: Option<Key<Session>>,
     pub(in crate::core) busy_pool: BusyPool,
+}
+
+/// What a client begins to wait for.
+pub(in crate::core) enum Wait<'a> {
+    /// Room on a connection, or until the connection is established.
+    Connection(&'a mut Connection),
+    /// Room among the requests that are led to other pools, at most until this time.
+    Routes(Option<Time>),
+    /// A server for the keys of its request, at most until this time.
+    Owner(Time),
+    /// The end of a pause of its pool, which is expected at this time.
+    Pause(Time),
+    /// The verdict on its password.
+    Login,
+}
+
+impl Plane {
+    /// Makes a client wait: its next request stays unparsed until [`Plane::wake`]. The client is
+    /// added to the list of those who wait for the same. A client waits for one thing at a time:
+    /// one that waits for a connection or for routes already goes on with that wait.
+    #[cold]
+    pub(in crate::core) fn wait(&mut self, client: ClientMut<'_>, wait: Wait<'_>) {
+        let ClientMut { key, session } = client;
+        if session.waits_for.is_some() && matches!(wait, Wait::Connection(_) | Wait::Routes(_)) {
+            return;
+        }
+        session.waits_for = Some(match wait {
+            Wait::Connection(connection) => {
+                connection.waiting.push(key);
+                WaitFor::Connection
+            }
+            Wait::Routes(until) => {
+                self.note_deadline(until);
+                self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+                WaitFor::Routes
+            }
+            Wait::Owner(until) => {
+                self.await_owner(key, until);
+                WaitFor::Owner
+            }
+            Wait::Pause(until) => {
+                self.clients.held_back.push((key, session.pool));
+                self.plan.clients.set_paused(session.identity.id, true);
+                self.note_deadline(Some(until));
+                WaitFor::Pause
+            }
+            Wait::Login => {
+                self.clients.logins.push(key);
+                WaitFor::Login
+            }
+        });
+    }
+
+    /// Ends a client's wait: its next request is parsed again.
+    pub(in crate::core) fn wake(&mut self, key: Key<Session>, session: &mut Session) {
+        session.waits_for = None;
+        self.mark_session_resuming(key, session);
+    }
 }

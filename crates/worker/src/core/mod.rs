@@ -178,24 +178,7 @@ impl Core {
     /// Removes a client. Replies that are still missing are dropped.
     pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
-        if session.subscriptions.is_some() {
-            self.plane.forget_subscriber(key, &mut session);
-        }
-        if self.plane.store.tracking.is_tracker(session.identity.id) {
-            self.plane.forget_tracker(&mut session);
-        }
-        if session.is_monitor {
-            self.plane.end_monitor(key, &mut session);
-        }
-        if session.has_unwritten {
-            self.plane.forget_unwritten(key);
-        }
-        self.plane.end_streamed_reply(&mut self.links, ClientRef { key, session: &session });
-        let client = ClientMut { key, session: &mut session };
-        self.plane.cut_off_streaming(&mut self.links, client, None);
-        self.plane.end_stateful(&mut self.links, key, &mut session);
-        self.plane.end_tracking(&mut self.links, key, &mut session);
-        self.plane.forget_wait(key);
+        self.forget(ClientMut { key, session: &mut session });
         session.go_home();
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
@@ -355,14 +338,9 @@ impl Core {
         if plane.inline.capacity() > KEPT_MAX {
             plane.inline = Vec::new();
         }
-        plane.pending.trim(KEPT_MAX);
-        plane.cluster.split.trim(KEPT_MAX);
-        plane.store.ahead.trim(KEPT_MAX);
-        self.trim_hedges(KEPT_MAX);
-        let plane = &mut self.plane;
+        self.trim_rooms(KEPT_MAX);
         if self.sessions.is_empty() {
-            plane.clients.busy_pool.trim();
-            plane.pending.forget_room();
+            self.give_back();
             self.links.iter_mut().for_each(|it| it.link.give_back_memory());
         }
     }
@@ -447,12 +425,6 @@ impl Plane {
                 Some(_) => self.routes.on_sub_request_dirty(key),
             }
         }
-    }
-
-    /// Ends a client's wait: its next request is parsed again.
-    fn wake(&mut self, key: Key<Session>, session: &mut Session) {
-        session.waits_for = None;
-        self.mark_session_resuming(key, session);
     }
 
     #[inline]

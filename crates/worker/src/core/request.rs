@@ -34,6 +34,14 @@ pub(in crate::core) struct RequestContext<'a, 'r> {
     pub(in crate::core) request: &'a Request<'r>,
 }
 
+impl ClientMut<'_> {
+    /// Lends the client on.
+    #[inline]
+    pub(in crate::core) fn reborrow(&mut self) -> ClientMut<'_> {
+        ClientMut { key: self.key, session: self.session }
+    }
+}
+
 impl RequestContext<'_, '_> {
     /// Returns the client that has sent the request.
     #[inline]

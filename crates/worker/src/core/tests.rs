@@ -137,6 +137,7 @@ pub(super) fn pass_to(core: &mut Core, millis: u64) -> Vec<(ConnectionKey, Backe
     let mut dead = Vec::new();
     if core.plane.next_deadline.is_some_and(|deadline| deadline <= core.clock().now) {
         core.handle_timeouts(&mut dead);
+        core.end_overdue_waits();
     }
     dead
 }

@@ -1,12 +1,12 @@
 //! Checks requests of clients that may not do everything, before they start.
 
+use crate::core::clients::Wait;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::request::{ClientMut, Step};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Clock, Fault, LimitFault};
 use keyway_command::{Flags, Request, Verb};
-use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::{Busy, Session, write_fault};
 use keyway_resp::reply;
@@ -75,8 +75,7 @@ impl Plane {
         if prepared == Prepared::Ready {
             return false;
         }
-        session.waits_for = Some(WaitFor::Login);
-        self.clients.logins.push(key);
+        self.wait(ClientMut { key, session }, Wait::Login);
         true
     }
 

@@ -1,4 +1,5 @@
 use crate::advice::{advice, advice_of_tls};
+use crate::core::clients::Wait;
 use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
@@ -11,7 +12,6 @@ use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{Args, Handling, Refusal, Request, Verb};
-use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
     Busy, LinkState, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -298,10 +298,7 @@ impl Plane {
     ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
-            self.clients.held_back.push((key, session.pool));
-            session.waits_for = Some(WaitFor::Pause);
-            self.plan.clients.set_paused(session.identity.id, true);
-            self.note_deadline(Some(until));
+            self.wait(ClientMut { key, session }, Wait::Pause(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {

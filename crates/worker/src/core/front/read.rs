@@ -5,11 +5,12 @@
 //! of how long the requests have waited.
 
 use super::waits::{NextRequest, waited_for_room};
+use crate::core::clients::Wait;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
 use keyway_base::Time;
-use keyway_proxy::{Busy, Session, WaitFor};
+use keyway_proxy::{Busy, Session};
 use std::sync::Arc;
 
 /// The result of a codec for the first bytes of a client.
@@ -179,10 +180,7 @@ impl Plane {
             Step::Started | Step::Wait => {}
             Step::Crowded => self.wait_among_routed_requests(key, session),
             Step::Full(link) => {
-                if session.waits_for.is_none() {
-                    session.waits_for = Some(WaitFor::Connection);
-                    links[link].waiting.push(key);
-                }
+                self.wait(ClientMut { key, session }, Wait::Connection(&mut links[link]));
             }
         }
     }

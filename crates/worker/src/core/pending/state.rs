@@ -39,7 +39,7 @@ impl State {
     }
 
     /// Frees capacity beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+    pub(in crate::core) fn trim_scratch(&mut self, kept_max: usize) {
         self.fan_out.trim(kept_max);
     }
 

@@ -275,7 +275,6 @@ impl Core {
                 Err(fault) => dead.push((index, fault)),
             }
         }
-        self.end_overdue_waits();
     }
 
     /// Updates the gauges, a few times a second.

@@ -15,13 +15,13 @@
 //! they are complete, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
+use crate::core::clients::Wait;
 use crate::core::observe::hot_keys::Sight;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
-use keyway_proxy::WaitFor;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
@@ -326,8 +326,7 @@ impl Plane {
             && session.waits_for.is_none()
         {
             session.paused = true;
-            session.waits_for = Some(WaitFor::Connection);
-            connection.waiting.push(key);
+            self.wait(ClientMut { key, session }, Wait::Connection(connection));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Makes a worker follow the latest map of a cluster.
 
 use crate::Upstream;
+use crate::core::clients::Wait;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
 use crate::core::request::{ClientMut, RequestContext};
@@ -306,7 +307,7 @@ impl Plane {
         if until <= self.clock.now || self.cluster.waited.is_some() {
             return false;
         }
-        self.note_waiting(ClientMut { key, session }, until);
+        self.wait(ClientMut { key, session }, Wait::Owner(until));
         true
     }
 

@@ -12,11 +12,11 @@
 //! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
+use crate::core::clients::Wait;
 use crate::core::pools::cluster::state::{ASIDE_KEPT, Aside};
 use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
-use keyway_proxy::WaitFor;
 use keyway_proxy::{LinkState, Redirected, Redirection, Session};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -138,10 +138,7 @@ impl Plane {
             self.upstream.connects.push(index);
         }
         let until = self.waits_until(key, connection.server_id.pool);
-        if session.waits_for.is_none() {
-            session.waits_for = Some(WaitFor::Connection);
-            connection.waiting.push(key);
-        }
+        self.wait(ClientMut { key, session }, Wait::Connection(connection));
         connection.waiting_due =
             Some(connection.waiting_due.map_or(until, |first| first.min(until)));
         self.note_cluster_deadline(until);

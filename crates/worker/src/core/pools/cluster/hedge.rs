@@ -106,14 +106,6 @@ impl Core {
     pub(in crate::core) fn hedges(&self) -> usize {
         self.plane.cluster.hedges.hedges.len()
     }
-
-    /// Frees memory that one huge request needed.
-    pub(in crate::core) fn trim_hedges(&mut self, kept_max: usize) {
-        let request = &mut self.plane.cluster.hedges.request;
-        if request.capacity() > kept_max {
-            *request = Vec::new();
-        }
-    }
 }
 
 impl Plane {

@@ -56,4 +56,11 @@ impl HedgesState {
     pub(in crate::core::pools::cluster) fn note_due(&mut self, at: Time) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
+
+    /// Frees a buffer that holds more than `kept_max` bytes.
+    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+        if self.request.capacity() > kept_max {
+            self.request = Vec::new();
+        }
+    }
 }

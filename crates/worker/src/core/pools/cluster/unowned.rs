@@ -6,6 +6,7 @@
 //! ```
 //! No other request of the client is started meanwhile, so that their order is kept.
 
+use crate::core::clients::Wait;
 use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::pools::cluster::state::Wait;
 use crate::core::request::ClientMut;
@@ -13,7 +14,6 @@ use crate::core::{Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::Request;
 use keyway_proxy::Session;
-use keyway_proxy::WaitFor;
 use keyway_topology::ClusterMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -75,13 +75,12 @@ impl Plane {
             return false;
         }
         state.shared.ask_about_unowned(now);
-        self.note_waiting(ClientMut { key, session }, until);
+        self.wait(ClientMut { key, session }, Wait::Owner(until));
         true
     }
 
     /// Adds a client to those that wait for a map or a server.
-    pub(super) fn note_waiting(&mut self, ClientMut { key, session }: ClientMut<'_>, until: Time) {
-        session.waits_for = Some(WaitFor::Owner);
+    pub(in crate::core) fn await_owner(&mut self, key: Key<Session>, until: Time) {
         self.cluster.waiting.push(key);
         self.note_waiting_until(until);
     }

@@ -1,5 +1,6 @@
 //! The beginning, the steps and the end of requests to pools of pools.
 
+use crate::core::clients::Wait;
 use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::{
     Destination, HELD_MAX, Lots, ROUTED_REQUESTS_MAX, SHADOWS_HELD_MAX, UnsentSubRequest, Whose,
@@ -11,7 +12,7 @@ use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_proxy::route_policy::{KeyOwner, Part, RouteTotals, RoutedRequest, SubRequestFor};
-use keyway_proxy::{Busy, ReplyTo, Session, WaitFor};
+use keyway_proxy::{Busy, ReplyTo, Session};
 use keyway_topology::RoutedPool;
 use std::time::Duration;
 
@@ -193,11 +194,9 @@ impl Plane {
         if session.waits_for.is_some() {
             return;
         }
-        session.waits_for = Some(WaitFor::Routes);
         let since = session.full_since.unwrap_or(self.clock.now);
         let until = self.longest_timeout(session.pool).map(|timeout| since + timeout);
-        self.note_deadline(until);
-        self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+        self.wait(ClientMut { key, session }, Wait::Routes(until));
     }
 
     /// Returns the error for a client whose request has waited too long for room among routed
