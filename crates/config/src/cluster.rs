@@ -2,6 +2,7 @@
 
 use crate::commands::commands;
 use crate::error::{Problem, Report, quoted};
+use crate::kinds;
 use crate::model::{PoolConfig, PoolKindConfig, ServersConfig};
 use crate::secret::ReadFile;
 use crate::section::{NamedPool, Section, Value};
@@ -206,7 +207,8 @@ pub(crate) fn read_from_of_listener(
         Some(("replicated", pool)) if is_one(pool) => {
             Some(format!("{} lists one server, which has no replicas", pool.header))
         }
-        Some(("cluster" | "replicated", _)) | None => None,
+        None => None,
+        Some((kind, _)) if kinds::discovers(kind) => None,
         Some((kind, pool)) => {
             Some(format!("{} is of kind \"{kind}\" and has no replicas to read", pool.header))
         }

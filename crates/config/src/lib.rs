@@ -24,6 +24,7 @@ mod error;
 mod examples;
 mod hedge;
 pub mod import;
+mod kinds;
 mod limits;
 mod listener;
 mod load;

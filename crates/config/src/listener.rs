@@ -3,6 +3,7 @@
 use crate::address::ListenAddr;
 use crate::addresses::Addresses;
 use crate::error::{Problem, Report, quoted};
+use crate::kinds;
 use crate::model::{ListenerConfig, Protocol, UserConfig};
 use crate::named::NamedPools;
 use crate::secret::{PASSWORD, ReadFile, password};
@@ -27,7 +28,8 @@ pub(crate) fn listener(
     });
     let (mut password, password_from) = password(section, PASSWORD, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
-    if let Some(("sharded" | "memcached" | "cluster" | "replicated", pool)) = pool_section
+    if let Some((kind, pool)) = pool_section
+        && kinds::has_servers(kind)
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
     {
         let own = PASSWORD.iter().find_map(|key| section.given(key));
@@ -99,7 +101,7 @@ fn listener_protocol(
         )),
         // If the servers speak both protocols, that is the mistake to report.
         Some((kind, pool))
-            if !matches!(*kind, "sharded" | "cluster" | "replicated")
+            if !kinds::has_redis_servers(kind)
                 && speaks_memcached
                 && spoken.redis
                 && !spoken.memcached =>
@@ -190,7 +192,7 @@ pub(crate) fn refuse_own_listeners(
     report: &mut Report<'_>,
 ) {
     let sharded = named.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded" | "memcached" | "cluster" | "replicated", section)) => Some(section),
+        Some((kind, section)) if kinds::has_servers(kind) => Some(section),
         _ => None,
     });
     let mut own = Addresses::default();

@@ -1,6 +1,7 @@
 //! Makes a configuration out of values that are each valid, and checks that they fit together.
 
 use crate::error::{Problem, Report};
+use crate::kinds;
 use crate::limits::{clients_max, limits};
 use crate::listener::{listener, refuse_clashes, refuse_own_listeners};
 use crate::model::{Config, ListenerConfig, PoolConfig, PoolKindConfig, RoutedConfig};
@@ -119,7 +120,7 @@ fn pool_kind(
             replicated.servers.options = options;
             PoolKindConfig::Replicated(replicated, config)
         }
-        Some((kind, section)) if routes::KINDS.contains(kind) => {
+        Some((kind, section)) if kinds::leads_to_pools(kind) => {
             PoolKindConfig::Routed(RoutedConfig {
                 pool: routes::resolve(kind, section, named, report),
                 clients_max: clients_max(section, limits, report),

@@ -4,6 +4,7 @@
 use crate::commands::commands;
 use crate::error::listed;
 use crate::error::{Problem, Report, quoted};
+use crate::kinds;
 use crate::named::{NamedPools, Speaks};
 use crate::section::{NamedPool, Section, Value};
 use keyway_topology::{
@@ -11,10 +12,6 @@ use keyway_topology::{
     RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The kinds of pools that lead to others.
-pub(crate) const KINDS: [&str; 7] =
-    ["prefix", "failover", "mirror", "shadow", "miss-then", "rate-limited", "read-write-split"];
 
 /// A pool that is named in another.
 pub(crate) struct Named<'s> {
@@ -53,7 +50,7 @@ pub(crate) fn named_in<'s>(
 /// Returns the keys of a pool that leads to others.
 fn routed(pool: &NamedPool) -> Option<&Section> {
     match &pool.section {
-        Some((kind, section)) if KINDS.contains(kind) => Some(section),
+        Some((kind, section)) if kinds::leads_to_pools(kind) => Some(section),
         _ => None,
     }
 }
@@ -62,8 +59,8 @@ fn routed(pool: &NamedPool) -> Option<&Section> {
 pub(crate) fn speaks_itself(pool: &NamedPool) -> Speaks {
     let kind = pool.section.as_ref().map(|(kind, _)| *kind);
     Speaks {
-        redis: matches!(kind, Some("sharded" | "cluster" | "replicated")),
-        memcached: matches!(kind, Some("memcached")),
+        redis: kind.is_some_and(kinds::has_redis_servers),
+        memcached: kind.is_some_and(kinds::has_memcached_servers),
     }
 }
 
@@ -103,7 +100,7 @@ pub(crate) fn check(pools: &NamedPools<'_>, report: &mut Report<'_>) {
 /// children, to the pools that these lead to, and to shadows.
 pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usize) -> u64) -> u64 {
     let Some((kind, section)) = &pool.section else { return 0 };
-    if !KINDS.contains(kind) {
+    if !kinds::leads_to_pools(kind) {
         return 0;
     }
     let of_children = || named.iter().filter_map(|child| child.index).map(&asked);

@@ -1,6 +1,7 @@
 //! Settings that all pools of servers have: their servers, connections, ejection and placement.
 
 use crate::error::{Problem, Report, quoted};
+use crate::kinds;
 use crate::limits::{at_most_the_limit, clients_max};
 use crate::model::ServersConfig;
 use crate::named::NamedPools;
@@ -23,7 +24,7 @@ pub(crate) fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server>
             let what = format!("servers in {}: {} is there twice", section.header, quoted(&name));
             // Servers of pools with discovery have neither names nor weights.
             let hint = match section.text("kind") {
-                Some("cluster" | "replicated") => "list each once",
+                Some(kind) if kinds::discovers(kind) => "list each once",
                 _ => "give every server a name or address of its own, or raise the weight of one",
             };
             report.consequence(*at, Problem::new(what, hint));

@@ -2,6 +2,7 @@
 
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, nearest, quoted};
+use crate::kinds::{self, ServedBy};
 use crate::model::UserConfig;
 use crate::named::NamedPools;
 use crate::secret::ReadFile;
@@ -105,7 +106,7 @@ fn read_from(
 ) -> Option<ReadFrom> {
     let from = parse_read_from(section.text("read_from")?).ok()?;
     let kind = pool.and_then(|pool| pool.section.as_ref()).map(|(kind, _)| *kind);
-    if let Some(kind) = kind.filter(|kind| !matches!(*kind, "cluster" | "replicated")) {
+    if let Some(kind) = kind.filter(|kind| !kinds::discovers(kind)) {
         let what = format!(
             "read_from in [[user]]: its pool is of kind \"{kind}\" and has no replicas to read"
         );
@@ -244,10 +245,10 @@ pub(crate) fn of_listener(
 fn answers(pool: &str, speaks_memcached: bool, named: &NamedPools<'_>) -> bool {
     let kind = named.section(pool).map(|(kind, _)| *kind);
     let spoken = named.speaks(pool);
-    match (kind, speaks_memcached) {
-        (Some("memcached"), _) => speaks_memcached,
-        (Some("sharded" | "cluster" | "replicated" | "store"), _) => true,
-        (_, true) => !spoken.redis || spoken.memcached,
-        (_, false) => !spoken.memcached || spoken.redis,
+    match (kind.and_then(kinds::served_by), speaks_memcached) {
+        (Some(ServedBy::Memcached), _) => speaks_memcached,
+        (Some(ServedBy::Store | ServedBy::Redis | ServedBy::Discovered), _) => true,
+        (Some(ServedBy::Pools) | None, true) => !spoken.redis || spoken.memcached,
+        (Some(ServedBy::Pools) | None, false) => !spoken.memcached || spoken.redis,
     }
 }

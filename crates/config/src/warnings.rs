@@ -3,6 +3,7 @@
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
+use crate::kinds;
 use crate::named::NamedPools;
 use crate::secret::PASSWORD;
 use crate::section::{NamedPool, Section, Value};
@@ -90,7 +91,7 @@ pub(crate) fn open_listener(bind: &ListenAddr) -> Problem {
 
 fn sharded(pools: &[NamedPool]) -> impl Iterator<Item = (&str, &Section)> {
     pools.iter().filter_map(|pool| match &pool.section {
-        Some(("sharded" | "memcached", section)) => Some((pool.name.as_str(), section)),
+        Some((kind, section)) if kinds::lists_servers(kind) => Some((pool.name.as_str(), section)),
         _ => None,
     })
 }
@@ -133,7 +134,7 @@ fn warn_of_open_listener(
     let Some(Value::Listen(bind)) = listener.value("bind") else { return };
     let name = listener.text("pool");
     let of_pool = name.and_then(|name| pools.section(name));
-    let of_pool = of_pool.filter(|(kind, _)| matches!(*kind, "sharded" | "memcached"));
+    let of_pool = of_pool.filter(|(kind, _)| kinds::lists_servers(kind));
     // A client with a certificate of the operator's own authority is not a stranger.
     let tls = listener.section("tls");
     let is_known = tls.is_some_and(|tls| {
