@@ -26,7 +26,7 @@ impl Plane {
     }
 
     /// Writes the lines that were held back, a few times a second.
-    pub(in crate::core::upstream) fn log_overdue(&self) {
+    pub(super) fn log_overdue(&self) {
         let Plan { pools, health, topology, .. } = &*self.plan;
         for (pool, plan) in pools.iter().enumerate() {
             // The pool that has replaced this one logs its servers.
