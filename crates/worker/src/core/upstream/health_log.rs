@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_comes_to_a_place_is_told_of_no_change_of_the_one_before() {
+    fn a_server_that_gets_an_index_is_told_of_no_change_of_the_one_before() {
         let log = HealthLog::default();
         for (to, millis) in [(HealthState::Failing, 0), (HealthState::Up, 10)] {
             log.on_flap(SERVER, &change(to), at(millis));

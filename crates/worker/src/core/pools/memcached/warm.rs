@@ -511,7 +511,7 @@ impl Plane {
             None => {
                 let Terms { new, .. } = warm_up.terms;
                 let step = self.send_memcached(links, PoolServers { pool, servers }, new, call);
-                debug_assert!(matches!(step, Step::Started), "it has its place");
+                debug_assert!(matches!(step, Step::Started), "it has its reply index");
             }
         }
     }
