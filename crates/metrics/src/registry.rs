@@ -501,6 +501,15 @@ impl WorkerCells {
         &self.cells.pools[index]
     }
 
+    /// Returns the cells of the server at the index `server` of the pool at the index `pool`.
+    ///
+    /// # Panics
+    /// Panics if there is no such pool or server.
+    #[inline]
+    pub fn backend(&self, pool: u16, server: u16) -> &BackendCells {
+        self.pool(usize::from(pool)).backend(usize::from(server))
+    }
+
     /// Counts into the cells of a registry that succeeds the current one.
     ///
     /// # Panics

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_the_stash_is_told_beyond_4_gib() {
+    fn an_offset_in_the_stash_is_told_beyond_4_gib() {
         let four = 1usize << 32;
         for (start, end) in [(0, 5), (four - 1, four), (four, four + 7), (four - 3, 2 * four + 1)] {
             let slot = Slot::stashed(start, end);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_withdrawn_is_the_next_to_be_reserved() {
+    fn a_reply_index_that_is_withdrawn_is_the_next_to_be_reserved() {
         let (mut order, mut out) = (ReplyOrder::default(), Output::default());
         let first = order.reserve();
         let second = order.reserve();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_place_alone_may_be_withdrawn() {
+    fn the_last_reply_index_alone_may_be_withdrawn() {
         let mut order = ReplyOrder::default();
         let first = order.reserve();
         let _ = order.reserve();

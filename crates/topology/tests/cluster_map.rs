@@ -100,20 +100,20 @@ fn a_map_says_what_its_view_says() {
     assert_eq!(left_out, []);
     assert_eq!((map.version(), map.is_known(), map.index_count()), (1, true, 9));
     assert_eq!((map.epoch(None), map.count_without_index(), map.nodes().count()), (Some(7), 0, 6));
-    for (index, told_node) in told.nodes.iter().enumerate() {
+    for (nth, told_node) in told.nodes.iter().enumerate() {
         let index = map.index_of(told_node.endpoint.as_ref().unwrap()).unwrap();
         let node = map.node(usize::from(index)).unwrap();
         assert_eq!((&node.id, &node.zone), (&told_node.id, &told_node.zone));
         assert_eq!((node.health, node.tenure <= 1), (told_node.health, true));
         for slot in 0..SLOT_COUNT as u16 {
-            let is_owner = told.owners.of(slot) == Some(index as u16);
+            let is_owner = told.owners.of(slot) == Some(nth as u16);
             assert_eq!(map.owners().of(slot) == Some(index), is_owner, "slot {slot}");
         }
         match told_node.role {
             NodeRole::Primary => {
                 let replicas: Vec<_> = map.replicas_of(index).collect();
                 assert_eq!(replicas.len(), 1);
-                let expected = told.nodes[index + 1].endpoint.as_ref();
+                let expected = told.nodes[nth + 1].endpoint.as_ref();
                 assert_eq!(Some(&replicas[0].1.endpoint), expected);
             }
             NodeRole::Replica { .. } => assert_eq!(map.replicas_of(index).count(), 0),

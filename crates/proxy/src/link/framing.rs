@@ -150,25 +150,13 @@ impl Link {
 mod tests {
     use super::super::{LinkOptions, MemcachedOptions};
     use super::*;
+    use crate::link::tests;
     use keyway_base::{Key, Time};
     use keyway_command::Counted;
     use keyway_memcache::{Dialect, Expect};
-    use std::time::Duration;
 
     fn options(memcached: Option<MemcachedOptions>) -> LinkOptions {
-        LinkOptions {
-            password: None,
-            memcached,
-            database: 0,
-            databases: 1,
-            timeout: None,
-            connect_timeout: Duration::from_secs(1),
-            backoff_min: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-            in_flight_max: 1 << 10,
-            output_len_max: 1 << 20,
-            slower_than: Duration::MAX,
-        }
+        LinkOptions { memcached, timeout: None, ..tests::options() }
     }
 
     /// Returns a link on which each of `asked` waits for its reply.

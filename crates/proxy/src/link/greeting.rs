@@ -143,25 +143,13 @@ fn selects(options: &LinkOptions) -> (Vec<u8>, u8) {
 mod tests {
     use super::super::Translation;
     use super::*;
+    use crate::link::tests;
     use crate::{Internal, Owner};
     use keyway_base::{BackendFault, Key, Limits};
     use keyway_command::Counted;
-    use std::time::Duration;
 
     fn options(password: Option<&str>) -> LinkOptions {
-        LinkOptions {
-            slower_than: Duration::MAX,
-            memcached: None,
-            password: password.map(str::to_owned),
-            database: 2,
-            databases: 1,
-            timeout: Some(Duration::from_millis(400)),
-            connect_timeout: Duration::from_secs(1),
-            backoff_min: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-            in_flight_max: 64,
-            output_len_max: 1 << 20,
-        }
+        LinkOptions { password: password.map(str::to_owned), database: 2, ..tests::options() }
     }
 
     fn connected(link: &mut Link, password: Option<&str>) {

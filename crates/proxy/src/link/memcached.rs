@@ -263,23 +263,15 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::tests;
     use keyway_base::Key;
     use keyway_memcache::Dialect;
-    use std::time::Duration;
 
     fn options(dialect: Dialect, password: Option<&str>) -> LinkOptions {
         LinkOptions {
             password: password.map(str::to_owned),
             memcached: Some(MemcachedOptions { dialect, user: "me".to_owned() }),
-            database: 0,
-            databases: 1,
-            timeout: Some(Duration::from_millis(400)),
-            connect_timeout: Duration::from_secs(1),
-            backoff_min: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-            in_flight_max: 64,
-            output_len_max: 1 << 20,
-            slower_than: Duration::MAX,
+            ..tests::options()
         }
     }
 

@@ -44,7 +44,7 @@ use database::Database;
 use keyway_base::{BackendFault, Key, Limits, ReplyBound, Time};
 use keyway_command::Counted;
 use keyway_memcache::{Dialect, Expect};
-use keyway_resp::{Framer, FramingFault, Kind, Protocol};
+use keyway_resp::{Framer, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 use trace::Trace;
@@ -399,7 +399,17 @@ impl Link {
         self.enqueue_batch(owner, counted, len, 0, now);
     }
 
-    /// Does the same for requests that stay together: all are sent on one connection or none. The
+    /// Appends a request that no client has sent. It consists of `words`.
+    pub fn enqueue_own(&mut self, owner: Owner, words: &[&[u8]], now: Time) {
+        let out = self.request_buf();
+        let start = out.len();
+        reply::array(out, words.len());
+        words.iter().for_each(|word| reply::bulk(out, word));
+        let len = out.len() - start;
+        self.enqueue(owner, Counted::OWN, len, now);
+    }
+
+    /// Does the same as [`Link::enqueue`] for requests that stay together: all are sent on one connection or none. The
     /// owner gets the last one's reply, after `replies_before` others.
     #[inline]
     pub fn enqueue_batch(

@@ -294,27 +294,12 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LinkOptions, Translation};
+    use super::super::Translation;
     use super::*;
+    use crate::link::tests::options;
     use keyway_base::{Key, Limits};
     use keyway_command::Counted;
     use keyway_resp::Protocol;
-
-    fn options() -> LinkOptions {
-        LinkOptions {
-            password: None,
-            memcached: None,
-            database: 0,
-            databases: 1,
-            timeout: Some(Duration::from_millis(400)),
-            connect_timeout: Duration::from_secs(1),
-            backoff_min: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(2),
-            in_flight_max: 64,
-            output_len_max: 1 << 20,
-            slower_than: Duration::MAX,
-        }
-    }
 
     fn asked(count: u32) -> Link {
         let mut link = Link::new(Protocol::Resp2);

@@ -143,7 +143,7 @@ fn probes_that_nobody_hears_of_are_forgotten() {
 }
 
 #[test]
-fn another_server_in_its_place_is_asked() {
+fn another_server_at_its_index_is_asked() {
     let board = board();
     open(&board, 1000);
     assert!(board.restart(BACKEND) && probe(&board, 1001) && !board.restart(BACKEND));

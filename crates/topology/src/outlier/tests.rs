@@ -166,7 +166,7 @@ fn a_period_is_judged_once_and_only_where_outliers_are_left_out() {
 }
 
 #[test]
-fn another_server_in_its_place_is_unknown() {
+fn another_server_at_its_index_is_unknown() {
     let (board, ids) = board_of(Some(OUTLIERS), 3);
     for nth in 1..=3 {
         second(&board, &[(9, 300), (9, 300), (9, 90_000)], at(nth * 1000));

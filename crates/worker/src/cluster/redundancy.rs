@@ -81,7 +81,7 @@ impl Redundancy {
     }
 
     /// Returns the primaries of the shards that have lost their replicas, reported or not.
-    pub(crate) fn lost_primaries(&self, map: &ClusterMap) -> Vec<Endpoint> {
+    pub(super) fn lost_primaries(&self, map: &ClusterMap) -> Vec<Endpoint> {
         let primary = |(&server, lost): (&u16, &Lost)| {
             let node = map.node(usize::from(server))?;
             (lost.had && node.tenure == lost.tenure).then(|| node.endpoint.clone())
@@ -172,7 +172,7 @@ impl Redundancy {
     }
 
     /// Returns the number of such shards.
-    pub(crate) fn lost_count(&self) -> usize {
+    pub(super) fn lost_count(&self) -> usize {
         self.lost.values().filter(|lost| lost.is_told).count()
     }
 }

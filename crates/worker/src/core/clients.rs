@@ -15,16 +15,16 @@ pub(crate) struct State {
     /// Sessions whose kept input can be parsed again.
     pub(crate) resuming: Vec<Key<Session>>,
     /// Clients whose next request a pause holds back.
-    pub(in crate::core) held_back: Vec<(Key<Session>, u16)>,
+    pub(super) held_back: Vec<(Key<Session>, u16)>,
     /// Clients whose login is being checked.
-    pub(in crate::core) logins: Vec<Key<Session>>,
+    pub(super) logins: Vec<Key<Session>>,
     /// Clients to close, found by CLIENT KILL. They may belong to other workers.
     pub(crate) kills: BTreeSet<u64>,
     /// Blocking commands to end, of clients of any worker.
     pub(crate) unblocks: Vec<Unblock>,
     /// The session whose socket is read again: bytes have waited there.
-    pub(in crate::core) rereading: Option<Key<Session>>,
-    pub(in crate::core) busy_pool: BusyPool,
+    pub(super) rereading: Option<Key<Session>>,
+    pub(super) busy_pool: BusyPool,
 }
 
 /// What a client begins to wait for.

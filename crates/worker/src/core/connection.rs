@@ -23,74 +23,74 @@ pub(crate) struct Connection {
     /// Counts the sockets that were lost, to distinguish events of earlier ones.
     pub(crate) generation: u32,
     /// The generation of its key.
-    pub(in crate::core) key_generation: u32,
+    pub(super) key_generation: u32,
     /// Sessions that wait for room on this link.
-    pub(in crate::core) waiting: Vec<Key<Session>>,
+    pub(super) waiting: Vec<Key<Session>>,
     /// Time at which the first waiting session has waited for `timeout`.
-    pub(in crate::core) waiting_due: Option<Time>,
+    pub(super) waiting_due: Option<Time>,
     /// True if the connection was lost or could not be opened, and none has been established since:
     /// requests wait for it, in a pool with `wait_for_primary`.
-    pub(in crate::core) is_lost: bool,
+    pub(super) is_lost: bool,
     /// True if it is in `upstream.connects`.
-    pub(in crate::core) is_connecting: bool,
+    pub(super) is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
-    pub(in crate::core) rejoining: Option<RejoinClaim>,
+    pub(super) rejoining: Option<RejoinClaim>,
     /// True if it is counted among the links that accept requests.
-    pub(in crate::core) is_counted_ready: bool,
+    pub(super) is_counted_ready: bool,
     /// True if it was ever established, so that the next connection is a reconnection.
-    pub(in crate::core) was_connected: bool,
+    pub(super) was_connected: bool,
     /// True if the last attempt to connect failed because of a lack of resources on this side,
     /// which says nothing about the server.
-    pub(in crate::core) is_starved: bool,
+    pub(super) is_starved: bool,
     /// Earliest time to reconnect, unless a request needs the connection.
-    pub(in crate::core) next_try: Time,
+    pub(super) next_try: Time,
     /// True if the server is unknown, and must be asked when the connection is established.
-    pub(in crate::core) is_to_knock: bool,
+    pub(super) is_to_knock: bool,
     /// What was loaded through this connection.
-    pub(in crate::core) given: Given,
+    pub(super) given: Given,
     /// When the latest attempt to connect began.
-    pub(in crate::core) attempted: Time,
+    pub(super) attempted: Time,
     /// When the connection was established, or when the server last sent something on it.
-    pub(in crate::core) heard: Time,
+    pub(super) heard: Time,
     /// True if only one session uses it, see `upstream::leases`.
-    pub(in crate::core) is_private: bool,
+    pub(super) is_private: bool,
     /// True if it is unused: its index is free for another private link.
-    pub(in crate::core) is_free: bool,
+    pub(super) is_free: bool,
     /// The session that uses it, for a private link.
-    pub(in crate::core) lease: Option<Key<Session>>,
+    pub(super) lease: Option<Key<Session>>,
     /// Clients for which it owes the reply to a write that has timed out, and the number of replies
     /// after which it does not any more.
-    pub(in crate::core) late_of: Vec<(Key<Session>, u64)>,
+    pub(super) late_of: Vec<(Key<Session>, u64)>,
     /// Hashes of the keys for which a blocking command waits on it.
-    pub(in crate::core) awaited_keys: Vec<u32>,
+    pub(super) awaited_keys: Vec<u32>,
     /// True if the request of a private link will soon be sent again: its session keeps the link.
-    pub(in crate::core) awaits_retry: bool,
+    pub(super) awaits_retry: bool,
     /// The reply to `CLIENT ID` on it, for a private link.
-    pub(in crate::core) client_id: Option<i64>,
+    pub(super) client_id: Option<i64>,
     /// Set if its command must be ended, with an error or not.
-    pub(in crate::core) unblock: Option<UnblockReason>,
+    pub(super) unblock: Option<UnblockReason>,
     /// Its purpose, if its session is tracked.
-    pub(in crate::core) role: Option<tracking::Role>,
+    pub(super) role: Option<tracking::Role>,
     /// True if the outcome of requests is noted, beyond the health of its server.
-    pub(in crate::core) is_watched: bool,
+    pub(super) is_watched: bool,
     /// True if its pool has ended, so that its index is free for a shared link of another.
-    pub(in crate::core) is_spare: bool,
+    pub(super) is_spare: bool,
     /// True if it is for sessions whose replies are large.
-    pub(in crate::core) is_bulk: bool,
+    pub(super) is_bulk: bool,
     /// True if it is for sessions whose own link has a large reply to transfer.
-    pub(in crate::core) is_bypass: bool,
+    pub(super) is_bypass: bool,
     /// True if an incomplete request is being sent on it.
     pub(crate) is_streamed: bool,
     /// True if the request on it was streamed, even if only in part yet.
     pub(crate) takes_large: bool,
     /// Reads that were sent by then have been checked for whether they must be sent to a second
     /// server.
-    pub(in crate::core) hedged_until: Time,
+    pub(super) hedged_until: Time,
 }
 
 impl Connection {
     /// Returns the connection, whose server may redirect requests if `follows`.
-    pub(in crate::core) fn following(mut self, follows: bool) -> Self {
+    pub(super) fn following(mut self, follows: bool) -> Self {
         if follows {
             self.link.follow_redirections();
         }
@@ -98,17 +98,17 @@ impl Connection {
     }
 
     /// Returns the connection, for which the outcome of requests is noted if `is_watched`.
-    pub(in crate::core) fn watched(mut self, is_watched: bool) -> Self {
+    pub(super) fn watched(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
         self
     }
 
     /// Returns whether it is not one of the links that sessions use for most requests.
-    pub(in crate::core) fn is_beside(&self) -> bool {
+    pub(super) fn is_beside(&self) -> bool {
         self.is_bulk || self.is_bypass
     }
 
-    pub(in crate::core) fn new(server_id: ServerId, id: BackendId, protocol: Protocol) -> Self {
+    pub(super) fn new(server_id: ServerId, id: BackendId, protocol: Protocol) -> Self {
         Self {
             link: Link::new(protocol),
             server_id,
@@ -150,7 +150,7 @@ impl Connection {
 }
 
 /// Returns the next generation. Generations fit into a token beside the link's index.
-pub(in crate::core) fn next_generation(generation: u32) -> u32 {
+pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x1fff_ffff
 }
 
@@ -177,7 +177,7 @@ impl Connections {
 
     /// Returns the key of the connection at an index, which must be below [`Connections::len`].
     #[inline]
-    pub(crate) fn key_at(&self, index: usize) -> ConnectionKey {
+    pub(super) fn key_at(&self, index: usize) -> ConnectionKey {
         ConnectionKey::new(index as u32, self.all[index].key_generation)
     }
 
@@ -192,12 +192,12 @@ impl Connections {
     }
 
     /// Returns all connections with their keys, by index.
-    pub(crate) fn with_keys(&self) -> impl Iterator<Item = (ConnectionKey, &Connection)> {
+    pub(super) fn with_keys(&self) -> impl Iterator<Item = (ConnectionKey, &Connection)> {
         (0..).zip(&self.all).map(|(index, it)| (ConnectionKey::new(index, it.key_generation), it))
     }
 
     /// Returns all connections with their keys, mutably.
-    pub(crate) fn with_keys_mut(
+    pub(super) fn with_keys_mut(
         &mut self,
     ) -> impl Iterator<Item = (ConnectionKey, &mut Connection)> {
         let key = |index, it: &Connection| ConnectionKey::new(index, it.key_generation);
@@ -218,7 +218,7 @@ impl Connections {
 
     /// Adds the connections of a pool with consecutive indices, in place of an ended pool's if they
     /// fit. Returns the key of the first.
-    pub(in crate::core) fn add_row(&mut self, row: Vec<Connection>) -> ConnectionKey {
+    pub(super) fn add_row(&mut self, row: Vec<Connection>) -> ConnectionKey {
         let first = self.room_for(row.len());
         self.generation = self.generation.wrapping_add(1);
         for (index, mut connection) in (first..).zip(row) {
@@ -249,7 +249,7 @@ impl Connections {
     }
 
     /// Adds one connection, at the index of an unused one if there is any.
-    pub(in crate::core) fn add(
+    pub(super) fn add(
         &mut self,
         mut connection: Connection,
         gone: Option<ConnectionKey>,
@@ -268,7 +268,7 @@ impl Connections {
     }
 
     /// Frees the indices of the connections of a pool that has ended.
-    pub(in crate::core) fn end_pool(&mut self, pool: u16) {
+    pub(super) fn end_pool(&mut self, pool: u16) {
         self.generation = self.generation.wrapping_add(1);
         for connection in self.all.iter_mut().filter(|it| it.server_id.pool == pool && !it.is_free)
         {

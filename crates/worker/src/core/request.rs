@@ -8,30 +8,30 @@ use keyway_proxy::{Busy, Session};
 
 /// A session and its key.
 #[derive(Clone, Copy)]
-pub(in crate::core) struct ClientRef<'a> {
-    pub(in crate::core) key: Key<Session>,
-    pub(in crate::core) session: &'a Session,
+pub(super) struct ClientRef<'a> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a Session,
 }
 
 /// A session, mutably, and its key.
-pub(in crate::core) struct ClientMut<'a> {
-    pub(in crate::core) key: Key<Session>,
-    pub(in crate::core) session: &'a mut Session,
+pub(super) struct ClientMut<'a> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a mut Session,
 }
 
 /// A session that has requests in flight, with its key and its buffers.
-pub(in crate::core) struct BusyClient<'a> {
-    pub(in crate::core) key: Key<Session>,
-    pub(in crate::core) session: &'a mut Session,
-    pub(in crate::core) busy: &'a mut Busy,
+pub(super) struct BusyClient<'a> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a mut Session,
+    pub(super) busy: &'a mut Busy,
 }
 
 /// A request that is about to start, and the session that has sent it.
-pub(in crate::core) struct RequestContext<'a, 'r> {
-    pub(in crate::core) key: Key<Session>,
-    pub(in crate::core) session: &'a mut Session,
-    pub(in crate::core) busy: &'a mut Busy,
-    pub(in crate::core) request: &'a Request<'r>,
+pub(super) struct RequestContext<'a, 'r> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a mut Session,
+    pub(super) busy: &'a mut Busy,
+    pub(super) request: &'a Request<'r>,
 }
 
 impl ClientMut<'_> {
@@ -45,29 +45,34 @@ impl ClientMut<'_> {
 impl RequestContext<'_, '_> {
     /// Returns the client that has sent the request.
     #[inline]
-    pub(in crate::core) fn client(&mut self) -> ClientMut<'_> {
+    pub(super) fn client(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
+    }
+
+    /// Returns the same client with another request in place of this one.
+    pub(super) fn with<'a, 'r>(&'a mut self, request: &'a Request<'r>) -> RequestContext<'a, 'r> {
+        RequestContext { key: self.key, session: self.session, busy: self.busy, request }
     }
 }
 
 /// A pool of a plan, and that plan.
 #[derive(Clone, Copy)]
-pub(in crate::core) struct PoolInPlan<'a> {
-    pub(in crate::core) plan: &'a Plan,
-    pub(in crate::core) pool: &'a PoolPlan,
+pub(super) struct PoolInPlan<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) pool: &'a PoolPlan,
 }
 
 /// Identifies one reply of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) struct ReplyIndex {
+pub(super) struct ReplyIndex {
     /// The session. The key is stale once the client is gone.
-    pub(in crate::core) session: Key<Session>,
+    pub(super) session: Key<Session>,
     /// Index of the reply in the session's order of replies.
-    pub(in crate::core) reply: u32,
+    pub(super) reply: u32,
 }
 
 /// The result of an attempt to start a request.
-pub(in crate::core) enum Step {
+pub(super) enum Step {
     /// It is in flight or answered.
     Started,
     /// A connection that it needs is full: it stays unparsed until there is room.

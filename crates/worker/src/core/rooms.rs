@@ -6,7 +6,7 @@ use super::request::{ClientMut, ClientRef};
 use super::{Connections, Core, Plane, clients, observe, pending, upstream};
 
 /// The functions that a turn calls for each room.
-pub(in crate::core) trait Room {
+pub(super) trait Room {
     /// Returns whether the room has something to do before the worker sleeps.
     fn has_work(&self) -> bool;
 

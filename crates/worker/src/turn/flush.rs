@@ -192,11 +192,9 @@ impl<I: Io> Worker<I> {
                 if taken > 0 && (taken < len || connection.takes_large) {
                     connection.link.note_progress(self.core.plane.clock.now);
                 }
-                let cells = self.core.plane.cells.pool(usize::from(connection.server_id.pool));
-                cells
-                    .backend(usize::from(connection.server_id.server))
-                    .sent_bytes
-                    .add(taken as u64);
+                let server = connection.server_id;
+                let cells = self.core.plane.cells.backend(server.pool, server.server);
+                cells.sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);
                 taken == len
             }

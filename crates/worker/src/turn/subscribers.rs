@@ -168,11 +168,9 @@ impl<I: Io> Worker<I> {
             Send::Taken(taken) => {
                 connection.link.advance(taken);
                 connection.link.send_blocked = taken < len;
-                let cells = self.core.plane.cells.pool(usize::from(connection.server_id.pool));
-                cells
-                    .backend(usize::from(connection.server_id.server))
-                    .sent_bytes
-                    .add(taken as u64);
+                let server = connection.server_id;
+                let cells = self.core.plane.cells.backend(server.pool, server.server);
+                cells.sent_bytes.add(taken as u64);
             }
             Send::Failed => self.lose_subscriber(index, BackendFault::Closed),
         }

@@ -21,7 +21,7 @@ impl Plane {
     /// Checks a request of a client that may not do everything. Returns `None` if it is allowed, in
     /// this pool.
     #[inline(never)]
-    pub(in crate::core::front) fn look_at(
+    pub(super) fn look_at(
         &mut self,
         links: &mut Connections,
         ClientMut { key, session }: ClientMut<'_>,
@@ -186,7 +186,7 @@ impl Plane {
 }
 
 /// Returns what a command that needs no server may read and change.
-pub(in crate::core::front) fn local_context<'a>(
+pub(super) fn local_context<'a>(
     plan: &'a Plan,
     clock: Clock,
     pool: &PoolPlan,
@@ -207,7 +207,7 @@ pub(in crate::core::front) fn local_context<'a>(
 }
 
 /// Returns whether the reply to a login is an error.
-pub(in crate::core) fn is_failed_login(request: &Request, reply: &[u8]) -> bool {
+pub(super) fn is_failed_login(request: &Request, reply: &[u8]) -> bool {
     matches!(request.command.verb, Verb::Auth | Verb::Hello)
         && (reply.starts_with(b"-WRONGPASS ") || reply.starts_with(b"-ERR too many logins"))
 }

@@ -57,17 +57,17 @@ impl Plane {
         {
             return step;
         }
-        if session.subscriptions.is_some()
-            && let Some(step) = self.check_subscriber(key, session, busy, &request)
+        let mut incoming = RequestContext { key, session, busy, request: &request };
+        if incoming.session.subscriptions.is_some()
+            && let Some(step) = self.check_subscriber(&mut incoming)
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, ClientMut { key, session }, &request) {
+        if !pool.pause.is_unused() && self.holds_back(pool, &mut incoming) {
             return Step::Wait;
         }
         self.batch += 1;
         self.last_verb = Some(request.command.verb);
-        let mut incoming = RequestContext { key, session, busy, request: &request };
         let (upstream, finds_servers) = match &pool.kind {
             PoolKind::Store(store) => return self.serve(links, pool, store, &mut incoming),
             PoolKind::Routed(routes) => {
@@ -96,22 +96,13 @@ impl Plane {
         incoming: &mut RequestContext,
     ) -> Step {
         // What other pools have shown of this request is shown when it starts, and not before.
-        let is_held = !pool.pause.is_unused()
-            && self.holds_back_led(
-                pool,
-                ClientMut { key: incoming.key, session: incoming.session },
-                incoming.request,
-            );
-        if is_held {
+        if !pool.pause.is_unused() && self.holds_back_led(pool, incoming) {
             return Step::Wait;
         }
         let (upstream, finds_servers) = match &pool.kind {
             PoolKind::Store(store) => return self.serve(links, pool, store, incoming),
             // Pools that lead on are followed to their ends.
-            PoolKind::Routed(_) => {
-                self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
-                return Step::Started;
-            }
+            PoolKind::Routed(_) => return self.answer_unrouted(incoming),
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
             | PoolKind::Sentinels(upstream) => (upstream, false),
@@ -160,10 +151,7 @@ impl Plane {
             _ => 0,
         };
         let own = &self.pools[usize::from(incoming.session.pool)];
-        let Some(state) = own.servers() else {
-            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
-            return Step::Started;
-        };
+        let Some(state) = own.servers() else { return self.answer_unrouted(incoming) };
         let route = route(incoming.request, sharded, state.ring(), random, &mut self.keys);
         if let (Route::One(server), true) = (route, own.readers().is_some()) {
             return self.send_to_reader(links, incoming, server);
@@ -175,8 +163,7 @@ impl Plane {
                     state.link(server, incoming.session.lane, incoming.session.identity.protocol)
                 }
             };
-            let RequestContext { key, session, busy, request } = incoming;
-            return self.forward(links, *key, session, busy, request, link);
+            return self.forward(links, incoming, link);
         }
         self.send_elsewhere(links, pool, incoming, route)
     }
@@ -190,19 +177,15 @@ impl Plane {
         primary: u16,
     ) -> Step {
         let reads = self.reads_replicas(incoming);
-        let RequestContext { key, session, busy, request } = incoming;
-        let server = match reads.then(|| self.reader_of(links, session, primary)) {
+        let server = match reads.then(|| self.reader_of(links, incoming.session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
-            Some(Reader::None) => {
-                self.answer_unrouted(session, busy, request);
-                return Step::Started;
-            }
+            Some(Reader::None) => return self.answer_unrouted(incoming),
         };
-        let link = self.link_of(session, server);
+        let link = self.link_of(incoming.session, server);
         self.set_reading(links, link, server != primary);
         let before = links[link].link.in_flight();
-        let step = self.forward(links, *key, session, busy, request, link);
+        let step = self.forward(links, incoming, link);
         if reads && links[link].link.in_flight() > before {
             self.note_read(&mut links[link]);
         }
@@ -218,34 +201,21 @@ impl Plane {
         incoming: &mut RequestContext,
         route: Route,
     ) -> Step {
-        let key = incoming.key;
         match route {
-            Route::Block(server) => return self.block(links, incoming, server),
-            Route::Transaction => return self.transact(links, incoming),
-            Route::Tracking => return self.track(links, incoming),
-            Route::Local if is_operation(incoming.request) => return self.operate(links, incoming),
+            Route::Block(server) => self.block(links, incoming, server),
+            Route::Transaction => self.transact(links, incoming),
+            Route::Tracking => self.track(links, incoming),
+            Route::Local if is_operation(incoming.request) => self.operate(links, incoming),
             Route::Local if is_greeting(incoming.session, incoming.request) => {
-                return self.greet(links, incoming);
+                self.greet(links, incoming)
             }
-            _ => {}
-        }
-        let RequestContext { session, busy, request, .. } = incoming;
-        match route {
-            Route::Split(split) => self.split(links, key, session, busy, request, split),
-            Route::Everywhere(join) => {
-                self.send_everywhere(links, key, session, busy, request, join)
-            }
-            Route::Across(across) => self.across(links, key, session, busy, request, across),
-            Route::PubSub => self.pubsub(links, key, session, busy, request),
-            Route::Local => {
-                self.answer_without_server(session, busy, pool, request);
-                Step::Started
-            }
-            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => Step::Wait,
-            refused => {
-                self.refuse_route(session, busy, pool, request, refused);
-                Step::Started
-            }
+            Route::Split(split) => self.split(links, incoming, split),
+            Route::Everywhere(join) => self.send_everywhere(links, incoming, join),
+            Route::Across(across) => self.across(links, incoming, across),
+            Route::PubSub => self.pubsub(links, incoming),
+            Route::Local => self.answer_without_server(incoming, pool),
+            Route::Unrouted if self.awaits_owner(incoming) => Step::Wait,
+            refused => self.refuse_route(incoming, pool, refused),
         }
     }
 
@@ -278,14 +248,9 @@ impl Plane {
     /// Returns whether a pause of the pool holds a request back. The session is then resumed at its
     /// end.
     #[cold]
-    pub(in crate::core::front) fn holds_back(
-        &mut self,
-        pool: &PoolPlan,
-        ClientMut { key, session }: ClientMut<'_>,
-        request: &Request,
-    ) -> bool {
+    fn holds_back(&mut self, pool: &PoolPlan, incoming: &mut RequestContext) -> bool {
         self.commit_shown();
-        self.holds_back_led(pool, ClientMut { key, session }, request)
+        self.holds_back_led(pool, incoming)
     }
 
     /// Does the same for a pool to which others led it.
@@ -293,9 +258,10 @@ impl Plane {
     pub(in crate::core) fn holds_back_led(
         &mut self,
         pool: &PoolPlan,
-        ClientMut { key, session }: ClientMut<'_>,
-        request: &Request,
+        incoming: &mut RequestContext,
     ) -> bool {
+        let RequestContext { key, session, request, .. } = incoming;
+        let key = *key;
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.wait(ClientMut { key, session }, Wait::Pause(until));
@@ -312,17 +278,14 @@ impl Plane {
     pub(in crate::core) fn forward(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         index: ConnectionKey,
     ) -> Step {
-        if session.has_late_write
-            && let Some(late) = late_apart(links, ClientMut { key, session }, index, request)
-        {
+        if let Some(late) = late_apart(links, incoming, index) {
             return Step::Full(late);
         }
+        let RequestContext { key, session, busy, request } = incoming;
+        let key = *key;
         let connection = &mut links[index];
         if self.is_full(connection) {
             return Step::Full(index);
@@ -379,10 +342,7 @@ impl Plane {
         // Clients count databases from the pool's own database.
         let database = options.database + database;
         connection.link.select(database, options, self.clock.now);
-        let backend = self
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+        let backend = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         backend.requests.add(1);
     }
 
@@ -407,19 +367,18 @@ impl Plane {
     /// Answers what needs no server.
     pub(in crate::core) fn answer_without_server(
         &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
+        incoming: &mut RequestContext,
         pool: &PoolPlan,
-        request: &Request,
-    ) {
+    ) -> Step {
+        let RequestContext { session, busy, request, .. } = &mut *incoming;
         if request.command.handling != Handling::Local {
             let name = request.command.name.replace('|', " ");
             let text = unserved(&name, request.command.handling);
-            return self.refuse(session, busy, |out| reply::error(out, &text));
+            return self.refuse_request(incoming, &text);
         }
         let listener = &self.plan.listeners[usize::from(session.listener)];
         if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
-            return self.refuse(session, busy, |out| reply::error(out, local::NO_CLUSTER));
+            return self.refuse_request(incoming, local::NO_CLUSTER);
         }
         self.count(session, request);
         self.note_served(session.pool, request.command.counted());
@@ -445,6 +404,7 @@ impl Plane {
         }
         self.scratch = out;
         self.follow(session, pool, after);
+        Step::Started
     }
 
     /// Appends the reply to a request that needs no server.
@@ -549,6 +509,17 @@ impl Plane {
         self.answer(session, busy, write);
     }
 
+    /// Answers a request with an error that its client caused. `text` begins with an error code.
+    #[cold]
+    pub(in crate::core) fn refuse_request(
+        &mut self,
+        incoming: &mut RequestContext,
+        text: &str,
+    ) -> Step {
+        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
+        Step::Started
+    }
+
     /// Ends a client that uses HTTP, without a reply: a web page can make a browser send requests
     /// to any port, with commands in the body.
     #[cold]
@@ -572,40 +543,35 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn refuse_route(
         &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
+        incoming: &mut RequestContext,
         pool: &PoolPlan,
-        request: &Request,
         route: Route,
-    ) {
-        let name = request.command.name.replace('|', " ");
+    ) -> Step {
+        let name = incoming.request.command.name.replace('|', " ");
         match route {
             Route::CrossSlot { servers } => {
                 let upstream = pool.kind.upstream();
                 let tag = upstream.and_then(|it| it.servers.hash_tag).map(|tag| tag.to_string());
-                self.refuse(session, busy, |out| {
+                self.refuse(incoming.session, incoming.busy, |out| {
                     write_crossslot(&name, servers, tag.as_deref(), out);
                 });
+                Step::Started
             }
             Route::Refused(reason) => {
-                let text = format!("ERR '{name}' is refused: {reason}");
-                self.refuse(session, busy, |out| reply::error(out, &text));
+                self.refuse_request(incoming, &format!("ERR '{name}' is refused: {reason}"))
             }
             Route::KeysUnknown(fault) => {
-                let text = request.keys_error(fault);
-                self.refuse(session, busy, |out| reply::error(out, &text));
+                let text = incoming.request.keys_error(fault);
+                self.refuse_request(incoming, &text)
             }
-            _ => self.answer_unrouted(session, busy, request),
+            _ => self.answer_unrouted(incoming),
         }
     }
 
+    /// Answers a request for whose keys there is no server.
     #[cold]
-    pub(in crate::core) fn answer_unrouted(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) {
+    pub(in crate::core) fn answer_unrouted(&mut self, incoming: &mut RequestContext) -> Step {
+        let RequestContext { session, busy, request, .. } = incoming;
         self.count(session, request);
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
@@ -614,6 +580,7 @@ impl Plane {
         let mut told = Vec::new();
         self.write_unrouted(session.pool, Some(request), &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
+        Step::Started
     }
 
     /// Returns a backend's name and address, for an error text, and the text with which it refuses

@@ -13,11 +13,11 @@
 //!
 //! The codec of `pools::memcached` reads and starts one request of memcached's protocols.
 
-pub(in crate::core) mod access;
-pub(in crate::core) mod cut_off;
-pub(in crate::core) mod dispatch;
-pub(in crate::core) mod input;
-pub(in crate::core) mod read;
-pub(in crate::core) mod resp;
-pub(in crate::core) mod rights;
-pub(in crate::core) mod waits;
+pub(super) mod access;
+pub(super) mod cut_off;
+pub(super) mod dispatch;
+pub(super) mod input;
+pub(super) mod read;
+pub(super) mod resp;
+pub(super) mod rights;
+pub(super) mod waits;

@@ -63,7 +63,7 @@ impl Plane {
     /// Returns whether the time of a request counts while it waits for earlier replies: they end
     /// within the timeout, because no client takes them slowly and none waits for longer.
     #[cold]
-    pub(in crate::core) fn waits_in_order(&self, session: &Session) -> bool {
+    pub(super) fn waits_in_order(&self, session: &Session) -> bool {
         let is_plain =
             !session.is_special() && session.streamed_reply.is_none() && session.lane != BULK;
         session.keeps_order() && is_plain && self.primary_wait(session.pool).is_none()
@@ -73,7 +73,7 @@ impl Plane {
     /// refused request does not count for the one after it, unless that was in the socket
     /// meanwhile.
     #[inline]
-    pub(in crate::core) fn settle_wait(
+    pub(super) fn settle_wait(
         &self,
         ClientMut { key, session }: ClientMut<'_>,
         is_over: bool,
@@ -97,7 +97,7 @@ impl Plane {
     /// Returns the time since which a request that is started now has waited, if it has: for room,
     /// for another connection, or for a server that owns its keys.
     #[cold]
-    pub(in crate::core) fn waited_since(
+    pub(super) fn waited_since(
         &mut self,
         ClientRef { key, session }: ClientRef<'_>,
     ) -> Option<Time> {
@@ -107,12 +107,7 @@ impl Plane {
     /// Counts the time that the requests of a client which were sent now waited before. If their
     /// time is nearly over, a little is left to them ([`LEFT`]).
     #[cold]
-    pub(in crate::core) fn bring_waited(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        since: Time,
-    ) {
+    pub(super) fn bring_waited(&mut self, links: &mut Connections, key: Key<Session>, since: Time) {
         for connection in links.iter_mut() {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
             let since = self.counts_from(connection.server_id.pool, since);
@@ -203,7 +198,7 @@ pub(in crate::core) fn reserved(timeout: Duration) -> Duration {
 /// Returns the time since which a request that is started now has waited for room, if it has. The
 /// time of a sub-request that has waited only for another one, and found room at once, goes to a
 /// server that answers. So it begins now.
-pub(in crate::core) fn waited_for_room(session: &Session) -> Option<Time> {
+pub(super) fn waited_for_room(session: &Session) -> Option<Time> {
     let has_stalled = session.sub_request.is_none_or(|sub_request| sub_request.stalled.is_some());
     session.full_since.filter(|_| has_stalled)
 }

@@ -9,12 +9,12 @@
 //! | `served` | the latency of what needs no server |
 //! | `slow` | slow requests, for SLOWLOG |
 
-pub(in crate::core) mod counting;
-pub(in crate::core) mod figures;
-pub(in crate::core) mod hot_keys;
-pub(in crate::core) mod monitor;
-pub(in crate::core) mod served;
-pub(in crate::core) mod slow;
-pub(in crate::core) mod state;
+pub(super) mod counting;
+pub(super) mod figures;
+pub(super) mod hot_keys;
+pub(super) mod monitor;
+pub(super) mod served;
+pub(super) mod slow;
+pub(super) mod state;
 
 pub(crate) use state::State;

@@ -33,8 +33,7 @@ impl Plane {
         }
         if self.plan.limits.monitor_every == 0 {
             let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return self.refuse_request(incoming, text);
         }
         self.count(incoming.session, incoming.request);
         self.note_served(incoming.session.pool, incoming.request.command.counted());

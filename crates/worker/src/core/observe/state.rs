@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What a worker counts and shows about requests.
 pub(crate) struct State {
     /// How often slow requests were logged recently.
-    pub(in crate::core::observe) slow_lines: SlowLines,
+    pub(super) slow_lines: SlowLines,
     /// Slow requests whose reply is being sent to its client.
     pub(in crate::core) unwritten: Vec<Unwritten>,
     pub(crate) served: Served,
@@ -37,14 +37,14 @@ impl State {
 /// Chooses the requests that are examined.
 pub(in crate::core) struct Noting {
     /// Number of requests up to the next one that is examined whatever its length.
-    pub(in crate::core::observe) left: u32,
-    pub(in crate::core::observe) every: u32,
+    pub(super) left: u32,
+    pub(super) every: u32,
     /// Length of a request or reply from which its values are examined, in bytes.
-    pub(in crate::core::observe) big_from: usize,
+    pub(super) big_from: usize,
     /// Length of a reply of a store from which it is examined, in bytes.
     pub(in crate::core) look_from: usize,
     /// A buffer for a request of memcached.
-    pub(in crate::core::observe) item: memcache::Request,
+    pub(super) item: memcache::Request,
 }
 
 impl Noting {
@@ -65,7 +65,7 @@ impl Noting {
 
     /// Returns how many requests one represents, if it is chosen. The next one is chosen after as
     /// many on average, at random, so that nothing regular is always or never chosen.
-    pub(in crate::core::observe) fn take_turn(&mut self, random: u64) -> Option<f64> {
+    pub(super) fn take_turn(&mut self, random: u64) -> Option<f64> {
         if self.left != 0 {
             return None;
         }
@@ -81,16 +81,16 @@ impl Noting {
 /// The monitors of one worker, and what they are about to be shown.
 #[derive(Default)]
 pub(crate) struct Monitoring {
-    pub(in crate::core::observe) watchers: Vec<Watcher>,
+    pub(super) watchers: Vec<Watcher>,
     /// The lines of the request that was started last, one for each pool that it crosses, and its
     /// client.
-    pub(in crate::core::observe) held: Vec<(Key<Session>, Line)>,
+    pub(super) held: Vec<(Key<Session>, Line)>,
     /// Lines for the monitors of all workers, and their bytes.
-    pub(in crate::core::observe) started: Vec<Line>,
-    pub(in crate::core::observe) started_len: usize,
+    pub(super) started: Vec<Line>,
+    pub(super) started_len: usize,
     /// True if the inbox may contain something.
     pub(crate) has_mail: bool,
-    pub(in crate::core::observe) line: Vec<u8>,
+    pub(super) line: Vec<u8>,
 }
 
 impl Monitoring {
@@ -107,41 +107,41 @@ impl Monitoring {
 }
 
 /// A monitoring client of this worker.
-pub(in crate::core::observe) struct Watcher {
-    pub(in crate::core::observe) pool: u16,
-    pub(in crate::core::observe) session: Key<Session>,
+pub(super) struct Watcher {
+    pub(super) pool: u16,
+    pub(super) session: Key<Session>,
     /// Number of requests that it was not shown, and not told about.
-    pub(in crate::core::observe) lost: u64,
+    pub(super) lost: u64,
 }
 
 /// A slow request whose reply is not with its client.
 pub(crate) struct Unwritten {
-    pub(in crate::core::observe) reply: ReplyIndex,
+    pub(super) reply: ReplyIndex,
     /// Bytes up to the end of the reply that the system has still to take, once its turn has
     /// come.
-    pub(in crate::core::observe) left: Option<usize>,
+    pub(super) left: Option<usize>,
     /// When the reply arrived.
-    pub(in crate::core::observe) received: Time,
+    pub(super) received: Time,
     /// Nanoseconds by which the earlier times were rounded.
-    pub(in crate::core::observe) rest: u32,
-    pub(in crate::core::observe) log: Arc<SlowLog>,
-    pub(in crate::core::observe) id: u64,
+    pub(super) rest: u32,
+    pub(super) log: Arc<SlowLog>,
+    pub(super) id: u64,
     /// What is logged, if the log level requires it.
-    pub(in crate::core::observe) told: Option<Told>,
+    pub(super) told: Option<Told>,
 }
 
 /// How many lines about slow requests were logged in this second.
 #[derive(Debug, Default)]
 pub(in crate::core) struct SlowLines {
-    pub(in crate::core::observe) since: Time,
-    pub(in crate::core::observe) count: u32,
-    pub(in crate::core::observe) left_out: u64,
+    pub(super) since: Time,
+    pub(super) count: u32,
+    pub(super) left_out: u64,
 }
 
 impl SlowLines {
     /// Returns whether another line may be logged now. The number of suppressed lines before it is
     /// in the result.
-    pub(in crate::core::observe) fn take(&mut self, now: Time) -> Option<u64> {
+    pub(super) fn take(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + Duration::from_secs(1) {
             (self.since, self.count) = (now, 0);
         }
@@ -164,9 +164,9 @@ pub(in crate::core) struct SlowClient {
 
 /// Lines on slow requests in one second of one worker. More would let a slow server fill the
 /// log.
-pub(in crate::core::observe) const LINES_MAX: u32 = 10;
+pub(super) const LINES_MAX: u32 = 10;
 
-pub(in crate::core::observe) struct Told {
-    pub(in crate::core::observe) pool: String,
-    pub(in crate::core::observe) entry: SlowEntry,
+pub(super) struct Told {
+    pub(super) pool: String,
+    pub(super) entry: SlowEntry,
 }

@@ -8,7 +8,7 @@ use keyway_proxy::{Join, Operation};
 impl Plane {
     /// Keeps what follows from the replies with the request's join. It must be called when a
     /// request was sent everywhere.
-    pub(in crate::core::pending) fn keep_conclusion(&mut self, key: Key<Operation>) {
+    pub(super) fn keep_conclusion(&mut self, key: Key<Operation>) {
         match (self.pending.conclusions.next.take(), self.pending.get_mut::<Join>(key)) {
             (Some(Conclusion::Certain(certain)), Some(join)) => join.certain = certain,
             (Some(Conclusion::Report(report)), Some(join)) => join.report = Some(report),
@@ -21,12 +21,7 @@ impl Plane {
 
     /// Handles a complete join. It must be called when a join is complete.
     #[inline]
-    pub(in crate::core::pending) fn conclude(
-        &mut self,
-        key: Key<Operation>,
-        pool: u16,
-        join: &Join,
-    ) {
+    pub(super) fn conclude(&mut self, key: Key<Operation>, pool: u16, join: &Join) {
         let of_joins = &mut self.pending.conclusions.of_joins;
         if !of_joins.is_empty()
             && let Some(Conclusion::Loads(loads)) = of_joins.remove(&key.to_bits())

@@ -4,13 +4,13 @@
 
 use crate::Upstream;
 use crate::core::pending::state::Scratch;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{ConnectionKey, Connections, Plane};
-use keyway_base::{Fault, Key};
+use keyway_base::Fault;
 use keyway_command::{Join as Rule, Request, Split};
-use keyway_proxy::{Busy, Join, Owner, ReplyTo, Session};
+use keyway_proxy::{Join, Owner, ReplyTo, Session};
 use keyway_resp::reply;
 use keyway_route::place;
 use std::sync::Arc;
@@ -28,8 +28,7 @@ enum Cut {
 
 /// A request that is sent in fragments.
 #[derive(Clone, Copy)]
-struct Work<'a> {
-    request: &'a Request<'a>,
+struct Work {
     cut: Cut,
     rule: Rule,
 }
@@ -39,15 +38,11 @@ impl Plane {
     pub(in crate::core) fn split(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         split: Split,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.pending.fan_out);
-        let mut incoming = RequestContext { key, session, busy, request };
-        let step = self.split_with(&mut scratch, links, &mut incoming, split);
+        let step = self.split_with(&mut scratch, links, incoming, split);
         self.pending.fan_out = scratch;
         step
     }
@@ -64,52 +59,43 @@ impl Plane {
         if pool.kind.cluster().is_some() {
             return self.split_by_slot(links, incoming, split);
         }
-        let RequestContext { key, session, busy, request } = incoming;
-        let key = *key;
+        let RequestContext { session, request, .. } = &*incoming;
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
         let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
-            self.answer_unrouted(session, busy, request);
-            return Step::Started;
+            return self.answer_unrouted(incoming);
         };
         if used == 1 {
             let link = self.link_of(session, scratch.servers[0]);
-            return self.forward(links, key, session, busy, request, link);
+            return self.forward(links, incoming, link);
         }
-        let work = Work { request, cut: Cut::Keys { args_per_key: stride }, rule: split.join };
-        self.send_fragments(scratch, links, key, session, busy, work)
+        let work = Work { cut: Cut::Keys { args_per_key: stride }, rule: split.join };
+        self.send_fragments(scratch, links, incoming, work)
     }
 
     /// Sends a request whole to every server in use.
     pub(in crate::core) fn send_everywhere(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         rule: Rule,
     ) -> Step {
         // A report also covers servers that cannot be asked.
-        if rule != Rule::Each && self.leaves_out(session.pool) {
-            self.answer_unrouted(session, busy, request);
-            return Step::Started;
+        let pool = incoming.session.pool;
+        if rule != Rule::Each && self.leaves_out(pool) {
+            return self.answer_unrouted(incoming);
         }
-        let plan = Arc::clone(&self.plan);
-        let index = usize::from(session.pool);
-        let servers = 0..plan.topology.pools()[index].servers().len();
+        let servers = 0..self.plan.topology.pools()[usize::from(pool)].servers().len();
         let mut scratch = std::mem::take(&mut self.pending.fan_out);
         scratch.servers.clear();
         scratch.counts.clear();
-        scratch
-            .counts
-            .extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
-        let step = if scratch.counts.iter().all(|&count| count == 0) {
-            self.answer_unrouted(session, busy, request);
-            Step::Started
-        } else {
-            let work = Work { request, cut: Cut::Whole, rule };
-            self.send_fragments(&mut scratch, links, key, session, busy, work)
+        scratch.counts.extend(servers.map(|server| u32::from(self.is_server_used(pool, server))));
+        let step = match scratch.counts.iter().all(|&count| count == 0) {
+            true => self.answer_unrouted(incoming),
+            false => {
+                let work = Work { cut: Cut::Whole, rule };
+                self.send_fragments(&mut scratch, links, incoming, work)
+            }
         };
         self.pending.fan_out = scratch;
         step
@@ -149,21 +135,19 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        work: Work<'_>,
+        incoming: &mut RequestContext,
+        work: Work,
     ) -> Step {
-        if let Some(link) = self.link_to_wait_for(scratch, links, ClientMut { key, session }, work)
-        {
+        if let Some(link) = self.link_to_wait_for(scratch, links, incoming, work) {
             return Step::Full(link);
         }
-        let (to, mut join) = self.begin_join(key, session, busy, work.request, work.rule);
+        let (to, mut join) = self.begin_join(incoming, work.rule);
         join.is_whole = matches!(work.cut, Cut::Whole);
-        let down = self.begin_fragments(scratch, links, session, work, &mut join);
+        let down = self.begin_fragments(scratch, links, incoming, work, &mut join);
         if let Cut::Keys { args_per_key } = work.cut {
-            self.copy_keys(scratch, links, session, work.request, args_per_key, &mut join);
+            self.copy_keys(scratch, links, incoming, args_per_key, &mut join);
         }
+        let RequestContext { session, busy, .. } = incoming;
         let operation = self.pending.begin(to, join);
         if matches!(work.cut, Cut::Whole) {
             self.keep_conclusion(operation);
@@ -195,14 +179,14 @@ impl Plane {
         &self,
         scratch: &Scratch,
         links: &Connections,
-        ClientMut { key, session }: ClientMut<'_>,
-        work: Work<'_>,
+        incoming: &mut RequestContext,
+        work: Work,
     ) -> Option<ConnectionKey> {
         for (server, &count) in scratch.counts.iter().enumerate() {
             if count == 0 {
                 continue;
             }
-            let link = self.link_of(session, server as u16);
+            let link = self.link_of(incoming.session, server as u16);
             let is_full = match work.rule {
                 Rule::Each => self.has_no_room(&links[link]),
                 _ => self.is_full(&links[link]),
@@ -210,10 +194,7 @@ impl Plane {
             if is_full {
                 return Some(link);
             }
-            if session.has_late_write
-                && let Some(late) =
-                    late_apart(links, ClientMut { key, session }, link, work.request)
-            {
+            if let Some(late) = late_apart(links, incoming, link) {
                 return Some(late);
             }
         }
@@ -227,11 +208,11 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        session: &Session,
-        work: Work<'_>,
+        incoming: &RequestContext,
+        work: Work,
         join: &mut Join,
     ) -> Vec<(u16, Fault)> {
-        let request = work.request;
+        let RequestContext { session, request, .. } = incoming;
         scratch.fragments.clear();
         scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
         scratch.starts.clear();
@@ -268,17 +249,14 @@ impl Plane {
     /// of its reply.
     pub(in crate::core) fn begin_join(
         &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         rule: Rule,
     ) -> (ReplyTo, Box<Join>) {
-        self.count(session, request);
-        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
+        self.count(incoming.session, incoming.request);
+        let to = self.reply_to_request(incoming);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);
-        join.command = request.command.name;
+        join.command = incoming.request.command.name;
         (to, join)
     }
 
@@ -287,11 +265,11 @@ impl Plane {
         &mut self,
         scratch: &Scratch,
         links: &mut Connections,
-        session: &Session,
-        request: &Request,
+        incoming: &RequestContext,
         stride: usize,
         join: &mut Join,
     ) {
+        let RequestContext { session, request, .. } = incoming;
         let ranges = request.args.ranges();
         let buf = request.args.buf();
         for (position, &server) in scratch.servers.iter().enumerate() {

@@ -7,11 +7,7 @@ use std::sync::Arc;
 
 impl Plane {
     /// Answers a split request whose last fragment was answered.
-    pub(in crate::core::pending) fn finish_join(
-        &mut self,
-        sessions: &mut Slab<Session>,
-        key: Key<Operation>,
-    ) {
+    pub(super) fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Operation>) {
         let Some((to, mut join)) = self.pending.end::<Join>(key) else { return };
         self.conclude(key, to.pool, &join);
         let (plan, fault) = (Arc::clone(&self.plan), join.fault());

@@ -37,15 +37,15 @@
 //! A hedged read is no operation: it is a second exchange for the reply of one request or of one
 //! part of an operation, so it is between an exchange and its owner (`cluster::hedge`).
 
-pub(in crate::core) mod conclusions;
-pub(in crate::core) mod fan_out;
+pub(super) mod conclusions;
+pub(super) mod fan_out;
 mod join;
-pub(in crate::core) mod multi_step;
+pub(super) mod multi_step;
 mod operations;
 mod progress;
 mod state;
-pub(in crate::core) mod wait;
+pub(super) mod wait;
 
-pub(in crate::core) use operations::Due;
-pub(in crate::core) use state::Conclusion;
+pub(super) use operations::Due;
+pub(super) use state::Conclusion;
 pub(crate) use state::State;

@@ -10,14 +10,14 @@ use super::Due;
 use crate::Upstream;
 use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::tracking::caching_request;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
-use keyway_command::{Across, Join as Rule, Request, Verb};
+use keyway_command::{Across, Join as Rule, Verb};
 use keyway_proxy::{
-    Busy, MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
+    MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
 };
 use keyway_resp::{Kind, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
@@ -29,89 +29,66 @@ impl Plane {
     pub(in crate::core) fn across(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         across: Across,
     ) -> Step {
         match across {
-            Across::Scan => self.scan(links, key, session, busy, request),
-            Across::RandomKey => self.random_key(links, key, session, busy, request),
-            Across::Flush => self.flush(links, key, session, busy, request),
-            Across::Load(what) => {
-                let mut incoming = RequestContext { key, session, busy, request };
-                self.load(links, &mut incoming, what)
-            }
-            Across::ScriptExists => self.script_exists(links, key, session, busy, request),
-            Across::Unload(what) => {
-                let mut incoming = RequestContext { key, session, busy, request };
-                self.unload(links, &mut incoming, what)
-            }
-            Across::Run => self.run_script(links, key, session, busy, request),
-            Across::First => match self.in_use(session.pool).first_from(0) {
+            Across::Scan => self.scan(links, incoming),
+            Across::RandomKey => self.random_key(links, incoming),
+            Across::Flush => self.flush(links, incoming),
+            Across::Load(what) => self.load(links, incoming, what),
+            Across::ScriptExists => self.script_exists(links, incoming),
+            Across::Unload(what) => self.unload(links, incoming, what),
+            Across::Run => self.run_script(links, incoming),
+            Across::First => match self.in_use(incoming.session.pool).first_from(0) {
                 Some(server) => {
-                    let link = self.link_of(session, server);
+                    let link = self.link_of(incoming.session, server);
                     // It is about libraries: a server that was restarted gets the known ones before
                     // it lists its own.
                     self.give_libraries(link, &mut links[link]);
-                    self.forward(links, key, session, busy, request, link)
+                    self.forward(links, incoming, link)
                 }
-                None => self.no_server(session, busy, request),
+                None => self.answer_unrouted(incoming),
             },
         }
     }
 
-    fn scan(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
-        if self.leaves_out(session.pool) {
-            return self.no_server(session, busy, request);
+    fn scan(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        let (pool, args) = (incoming.session.pool, incoming.request.args);
+        if self.leaves_out(pool) {
+            return self.answer_unrouted(incoming);
         }
-        let walk = match self.cluster_state(session.pool) {
+        let walk = match self.cluster_state(pool) {
             Some(state) => Walk::Found(Arc::clone(&state.parts)),
-            None => Walk::Listed(self.in_use(session.pool)),
+            None => Walk::Listed(self.in_use(pool)),
         };
-        let text = match walk.decode(&request.args[1]) {
+        let text = match walk.decode(&args[1]) {
             Ok(Some(at)) => {
                 let mut multi_step = self.pending.take_multi_step(Work::Scan(walk));
                 multi_step.server = at.server;
                 let out = &mut multi_step.request;
-                reply::array(out, request.args.len());
+                reply::array(out, args.len());
                 reply::bulk(out, b"SCAN");
                 reply::bulk(out, at.inner.to_string().as_bytes());
-                request.args.from(2).for_each(|arg| reply::bulk(out, arg));
-                let mut incoming = RequestContext { key, session, busy, request };
-                return self.start_multi_step(links, &mut incoming, multi_step, None);
+                args.from(2).for_each(|arg| reply::bulk(out, arg));
+                return self.start_multi_step(links, incoming, multi_step, None);
             }
-            Ok(None) => return self.no_server(session, busy, request),
+            Ok(None) => return self.answer_unrouted(incoming),
             Err(CursorFault::NoNumber) => "ERR invalid cursor",
             Err(CursorFault::Stale) => {
                 "ERR invalid cursor: no SCAN over the servers now in use gave it out; a server has \
                  left or come back since: begin again with cursor 0"
             }
         };
-        self.refuse(session, busy, |out| reply::error(out, text));
-        Step::Started
+        self.refuse_request(incoming, text)
     }
 
-    fn random_key(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
+    fn random_key(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        let RequestContext { session, request, .. } = &*incoming;
         let in_use = self.in_use(session.pool);
         let count = in_use.count();
         if count == 0 {
-            return self.no_server(session, busy, request);
+            return self.answer_unrouted(incoming);
         }
         let servers = || {
             std::iter::successors(in_use.first_from(0), |&server| {
@@ -138,20 +115,13 @@ impl Plane {
             .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
-        let mut incoming = RequestContext { key, session, busy, request };
-        self.start_multi_step(links, &mut incoming, multi_step, None)
+        self.start_multi_step(links, incoming, multi_step, None)
     }
 
     /// Executes FLUSHALL. With one database, it empties only that one: other databases of its
     /// servers may belong to other pools.
-    fn flush(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
+    fn flush(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        let RequestContext { session, busy, request, .. } = &mut *incoming;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
@@ -163,11 +133,10 @@ impl Plane {
                  true in [pool.{}] to let clients do so",
                 request.command.name, pool.name
             );
-            self.refuse(session, busy, |out| reply::error(out, &text));
-            return Step::Started;
+            return self.refuse_request(incoming, &text);
         }
         let mut narrowed = Vec::new();
-        let mut request = *request;
+        let mut request = **request;
         if request.command.verb == Verb::Flushall && sharded.options.databases_allowed <= 1 {
             reply::array(&mut narrowed, request.args.len());
             reply::bulk(&mut narrowed, b"FLUSHDB");
@@ -175,7 +144,7 @@ impl Plane {
             request.args = keyway_command::Args::new(&narrowed, &[]);
         }
         self.note_write(session, busy);
-        self.send_everywhere(links, key, session, busy, &request, Rule::AllOk)
+        self.send_everywhere(links, &mut incoming.with(&request), Rule::AllOk)
     }
 
     /// Sends a multi-step request's first question, after the script that its server lacks.
@@ -186,11 +155,8 @@ impl Plane {
         mut multi_step: Box<MultiStep>,
         preload: Option<Preload>,
     ) -> Step {
-        let RequestContext { key, session, busy, request } = incoming;
-        let key = *key;
-        let index = self.link_of(session, multi_step.server);
-        let waits = session.has_late_write
-            && late_apart(links, ClientMut { key, session }, index, request).is_some();
+        let index = self.link_of(incoming.session, multi_step.server);
+        let waits = late_apart(links, incoming, index).is_some();
         let connection = &mut links[index];
         let has_room =
             !waits && connection.link.has_room(self.link_options(connection.server_id.pool));
@@ -198,12 +164,12 @@ impl Plane {
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_steps_free.give(multi_step);
             // Both end like any other request, before a byte of it is sent.
-            return self.forward(links, key, session, busy, request, index);
+            return self.forward(links, incoming, index);
         }
-        self.count(session, request);
-        let to = self.reply_to_request(ClientMut { key, session }, busy, request);
-        multi_step.database = session.identity.database;
-        multi_step.protocol = session.identity.protocol;
+        self.count(incoming.session, incoming.request);
+        let to = self.reply_to_request(incoming);
+        multi_step.database = incoming.session.identity.database;
+        multi_step.protocol = incoming.session.identity.protocol;
         multi_step.caching = self.servers.tracking.caching;
         self.prepare_link(index, connection, multi_step.database);
         if let Some(Preload { digest, body }) = preload {
@@ -266,7 +232,7 @@ impl Plane {
 
     /// Sends the next question of a multi-step request.
     #[cold]
-    pub(in crate::core::pending) fn ask_again(
+    pub(super) fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
@@ -304,7 +270,7 @@ impl Plane {
     }
 
     /// Decides what follows from a server's reply to a multi-step request.
-    pub(in crate::core::pending) fn after_multi_step_reply(
+    pub(super) fn after_multi_step_reply(
         &mut self,
         sessions: &mut Slab<Session>,
         key: Key<Operation>,
@@ -379,7 +345,7 @@ impl Plane {
 
     /// Answers a multi-step request that gets no reply from its server.
     #[cold]
-    pub(in crate::core) fn on_multi_step_fault(
+    pub(super) fn on_multi_step_fault(
         &mut self,
         sessions: &mut Slab<Session>,
         server: ServerId,
@@ -411,15 +377,5 @@ impl Plane {
         let index = usize::from(pool);
         let is_used = |server| self.is_server_used(pool, server);
         ServersInUse::new(self.plan.topology.pools()[index].servers(), is_used)
-    }
-
-    pub(in crate::core::pending) fn no_server(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> Step {
-        self.answer_unrouted(session, busy, request);
-        Step::Started
     }
 }

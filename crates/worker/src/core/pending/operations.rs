@@ -20,10 +20,10 @@ pub(in crate::core) enum Due {
 
 /// The operations of a worker.
 #[derive(Default)]
-pub(in crate::core::pending) struct Operations {
-    pub(in crate::core::pending) slab: Slab<Operation>,
+pub(super) struct Operations {
+    pub(super) slab: Slab<Operation>,
     /// Number of operations of each kind, by [`OfKind::INDEX`].
-    pub(in crate::core::pending) counts: [usize; KINDS],
+    pub(super) counts: [usize; KINDS],
 }
 
 /// Number of variants of [`OperationKind`].

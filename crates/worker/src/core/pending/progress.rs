@@ -3,10 +3,9 @@
 use crate::core::pending::operations::Due;
 use crate::core::pending::operations::OfKind;
 use crate::core::pools::servers::given::Given;
-use crate::core::request::ClientMut;
+use crate::core::request::RequestContext;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};
-use keyway_command::Request;
 use keyway_proxy::OperationPart;
 use keyway_proxy::{Busy, Operation, OperationKind, ReplyTo, Session};
 use keyway_resp::Kind;
@@ -55,17 +54,13 @@ impl Core {
 impl Plane {
     /// Reserves the reply of a request that is about to be sent.
     #[inline]
-    pub(in crate::core) fn reply_to_request(
-        &self,
-        ClientMut { key, session }: ClientMut<'_>,
-        busy: &mut Busy,
-        request: &Request,
-    ) -> ReplyTo {
+    pub(in crate::core) fn reply_to_request(&self, incoming: &mut RequestContext) -> ReplyTo {
+        let RequestContext { key, session, busy, request } = incoming;
         let is_unheard = Self::is_silent(session);
         session.unheard += u32::from(is_unheard);
         Self::end_skip(session);
         ReplyTo {
-            session: key,
+            session: *key,
             reply: if is_unheard { None } else { Some(busy.order.reserve()) },
             started: self.clock.now,
             counted: request.command.counted(),

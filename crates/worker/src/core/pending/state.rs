@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 /// The requests of a worker that take several exchanges.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(in crate::core::pending) operations: super::operations::Operations,
+    pub(super) operations: super::operations::Operations,
     /// What replies have requested.
-    pub(in crate::core::pending) due: Vec<Due>,
-    pub(in crate::core::pending) conclusions: Conclusions,
-    pub(in crate::core::pending) joins_free: JoinPool,
-    pub(in crate::core::pending) multi_steps_free: MultiStepPool,
-    pub(in crate::core::pending) fan_out: Scratch,
+    pub(super) due: Vec<Due>,
+    pub(super) conclusions: Conclusions,
+    pub(super) joins_free: JoinPool,
+    pub(super) multi_steps_free: MultiStepPool,
+    pub(super) fan_out: Scratch,
 }
 
 impl State {
@@ -61,16 +61,16 @@ pub(in crate::core) enum Conclusion {
 
 /// The conclusions of requests that are on their way everywhere.
 #[derive(Default)]
-pub(in crate::core::pending) struct Conclusions {
+pub(super) struct Conclusions {
     /// That of the request that is about to be sent.
-    pub(in crate::core::pending) next: Option<Conclusion>,
+    pub(super) next: Option<Conclusion>,
     /// Those of joins, by their key.
-    pub(in crate::core::pending) of_joins: BTreeMap<u64, Conclusion>,
+    pub(super) of_joins: BTreeMap<u64, Conclusion>,
 }
 
 impl Conclusions {
     /// Number of conclusions that are to be drawn.
-    pub(in crate::core::pending) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.of_joins.len() + usize::from(self.next.is_some())
     }
 }
@@ -91,13 +91,13 @@ impl State {
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
     /// Server of each key.
-    pub(in crate::core::pending) servers: Vec<u16>,
+    pub(super) servers: Vec<u16>,
     /// Keys for each server of the pool.
-    pub(in crate::core::pending) counts: Vec<u32>,
+    pub(super) counts: Vec<u32>,
     /// Fragment of each server of the pool.
-    pub(in crate::core::pending) fragments: Vec<u16>,
+    pub(super) fragments: Vec<u16>,
     /// Where each server's fragment starts in its link's output.
-    pub(in crate::core::pending) starts: Vec<usize>,
+    pub(super) starts: Vec<usize>,
 }
 
 impl Scratch {
@@ -110,20 +110,20 @@ impl Scratch {
 }
 
 /// Multi-step requests at rest whose room is kept: as many as a deep pipeline has.
-pub(in crate::core::pending) const MULTI_STEPS_KEPT_MAX: usize = 256;
+pub(super) const MULTI_STEPS_KEPT_MAX: usize = 256;
 
 /// Room for a request that a multi-step request at rest keeps, in bytes.
-pub(in crate::core::pending) const REQUEST_KEPT_MAX: usize = 2 << 10;
+pub(super) const REQUEST_KEPT_MAX: usize = 2 << 10;
 
 /// Multi-step requests at rest.
 #[derive(Default)]
-pub(in crate::core::pending) struct MultiStepPool {
+pub(super) struct MultiStepPool {
     #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
-    pub(in crate::core::pending) free: Vec<Box<MultiStep>>,
+    pub(super) free: Vec<Box<MultiStep>>,
 }
 
 impl MultiStepPool {
-    pub(in crate::core::pending) fn take(&mut self, work: Work) -> Box<MultiStep> {
+    pub(super) fn take(&mut self, work: Work) -> Box<MultiStep> {
         if let Some(mut multi_step) = self.free.pop() {
             multi_step.work = work;
             return multi_step;
@@ -140,7 +140,7 @@ impl MultiStepPool {
         })
     }
 
-    pub(in crate::core::pending) fn give(&mut self, mut multi_step: Box<MultiStep>) {
+    pub(super) fn give(&mut self, mut multi_step: Box<MultiStep>) {
         multi_step.request.clear();
         multi_step.said = Vec::new();
         let is_small = multi_step.request.capacity() <= REQUEST_KEPT_MAX;

@@ -66,8 +66,7 @@ impl Plane {
 
     fn wait(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         if let Some(text) = wait_refusal(&incoming.request.args) {
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return self.refuse_request(incoming, text);
         }
         if let Some(step) = self.check_blocking(incoming) {
             return step;
@@ -78,8 +77,7 @@ impl Plane {
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
         if servers.is_empty() {
-            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
-            return Step::Started;
+            return self.answer_unrouted(incoming);
         }
         let shared = |&server: &u16| self.link_of(incoming.session, server);
         let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
@@ -88,8 +86,7 @@ impl Plane {
         }
         let Some(leased) = self.lease_each(links, incoming, &servers) else {
             let text = "ERR too many clients watch keys or wait in blocking commands";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return self.refuse_request(incoming, text);
         };
         self.send_waits(links, incoming, &leased);
         Step::Started
@@ -179,7 +176,7 @@ impl Plane {
 
     /// Ends a WAIT of which a server was lost, and what the others were asked for it.
     #[cold]
-    pub(in crate::core::pending) fn end_wait(
+    pub(super) fn end_wait(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,

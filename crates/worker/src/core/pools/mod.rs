@@ -10,11 +10,11 @@
 //!
 //! `state` has the worker's state of each pool, one variant for each kind.
 
-pub(in crate::core) mod cluster;
-pub(in crate::core) mod memcached;
-pub(in crate::core) mod routed;
-pub(in crate::core) mod servers;
-pub(in crate::core) mod state;
-pub(in crate::core) mod store;
+pub(super) mod cluster;
+pub(super) mod memcached;
+pub(super) mod routed;
+pub(super) mod servers;
+pub(super) mod state;
+pub(super) mod store;
 
-pub(in crate::core) use state::{BULK, BYPASS, FoundState, PoolState};
+pub(super) use state::{BULK, BYPASS, FoundState, PoolState};

@@ -155,27 +155,27 @@ impl PoolState {
 pub(in crate::core) struct ServersState {
     /// Ring over the servers in use, as of `health_epoch`. If the servers are discovered, it is
     /// made of their answers.
-    pub(in crate::core::pools) ring: Ring,
-    pub(in crate::core::pools) health_epoch: u64,
+    pub(super) ring: Ring,
+    pub(super) health_epoch: u64,
     /// First link of server 0. Each server has `connections` links in a row. Behind the links of
     /// all servers come as many again for clients that speak RESP3.
-    pub(in crate::core::pools) first_link: ConnectionKey,
-    pub(in crate::core::pools) connections: usize,
+    pub(super) first_link: ConnectionKey,
+    pub(super) connections: usize,
     /// Distance from a link to the one for RESP3 with the same server and lane.
-    pub(in crate::core::pools) to_resp3: usize,
+    pub(super) to_resp3: usize,
     /// First link for large values. Each server has one, and behind those of all servers there is
     /// one each for RESP3.
-    pub(in crate::core::pools) first_bulk: ConnectionKey,
+    pub(super) first_bulk: ConnectionKey,
     /// First link of the lane `BYPASS`, in the same order.
-    pub(in crate::core::pools) first_bypass: ConnectionKey,
+    pub(super) first_bypass: ConnectionKey,
     /// Idle private links of each server.
-    pub(in crate::core::pools) idle: Vec<Vec<ConnectionKey>>,
+    pub(super) idle: Vec<Vec<ConnectionKey>>,
 }
 
 impl ServersState {
     /// Makes the links to the servers of a pool, for clients that speak `protocols`. If it
     /// `follows` redirections, requests that were sent there may be sent elsewhere.
-    pub(in crate::core::pools) fn new(
+    pub(super) fn new(
         plan: &Plan,
         index: usize,
         upstream: &Upstream,
@@ -227,7 +227,7 @@ impl ServersState {
     }
 
     /// Takes another ring, because servers have said that keys have moved.
-    pub(in crate::core) fn set_ring(&mut self, ring: Ring) {
+    pub(super) fn set_ring(&mut self, ring: Ring) {
         self.ring = ring;
     }
 
@@ -266,12 +266,7 @@ impl ServersState {
     }
 
     #[cold]
-    pub(in crate::core::pools) fn link_beside(
-        &self,
-        server: u16,
-        lane: u32,
-        protocol: Protocol,
-    ) -> ConnectionKey {
+    pub(super) fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
         let servers = self.to_resp3 / self.connections;
         let first = if lane == BULK { self.first_bulk } else { self.first_bypass };
         let index = usize::from(server);
@@ -297,6 +292,6 @@ pub(in crate::core) struct FoundState {
     pub(in crate::core) retries: Option<Box<Budget>>,
 }
 
-pub(in crate::core::pools) fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
+pub(super) fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
     pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
 }

@@ -8,10 +8,9 @@
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, BYPASS};
-use crate::core::request::ClientMut;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
-use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
 use keyway_topology::ServerId;
 
@@ -78,7 +77,7 @@ impl Plane {
     /// clients to which the connection owes replies to such writes, see
     /// [`Connection::settle_late`].
     #[cold]
-    pub(in crate::core::upstream) fn note_late(
+    pub(super) fn note_late(
         &self,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
@@ -99,11 +98,7 @@ impl Plane {
 
     /// Notes that a large reply arrives on a link, if others use it.
     #[cold]
-    pub(in crate::core::upstream) fn note_blocked(
-        &mut self,
-        index: ConnectionKey,
-        connection: &Connection,
-    ) {
+    pub(super) fn note_blocked(&mut self, index: ConnectionKey, connection: &Connection) {
         let is_shared = !connection.is_private && !connection.is_bulk;
         let is_blocked = is_shared && connection.is_blocked(self.plan.limits.pass_len());
         if is_blocked && !self.upstream.blocked.contains(&index) {
@@ -157,7 +152,7 @@ impl Connection {
     }
 
     /// Removes clients whose late writes were answered, or whose connection was lost.
-    pub(in crate::core) fn forget_late(&mut self) {
+    pub(super) fn forget_late(&mut self) {
         if self.late_of.is_empty() {
             return;
         }
@@ -167,7 +162,7 @@ impl Connection {
 
     /// Notes after which reply the connection no longer owes a late write to the clients that have
     /// just been noted.
-    pub(in crate::core) fn settle_late(&mut self) {
+    pub(super) fn settle_late(&mut self) {
         if self.late_of.iter().any(|&(_, end)| end == NOT_KNOWN) {
             let last = self.link.late_writes_end();
             let new = self.late_of.iter_mut().filter(|(_, end)| *end == NOT_KNOWN);
@@ -213,16 +208,24 @@ pub(in crate::core) fn late_link(
 /// client which has timed out: the write was an `EXEC` or a large value, or the client has changed
 /// its connections since (`HELLO`, `RESET`, `CLIENT TRACKING`). The client's next write waits for
 /// that reply. Otherwise it could be executed before the earlier one.
-#[cold]
+#[inline]
 pub(in crate::core) fn late_apart(
     links: &Connections,
-    ClientMut { key, session }: ClientMut<'_>,
+    incoming: &mut RequestContext,
     at: ConnectionKey,
-    request: &Request,
 ) -> Option<ConnectionKey> {
-    if !owes_late_write(links, ClientMut { key, session })
-        || !request.command.counted().class().may_write()
-    {
+    if incoming.session.has_late_write { find_late_apart(links, incoming, at) } else { None }
+}
+
+#[cold]
+fn find_late_apart(
+    links: &Connections,
+    incoming: &mut RequestContext,
+    at: ConnectionKey,
+) -> Option<ConnectionKey> {
+    let may_write = incoming.request.command.counted().class().may_write();
+    let ClientMut { key, session } = incoming.client();
+    if !owes_late_write(links, ClientMut { key, session }) || !may_write {
         return None;
     }
     let client = whose(key, session);
@@ -237,7 +240,7 @@ pub(in crate::core) fn late_apart(
 /// is in flight, not even one without a reply, and no copy of one, and none may still be executed
 /// late.
 #[cold]
-pub(in crate::core::upstream) fn may_change_links(
+pub(super) fn may_change_links(
     links: &Connections,
     ClientMut { key, session }: ClientMut<'_>,
 ) -> bool {

@@ -15,7 +15,7 @@ impl Core {
     /// Follows the circuits, once a turn: clients need not wait for a server that is no longer
     /// asked.
     #[inline]
-    pub(in crate::core::upstream) fn follow_circuits(&mut self) {
+    pub(super) fn follow_circuits(&mut self) {
         let epoch = self.plane.plan.health.circuits().epoch();
         if epoch != self.plane.upstream.circuit_epoch {
             self.plane.upstream.circuit_epoch = epoch;
@@ -27,7 +27,7 @@ impl Core {
     }
 
     /// Makes requests to the servers of a pool check whether an operator has ejected them.
-    pub(in crate::core) fn watch_held(&mut self, pool: u16) {
+    pub(super) fn watch_held(&mut self, pool: u16) {
         let health = &self.plane.plan.health;
         // Unused entries of another version still contain its indices.
         let is_of = |connection: &&mut Connection| {
@@ -124,10 +124,7 @@ impl Plane {
             true => BackendFault::Ejected,
             false => BackendFault::CircuitOpen,
         };
-        let cells = self
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+        let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }
     }
@@ -135,12 +132,7 @@ impl Plane {
     /// Notes that requests to the server of a link were answered in time, `refused` of them with an
     /// error about the server and not about the request.
     #[inline]
-    pub(in crate::core::upstream) fn note_answers(
-        &self,
-        connection: &Connection,
-        count: usize,
-        refused: Failed,
-    ) {
+    pub(super) fn note_answers(&self, connection: &Connection, count: usize, refused: Failed) {
         if !connection.is_watched {
             return;
         }
@@ -155,7 +147,7 @@ impl Plane {
 
     /// Notes that requests to the server of a link have failed.
     #[inline]
-    pub(in crate::core::upstream) fn note_failed(
+    pub(super) fn note_failed(
         &self,
         connection: &Connection,
         failed: Failed,
@@ -170,17 +162,14 @@ impl Plane {
         let (health, times) = (&self.plan.health, (began, self.clock.now));
         health.reads().note_failures(connection.id, count, times);
         if let Some(change) = health.circuits().note_failures(connection.id, count, reason, times) {
-            let cells = self
-                .cells
-                .pool(usize::from(connection.server_id.pool))
-                .backend(usize::from(connection.server_id.server));
+            let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);
             cells.circuit_opens.add(1);
             self.log_circuit(&change);
         }
     }
 
     /// Notes that requests were lost with their connection.
-    pub(in crate::core::upstream) fn note_lost<'e>(
+    pub(super) fn note_lost<'e>(
         &self,
         connection: &Connection,
         lost: impl Iterator<Item = &'e Exchange>,
@@ -200,7 +189,7 @@ impl Plane {
 
     /// Notes how long a server has taken, if one of several is chosen.
     #[inline]
-    pub(in crate::core::upstream) fn note_latency(&self, connection: &Connection) {
+    pub(super) fn note_latency(&self, connection: &Connection) {
         // A request on a private link waits as it was asked to.
         if !connection.is_watched || connection.is_private {
             return;
@@ -212,7 +201,7 @@ impl Plane {
     }
 
     /// Excludes outliers from the servers for reads, once a second, and readmits them.
-    pub(in crate::core::upstream) fn tend_outliers(&mut self) {
+    pub(super) fn tend_outliers(&mut self) {
         let now = self.clock.now;
         for (index, state) in self.pools.iter().enumerate() {
             let Some(readers) = state.readers() else { continue };
@@ -232,7 +221,7 @@ impl Plane {
     }
 
     /// Updates the gauges of one server.
-    pub(in crate::core) fn publish_circuit(&self, pool: usize, backend: usize, id: BackendId) {
+    pub(super) fn publish_circuit(&self, pool: usize, backend: usize, id: BackendId) {
         let health = &self.plan.health;
         if health.watches(id) {
             let cells = self.cells.pool(pool).backend(backend);

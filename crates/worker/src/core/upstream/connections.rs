@@ -73,11 +73,8 @@ impl Core {
         connection.attempted = self.plane.clock.now;
         let connection = &self.links[index];
         self.plane.note_deadline(connection.link.deadline(&options));
-        let cells = self
-            .plane
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+        let cells =
+            self.plane.cells.backend(connection.server_id.pool, connection.server_id.server);
         cells.links_connecting.raise(1);
     }
 
@@ -399,11 +396,7 @@ impl Plane {
     /// Handles a reply to the handshake. If it was the last, waiting requests are sent, and their
     /// timeouts are this connection's.
     #[cold]
-    pub(in crate::core::upstream) fn after_handshake(
-        &mut self,
-        index: ConnectionKey,
-        connection: &mut Connection,
-    ) {
+    pub(super) fn after_handshake(&mut self, index: ConnectionKey, connection: &mut Connection) {
         if connection.link.state() != LinkState::Ready {
             // The answered part may have been the first one.
             return self.mark_link_dirty(index, connection);
@@ -418,10 +411,7 @@ impl Plane {
 
     /// Notes that a link accepts requests from here on.
     fn note_established(&mut self, connection: &mut Connection) {
-        let cells = self
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+        let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         cells.links_connecting.lower(1);
         cells.links_ready.raise(1);
         cells.connects.add(1);
@@ -437,11 +427,8 @@ impl Plane {
     /// Refuses a request at once, because its server cannot be reached: the attempt to connect has
     /// failed, and was counted. Returns the fault.
     #[cold]
-    pub(in crate::core::upstream) fn note_refused(&self, connection: &Connection) -> Fault {
-        let cells = self
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+    pub(super) fn note_refused(&self, connection: &Connection) -> Fault {
+        let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         let refusal = &self.upstream.failures.get(connection.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
         cells.errors.of(fault).add(1);
@@ -450,10 +437,7 @@ impl Plane {
 
     /// Notes that a link no longer accepts requests, if it did.
     pub(in crate::core) fn end_counts(&self, connection: &mut Connection, state: LinkState) {
-        let cells = self
-            .cells
-            .pool(usize::from(connection.server_id.pool))
-            .backend(usize::from(connection.server_id.server));
+        let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         if std::mem::take(&mut connection.is_counted_ready) {
             cells.links_ready.lower(1);
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {

@@ -26,11 +26,7 @@ pub(in crate::core) use log_at;
 impl Plane {
     /// Notes a server's error for a connection that is over, or that it sent none on one that never
     /// worked.
-    pub(in crate::core::upstream) fn note_refusal(
-        &mut self,
-        connection: &Connection,
-        fault: BackendFault,
-    ) {
+    pub(super) fn note_refusal(&mut self, connection: &Connection, fault: BackendFault) {
         // What it refuses to a tracked client it may allow to others.
         if connection.role.is_some() || connection.link.has_answered() {
             return;
@@ -65,7 +61,7 @@ impl Plane {
     }
 
     /// Notes that a connection to a server is established.
-    pub(in crate::core::upstream) fn note_reached(&mut self, connection: &Connection) {
+    pub(super) fn note_reached(&mut self, connection: &Connection) {
         self.upstream.failures.get_mut(connection.id).unreached = None;
     }
 
@@ -160,7 +156,7 @@ impl Plane {
 
     /// Notes the text of why a connection could not be opened.
     #[cold]
-    pub(in crate::core::upstream) fn note_connect_fault(
+    pub(super) fn note_connect_fault(
         &mut self,
         server: ServerId,
         fault: ConnectFault,
@@ -203,7 +199,7 @@ impl Plane {
 
     /// Logs why a connection could not be opened.
     #[cold]
-    pub(in crate::core::upstream) fn log_cannot_connect(&mut self, server: ServerId, reason: &str) {
+    pub(super) fn log_cannot_connect(&mut self, server: ServerId, reason: &str) {
         let id = self.plan.topology.id_of(server);
         let is_first = self.upstream.failures.get_mut(id).is_first();
         let name = self.name_backend(server);

@@ -21,7 +21,7 @@ const ASKED_MAX: usize = 64;
 
 impl Core {
     /// Asks unknown servers, ten times a second.
-    pub(in crate::core::upstream) fn look_at_unknown(&mut self) {
+    pub(super) fn look_at_unknown(&mut self) {
         let health = Arc::clone(&self.plane.plan.health);
         let mut asked = 0;
         for id in health.unknown() {

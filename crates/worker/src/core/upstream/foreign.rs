@@ -12,7 +12,7 @@ const SECRET_LEN: usize = 8;
 impl Plane {
     /// Notes what a server that has violated the protocol sent before its first reply.
     #[cold]
-    pub(in crate::core::upstream) fn note_foreign(
+    pub(super) fn note_foreign(
         &self,
         connection: &Connection,
         fault: BackendFault,

@@ -26,7 +26,7 @@ impl Plane {
     }
 
     /// Writes the lines that were held back, a few times a second.
-    pub(in crate::core::upstream) fn log_overdue(&self) {
+    pub(super) fn log_overdue(&self) {
         let Plan { pools, health, topology, .. } = &*self.plan;
         for (pool, plan) in pools.iter().enumerate() {
             // The pool that has replaced this one logs its servers.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_comes_to_a_place_is_told_of_no_change_of_the_one_before() {
+    fn a_server_that_gets_an_index_is_told_of_no_change_of_the_one_before() {
         let log = HealthLog::default();
         for (to, millis) in [(HealthState::Failing, 0), (HealthState::Up, 10)] {
             log.on_flap(SERVER, &change(to), at(millis));

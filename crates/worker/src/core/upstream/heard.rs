@@ -15,7 +15,7 @@ use keyway_resp::Kind;
 use keyway_topology::{FailureReason, ServerId};
 
 /// The sum of the replies that arrived together on a connection.
-pub(in crate::core::upstream) struct Heard<'b> {
+pub(super) struct Heard<'b> {
     connection: ConnectionKey,
     /// Indices of the connection's pool and server.
     server: ServerId,
@@ -38,20 +38,16 @@ pub(in crate::core::upstream) struct Heard<'b> {
     /// True if the server forbids `PING`.
     denies_ping: bool,
     /// The answer to `CLIENT ID`.
-    pub(in crate::core::upstream) client_id: Option<Option<i64>>,
+    pub(super) client_id: Option<Option<i64>>,
     /// True if a reply does not belong to its question.
-    pub(in crate::core::upstream) is_astray: bool,
+    pub(super) is_astray: bool,
     /// The client of a slow request, and its reply.
-    pub(in crate::core::upstream) slow_client: Option<SlowClient>,
+    pub(super) slow_client: Option<SlowClient>,
 }
 
 impl<'b> Heard<'b> {
     #[inline]
-    pub(in crate::core::upstream) fn new(
-        key: ConnectionKey,
-        connection: &Connection,
-        lent: Lent<'b>,
-    ) -> Self {
+    pub(super) fn new(key: ConnectionKey, connection: &Connection, lent: Lent<'b>) -> Self {
         Heard {
             connection: key,
             server: connection.server_id,
@@ -73,7 +69,7 @@ impl<'b> Heard<'b> {
 
     /// Handles one reply.
     #[inline(always)]
-    pub(in crate::core::upstream) fn take(
+    pub(super) fn take(
         &mut self,
         plane: &mut Plane,
         sessions: &mut Slab<Session>,
@@ -177,7 +173,7 @@ impl<'b> Heard<'b> {
 impl Plane {
     /// Notes the signs of a server's health.
     #[inline]
-    pub(in crate::core::upstream) fn note_heard_of_health(
+    pub(super) fn note_heard_of_health(
         &mut self,
         index: ConnectionKey,
         connection: &mut Connection,
@@ -212,7 +208,7 @@ impl Plane {
     }
 
     /// Notes the outcomes of requests on a connection that is watched for a circuit.
-    pub(in crate::core::upstream) fn note_answers_of(
+    pub(super) fn note_answers_of(
         &mut self,
         connection: &mut Connection,
         heard: &mut Heard<'_>,

@@ -11,11 +11,10 @@
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
-use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
-use keyway_resp::{Protocol, reply};
+use keyway_resp::Protocol;
 use keyway_topology::ServerId;
 
 /// Number of idle private links that are kept for each server. With fewer, blocking commands would
@@ -59,13 +58,8 @@ impl Plane {
             return None;
         }
         let index = self.add_private(links, session, server, protocol);
-        let now = self.clock.now;
-        let out = links[index].link.request_buf();
-        reply::array(out, 2);
-        reply::bulk(out, b"CLIENT");
-        reply::bulk(out, b"ID");
-        let len = out.len();
-        links[index].link.enqueue(Owner::Internal(Internal::ClientId), Counted::OWN, len, now);
+        let owner = Owner::Internal(Internal::ClientId);
+        links[index].link.enqueue_own(owner, &[b"CLIENT", b"ID"], self.clock.now);
         Some(index)
     }
 
@@ -198,12 +192,8 @@ impl Plane {
             return;
         }
         if connection.link.state() == LinkState::Ready {
-            let out = connection.link.request_buf();
-            let start = out.len();
-            reply::array(out, 1);
-            reply::bulk(out, b"UNWATCH");
-            let len = out.len() - start;
-            connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+            let owner = Owner::Unheard(Key::NONE);
+            connection.link.enqueue_own(owner, &[b"UNWATCH"], self.clock.now);
             self.mark_link_dirty(index, connection);
             self.note_deadline(
                 connection.link.deadline(self.link_options(connection.server_id.pool)),
@@ -313,7 +303,7 @@ impl Plane {
 
     /// Handles a request of a session on a private link that has expired before it was sent: what
     /// the session had there never began, or counts as ended.
-    pub(in crate::core::upstream) fn on_private_expired(
+    pub(super) fn on_private_expired(
         &mut self,
         sessions: &mut Slab<Session>,
         index: ConnectionKey,
@@ -406,7 +396,7 @@ impl Core {
     /// Handles that other servers of a pool are in use: commands that wait where their keys no
     /// longer are would wait for ever.
     #[cold]
-    pub(in crate::core) fn end_displaced(&mut self, pool: u16) {
+    pub(super) fn end_displaced(&mut self, pool: u16) {
         let is_blocked = |connection: &Connection| {
             connection.server_id.pool == pool
                 && connection.link.is_blocking

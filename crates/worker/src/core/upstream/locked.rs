@@ -9,14 +9,14 @@ use keyway_topology::HealthState;
 /// Returns whether an error reply says that the connection has given no password. Such a server
 /// refuses every request, whatever its key and command.
 #[cold]
-pub(in crate::core::upstream) fn is_locked(reply: &[u8]) -> bool {
+pub(super) fn is_locked(reply: &[u8]) -> bool {
     reply.starts_with(b"-NOAUTH ")
 }
 
 impl Plane {
     /// Logs that a server requires a password, once a minute for each pool.
     #[cold]
-    pub(in crate::core::upstream) fn tell_locked(&self, connection: &Connection) {
+    pub(super) fn tell_locked(&self, connection: &Connection) {
         let pool = &self.plan.pools[usize::from(connection.server_id.pool)];
         if !pool.notices.locked.is_due(self.clock.now) {
             return;
@@ -34,7 +34,7 @@ impl Plane {
     /// Logs that a server refuses PING to the pool's user, once a minute for each pool. The server
     /// may allow every other command, so it counts as up.
     #[cold]
-    pub(in crate::core::upstream) fn tell_ping_denied(&self, connection: &Connection) {
+    pub(super) fn tell_ping_denied(&self, connection: &Connection) {
         let state = self.plan.health.state(connection.id);
         let is_news = matches!(state, HealthState::Unknown | HealthState::Failing);
         let notices = &self.plan.pools[usize::from(connection.server_id.pool)].notices;

@@ -19,21 +19,21 @@
 //! | `unreached` | servers that cannot be connected to |
 //! | `health_log` | what the log says of the servers' health |
 
-pub(in crate::core) mod bypass;
-pub(in crate::core) mod circuits;
-pub(in crate::core) mod connections;
-pub(in crate::core) mod failures;
-pub(in crate::core) mod first_look;
-pub(in crate::core) mod foreign;
-pub(in crate::core) mod health_log;
+pub(super) mod bypass;
+pub(super) mod circuits;
+pub(super) mod connections;
+pub(super) mod failures;
+pub(super) mod first_look;
+pub(super) mod foreign;
+pub(super) mod health_log;
 mod heard;
-pub(in crate::core) mod leases;
-pub(in crate::core) mod locked;
-pub(in crate::core) mod probes;
-pub(in crate::core) mod reply;
-pub(in crate::core) mod state;
-pub(in crate::core) mod streamed_replies;
-pub(in crate::core) mod streamed_requests;
-pub(in crate::core) mod unreached;
+pub(super) mod leases;
+pub(super) mod locked;
+pub(super) mod probes;
+pub(super) mod reply;
+pub(super) mod state;
+pub(super) mod streamed_replies;
+pub(super) mod streamed_requests;
+pub(super) mod unreached;
 
 pub(crate) use state::State;

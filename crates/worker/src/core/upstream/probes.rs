@@ -3,10 +3,9 @@
 use crate::Upstream;
 use crate::core::{Connection, Core, Plane};
 use keyway_base::Time;
-use keyway_command::Counted;
 use keyway_memcache::Verb;
 use keyway_proxy::{Internal, LinkState, Owner};
-use keyway_resp::{Protocol, reply};
+use keyway_resp::Protocol;
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
 use std::sync::Arc;
 
@@ -91,7 +90,7 @@ impl Core {
 impl Plane {
     /// Notes that a request was answered in time.
     #[inline]
-    pub(in crate::core::upstream) fn note_success(&mut self, connection: &mut Connection) {
+    pub(super) fn note_success(&mut self, connection: &mut Connection) {
         if let Some(change) = self.plan.health.note_success(connection.id) {
             self.log_change(&change);
         }
@@ -134,10 +133,8 @@ impl Plane {
             self.plan.health.note_failure(connection.id, reason, (began, self.clock.now))
         {
             if change.to == HealthState::Ejected {
-                let cells = self
-                    .cells
-                    .pool(usize::from(connection.server_id.pool))
-                    .backend(usize::from(connection.server_id.server));
+                let cells =
+                    self.cells.backend(connection.server_id.pool, connection.server_id.server);
                 cells.ejections.add(1);
                 if change.from.is_usable() {
                     let cell = self.plan.health.generation(connection.id);
@@ -149,7 +146,7 @@ impl Plane {
     }
 
     /// Asks an ejected backend whether it is usable, after emptying it if that is the policy.
-    pub(in crate::core::upstream) fn send_probe(&mut self, connection: &mut Connection) {
+    pub(super) fn send_probe(&mut self, connection: &mut Connection) {
         let Some(claim) = &connection.rejoining else { return };
         let is_flushed = claim.policy() == Rejoin::Flush;
         if is_flushed && self.try_begin_return(connection) {
@@ -169,7 +166,7 @@ impl Plane {
 
     /// Asks a backend on an established connection whether it answers: a failing backend, or an
     /// unknown one that this worker must ask. A PING does not show that a backend refuses writes.
-    pub(in crate::core::upstream) fn knock(&mut self, connection: &mut Connection) {
+    pub(super) fn knock(&mut self, connection: &mut Connection) {
         let health = &self.plan.health;
         let is_told = match health.state(connection.id) {
             HealthState::Failing => health.reason(connection.id) != Some(FailureReason::ReadOnly),
@@ -187,7 +184,7 @@ impl Plane {
     }
 
     /// Notes that a backend has answered a question of [`Plane::send_probe`] or [`Plane::knock`].
-    pub(in crate::core::upstream) fn on_probed(&mut self, connection: &mut Connection) {
+    pub(super) fn on_probed(&mut self, connection: &mut Connection) {
         if connection.rejoining.is_some() {
             return self.on_rejoined(connection);
         }
@@ -199,7 +196,7 @@ impl Plane {
     /// Handles a probe of [`Plane::send_probe`] or [`Plane::knock`] that the backend has not
     /// answered in time.
     #[cold]
-    pub(in crate::core::upstream) fn on_probe_expired(&mut self, connection: &mut Connection) {
+    pub(super) fn on_probe_expired(&mut self, connection: &mut Connection) {
         if self.plan.health.state(connection.id) == HealthState::Unknown {
             self.note_failure(connection, FailureReason::Timeout, self.clock.now);
         }
@@ -237,12 +234,7 @@ impl Plane {
         }
         let name =
             if is_flush { self.flush_command(connection.server_id.pool.into()) } else { "PING" };
-        let out = connection.link.request_buf();
-        let start = out.len();
-        reply::array(out, 1);
-        reply::bulk(out, name.as_bytes());
-        let len = out.len() - start;
-        connection.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
+        connection.link.enqueue_own(Owner::Internal(which), &[name.as_bytes()], self.clock.now);
     }
 }
 

@@ -43,7 +43,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let server = connection.server_id;
-        let cells = plane.cells.pool(usize::from(server.pool)).backend(usize::from(server.server));
+        let cells = plane.cells.backend(server.pool, server.server);
         cells.received_bytes.add(bytes.len() as u64);
         let was_ready = connection.link.state() == LinkState::Ready;
         connection.heard = plane.clock.now;
@@ -120,7 +120,7 @@ pub(in crate::core) fn release_waiting(
 }
 
 /// Does the same, and refuses a session's request that has waited for `timeout`.
-pub(in crate::core::upstream) fn release_overdue(
+pub(super) fn release_overdue(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
     connection: &mut Connection,
@@ -149,17 +149,16 @@ pub(in crate::core) fn release_all(
 
 /// The read bytes, as far as parts of them may be held.
 #[derive(Clone, Copy)]
-pub(in crate::core::upstream) struct Lent<'b> {
+pub(super) struct Lent<'b> {
     block: Option<&'b Block>,
     /// Replies of at least this length are held.
     len_min: usize,
 }
 
 impl<'b> Lent<'b> {
-    pub(in crate::core::upstream) const NONE: Lent<'static> =
-        Lent { block: None, len_min: usize::MAX };
+    pub(super) const NONE: Lent<'static> = Lent { block: None, len_min: usize::MAX };
 
-    pub(in crate::core::upstream) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
+    pub(super) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
         match block {
             Some(_) => Lent { block, len_min: limits.refer_len as usize },
             None => Lent::NONE,
@@ -171,12 +170,7 @@ impl Plane {
     /// Returns the range of a reply in a block, if it is long and its session may have it without a
     /// copy: only its client reads it.
     #[cold]
-    pub(in crate::core::upstream) fn part_for(
-        &self,
-        session: &Session,
-        lent: Lent<'_>,
-        reply: &[u8],
-    ) -> Option<Part> {
+    pub(super) fn part_for(&self, session: &Session, lent: Lent<'_>, reply: &[u8]) -> Option<Part> {
         let block = lent.block.filter(|_| reply.len() >= lent.len_min)?;
         let busy = session.busy.as_ref()?;
         let is_plain =
@@ -221,7 +215,7 @@ impl Plane {
         clippy::inline_always,
         reason = "once per reply, called from one place beside the above"
     )]
-    pub(in crate::core::upstream) fn deliver(
+    pub(super) fn deliver(
         &mut self,
         sessions: &mut Slab<Session>,
         server: ServerId,
@@ -230,7 +224,7 @@ impl Plane {
         lent: Lent<'_>,
         reply: &[u8],
     ) {
-        let cells = self.cells.pool(usize::from(server.pool)).backend(usize::from(server.server));
+        let cells = self.cells.backend(server.pool, server.server);
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
         if kind == Kind::Error && is_counted {
             cells.error_replies.add(1);
@@ -275,15 +269,9 @@ impl Plane {
     /// Counts the reply to a command that waited as it was asked to. Its duration does not count as
     /// latency. `counted` is `None` for a part of a request: the whole request is counted.
     #[cold]
-    pub(in crate::core::upstream) fn deliver_waited(
-        &self,
-        server: ServerId,
-        counted: Option<Counted>,
-        kind: Kind,
-    ) {
+    pub(super) fn deliver_waited(&self, server: ServerId, counted: Option<Counted>, kind: Kind) {
         if kind == Kind::Error {
-            let backends = self.cells.pool(usize::from(server.pool));
-            backends.backend(usize::from(server.server)).error_replies.add(1);
+            self.cells.backend(server.pool, server.server).error_replies.add(1);
             if let Some(counted) = counted {
                 self.request_cells(server.pool, counted).error_reply();
             }
@@ -361,12 +349,7 @@ impl Plane {
     ) {
         let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
         if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
-            self.cells
-                .pool(usize::from(server.pool))
-                .backend(usize::from(server.server))
-                .errors
-                .of(fault)
-                .add(1);
+            self.cells.backend(server.pool, server.server).errors.of(fault).add(1);
         }
         let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
         let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };

@@ -26,18 +26,18 @@ pub(crate) struct State {
     /// Links that need a connection.
     pub(crate) connects: Vec<ConnectionKey>,
     /// The epoch of the health board to which the pools' rings belong.
-    pub(in crate::core::upstream) health_epoch: u64,
+    pub(super) health_epoch: u64,
     /// The same for the circuits.
-    pub(in crate::core::upstream) circuit_epoch: u64,
+    pub(super) circuit_epoch: u64,
     /// Links that clients share and on which a large reply arrives: see `upstream::bypass`.
-    pub(in crate::core::upstream) blocked: Vec<ConnectionKey>,
+    pub(super) blocked: Vec<ConnectionKey>,
     /// Links on which large requests are streamed.
-    pub(in crate::core::upstream) streamed: Vec<ConnectionKey>,
+    pub(super) streamed: Vec<ConnectionKey>,
     pub(in crate::core) streamed_replies: StreamedReplies,
     /// Large values that are streamed into stores.
     pub(in crate::core) landings: Landings,
     /// A buffer for the sums of the gauges, by server.
-    pub(in crate::core::upstream) gauge_sums: Vec<(u64, u64)>,
+    pub(super) gauge_sums: Vec<(u64, u64)>,
     pub(in crate::core) leases: PrivateLinks,
 }
 
@@ -72,15 +72,15 @@ pub(in crate::core) struct ConnectionFailures {
     /// How it refused the latest connection, with its text, if it did.
     pub(in crate::core) refusal: Option<(BackendFault, String)>,
     /// Whether it ends plain connections before it answers.
-    pub(in crate::core::upstream) mute: Mute,
+    pub(super) mute: Mute,
     /// True if it has answered since it got its index.
-    pub(in crate::core::upstream) has_spoken: bool,
+    pub(super) has_spoken: bool,
     /// Why the latest attempt to connect has failed, unless one has succeeded since.
-    pub(in crate::core::upstream) unreached: Option<ConnectFault>,
+    pub(super) unreached: Option<ConnectFault>,
     /// Why the latest connection was not secured, if that is why it failed.
     pub(in crate::core) tls: Option<TlsFault>,
     /// What was last logged about that.
-    pub(in crate::core::upstream) tls_told: Option<TlsFault>,
+    pub(super) tls_told: Option<TlsFault>,
 }
 
 impl ConnectionFailures {
@@ -91,7 +91,7 @@ impl ConnectionFailures {
 
     /// Notes that it has answered a request.
     #[inline]
-    pub(in crate::core::upstream) fn note_spoken(&mut self) {
+    pub(super) fn note_spoken(&mut self) {
         (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
     }
 
@@ -105,7 +105,7 @@ impl ConnectionFailures {
 /// How a server handles plain connections. One that uses TLS ends each after the first request on
 /// it. One that dies does so once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::core::upstream) enum Mute {
+pub(super) enum Mute {
     #[default]
     No,
     /// It ended one before it had answered, at this time.
@@ -116,7 +116,7 @@ pub(in crate::core::upstream) enum Mute {
 
 impl Mute {
     /// Returns the state after one more connection that was begun at `began` has ended.
-    pub(in crate::core::upstream) fn after(self, began: Time, now: Time) -> Mute {
+    pub(super) fn after(self, began: Time, now: Time) -> Mute {
         match self {
             Mute::No => Mute::Once(now),
             Mute::Once(at) if began < at => self,
@@ -129,18 +129,18 @@ impl Mute {
 #[derive(Default)]
 pub(in crate::core) struct StreamedReplies {
     /// Links that are not read, because their clients take no more.
-    pub(in crate::core::upstream) held: Vec<ConnectionKey>,
+    pub(super) held: Vec<ConnectionKey>,
     /// Links that must be read again.
-    pub(in crate::core::upstream) freed: Vec<ConnectionKey>,
+    pub(super) freed: Vec<ConnectionKey>,
     /// Sessions whose requests use connections for large values.
-    pub(in crate::core::upstream) bulk: Vec<Key<Session>>,
+    pub(super) bulk: Vec<Key<Session>>,
     /// Messages to clients that were not asked for. They follow the replies that are being
     /// streamed.
-    pub(in crate::core::upstream) behind: Vec<(Key<Session>, Vec<u8>)>,
+    pub(super) behind: Vec<(Key<Session>, Vec<u8>)>,
     /// Approximate number of bytes that wait beyond the windows of clients.
-    pub(in crate::core::upstream) beyond: u64,
+    pub(super) beyond: u64,
     /// Earliest time of the next sum.
-    pub(in crate::core::upstream) next_sum: Time,
+    pub(super) next_sum: Time,
 }
 
 impl StreamedReplies {
@@ -158,15 +158,15 @@ impl StreamedReplies {
 
 /// A request whose value is streamed into a store.
 pub(super) struct Landing {
-    pub(in crate::core::upstream) draft: Box<StreamedSet>,
+    pub(super) draft: Box<StreamedSet>,
     /// The request up to its value.
-    pub(in crate::core::upstream) head: Vec<u8>,
+    pub(super) head: Vec<u8>,
     /// The arguments in it.
-    pub(in crate::core::upstream) args: Vec<ByteRange>,
+    pub(super) args: Vec<ByteRange>,
     /// The received part of the line end after the value.
-    pub(in crate::core::upstream) line_end: Vec<u8>,
+    pub(super) line_end: Vec<u8>,
     /// The class and the command under which metrics count it.
-    pub(in crate::core::upstream) counted: Counted,
+    pub(super) counted: Counted,
 }
 
 /// The requests that are streamed into stores, at most one of a session. A request is removed when
@@ -175,7 +175,7 @@ pub(super) struct Landing {
 pub(in crate::core) struct Landings(BTreeMap<u64, Box<Landing>>);
 
 impl Landings {
-    pub(in crate::core::upstream) fn insert(&mut self, key: Key<Session>, landing: Landing) {
+    pub(super) fn insert(&mut self, key: Key<Session>, landing: Landing) {
         self.0.insert(key.to_bits(), Box::new(landing));
     }
 
@@ -203,24 +203,24 @@ impl Landings {
 #[derive(Default)]
 pub(in crate::core) struct PrivateLinks {
     /// Indices among the links that are free for any server.
-    pub(in crate::core::upstream) free: Vec<ConnectionKey>,
+    pub(super) free: Vec<ConnectionKey>,
     /// Number of links in use or idle.
-    pub(in crate::core::upstream) count: usize,
+    pub(super) count: usize,
     /// Number of those that belong to tracked sessions.
     pub(in crate::core) own: usize,
 }
 
 /// Requests to one server that failed together.
 #[derive(Clone, Copy, Default)]
-pub(in crate::core::upstream) struct Failed {
-    pub(in crate::core::upstream) count: u32,
+pub(super) struct Failed {
+    pub(super) count: u32,
     /// When the latest of them began.
-    pub(in crate::core::upstream) began: Time,
+    pub(super) began: Time,
 }
 
 impl Failed {
     /// Notes one more, unless only the worker asked.
-    pub(in crate::core::upstream) fn add(&mut self, exchange: &Exchange) {
+    pub(super) fn add(&mut self, exchange: &Exchange) {
         if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
             self.count += 1;
             self.began = self.began.max(exchange.started);

@@ -155,7 +155,7 @@ impl Core {
     /// # Errors
     /// Returns an error if the reply does not end as it should.
     #[cold]
-    pub(in crate::core::upstream) fn pass_on<'b>(
+    pub(super) fn pass_on<'b>(
         &mut self,
         index: ConnectionKey,
         bytes: &'b [u8],
@@ -205,7 +205,7 @@ impl Core {
     /// Starts to stream the reply of which a part has arrived, if it is a large one and no code has
     /// to read it.
     #[cold]
-    pub(in crate::core::upstream) fn try_streaming_reply(&mut self, index: ConnectionKey) {
+    pub(super) fn try_streaming_reply(&mut self, index: ConnectionKey) {
         self.begin_streamed_reply(index);
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
@@ -343,7 +343,7 @@ impl Plane {
     /// Ends a client whose reply failed after a part of it had been sent: it would mistake any
     /// error for the rest. Returns whether there was such a part.
     #[cold]
-    pub(in crate::core::upstream) fn cut_short(
+    pub(super) fn cut_short(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -420,7 +420,7 @@ impl Plane {
 
     /// Handles the end of a streamed reply: kept pushes are sent now.
     #[cold]
-    pub(in crate::core) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
+    pub(super) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
         session.streamed_reply = None;
         let Some(at) =
             self.upstream.streamed_replies.behind.iter().position(|(whose, _)| *whose == key)
@@ -440,7 +440,7 @@ impl Plane {
 
     /// Reads the links again behind which others have waited for long enough, a few times a second,
     /// and before anything times out.
-    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut Connections) {
+    pub(super) fn release_held(&mut self, links: &mut Connections) {
         let mut held = std::mem::take(&mut self.upstream.streamed_replies.held);
         held.retain(|&key| links.get_mut(key).is_some_and(|it| self.stays_held(key, it)));
         self.upstream.streamed_replies.held = held;
@@ -545,11 +545,7 @@ impl Plane {
     }
 
     /// Returns sessions whose replies are small again to the normal connections.
-    pub(in crate::core::upstream) fn tend_bulk(
-        &mut self,
-        links: &Connections,
-        sessions: &mut Slab<Session>,
-    ) {
+    pub(super) fn tend_bulk(&mut self, links: &Connections, sessions: &mut Slab<Session>) {
         let small = self.plan.limits.pass_len() / 8;
         let mut bulk = std::mem::take(&mut self.upstream.streamed_replies.bulk);
         bulk.retain(|&key| {

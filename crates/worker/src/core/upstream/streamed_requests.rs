@@ -171,7 +171,7 @@ impl Plane {
     }
 
     /// Returns whether clients that wait for room on a link may continue.
-    pub(in crate::core::upstream) fn takes_more(&self, connection: &Connection) -> bool {
+    pub(super) fn takes_more(&self, connection: &Connection) -> bool {
         let has_window = !connection.is_streamed
             || connection.link.unsent_len() <= self.plan.limits.pass_len() / 2;
         let is_gone = (connection.is_lost | connection.is_watched) && self.is_gone(connection);

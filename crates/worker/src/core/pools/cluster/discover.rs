@@ -10,7 +10,7 @@ use crate::core::pools::cluster::state::Heard;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
-use keyway_command::{Counted, Request};
+use keyway_command::Request;
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
@@ -56,7 +56,7 @@ impl Core {
 
     /// Returns whether answers wait to be looked at.
     #[inline]
-    pub(crate) fn has_heard_of_clusters(&self) -> bool {
+    pub(super) fn has_heard_of_clusters(&self) -> bool {
         self.plane.cluster.has_heard()
     }
 
@@ -282,12 +282,7 @@ impl Core {
         if !connection.link.is_awaited() {
             plane.wake_link(index, connection);
         }
-        let out = connection.link.request_buf();
-        let start = out.len();
-        reply::array(out, words.len());
-        words.iter().for_each(|word| reply::bulk(out, word));
-        let len = out.len() - start;
-        connection.link.enqueue(Owner::Internal(what), Counted::OWN, len, plane.clock.now);
+        connection.link.enqueue_own(Owner::Internal(what), words, plane.clock.now);
     }
 }
 

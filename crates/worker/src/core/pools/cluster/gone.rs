@@ -148,11 +148,7 @@ impl Plane {
 
     /// Looks after a primary that is gone: it is tried as often as pauses allow, and its pool's
     /// servers are asked for its successor.
-    pub(in crate::core::pools::cluster) fn tend_gone(
-        &mut self,
-        index: ConnectionKey,
-        connection: &mut Connection,
-    ) {
+    pub(super) fn tend_gone(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let now = self.clock.now;
         if connection.is_lost && connection.link.wants_connection(now) && !connection.is_connecting
         {

@@ -275,11 +275,8 @@ impl Plane {
         reply: &[u8],
     ) {
         let Owner::Hedged { hedge, is_second } = exchange.owner else { return };
-        let of_pool = self.cells.pool(usize::from(server.pool));
-        of_pool
-            .backend(usize::from(server.server))
-            .latency
-            .record(exchange.started, self.clock.now);
+        let cells = self.cells.backend(server.pool, server.server);
+        cells.latency.record(exchange.started, self.clock.now);
         let Some(waiting) = self.cluster.hedges.hedges.get_mut(hedge) else { return };
         if kind == Kind::Error && !waiting.has_failed && !is_of_request(reply) {
             waiting.has_failed = true;

@@ -15,14 +15,14 @@ pub(super) const BUDGET_WINDOW: Duration = Duration::from_secs(1);
 
 /// The hedging of a pool's reads by this worker.
 pub(in crate::core) struct Hedging {
-    pub(in crate::core::pools::cluster) after: HedgeAfter,
+    pub(super) after: HedgeAfter,
     /// Time after which a read is sent to a second server now.
-    pub(in crate::core::pools::cluster) wait: Duration,
+    pub(super) wait: Duration,
     /// Number of reads so far.
-    pub(in crate::core::pools::cluster) reads: u64,
-    pub(in crate::core::pools::cluster) budget: Budget,
-    pub(in crate::core::pools::cluster) recent: Recent,
-    pub(in crate::core::pools::cluster) measured: Time,
+    pub(super) reads: u64,
+    pub(super) budget: Budget,
+    pub(super) recent: Recent,
+    pub(super) measured: Time,
 }
 
 impl Hedging {
@@ -44,16 +44,16 @@ impl Hedging {
 /// The state of this worker for all reads that may be sent twice.
 #[derive(Default)]
 pub(super) struct HedgesState {
-    pub(in crate::core::pools::cluster) hedges: Slab<Hedge>,
+    pub(super) hedges: Slab<Hedge>,
     /// The time at which the next read may be due.
-    pub(in crate::core::pools::cluster) next: Option<Time>,
+    pub(super) next: Option<Time>,
     /// Buffer for a request.
-    pub(in crate::core::pools::cluster) request: Vec<u8>,
+    pub(super) request: Vec<u8>,
 }
 
 impl HedgesState {
     #[inline]
-    pub(in crate::core::pools::cluster) fn note_due(&mut self, at: Time) {
+    pub(super) fn note_due(&mut self, at: Time) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 

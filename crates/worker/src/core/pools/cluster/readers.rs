@@ -120,7 +120,7 @@ impl Plane {
             Reader::At(server) => server,
             Reader::None => return reader,
         };
-        let cells = self.cells.pool(usize::from(pool)).backend(usize::from(chosen));
+        let cells = self.cells.backend(pool, chosen);
         cells.reads_chosen.add(1);
         reader
     }

@@ -517,11 +517,7 @@ impl Core {
     }
 
     /// Answers the request with what the server has said.
-    pub(in crate::core::pools::cluster) fn give_up(
-        &mut self,
-        from: ConnectionKey,
-        one: &Redirected,
-    ) {
+    pub(super) fn give_up(&mut self, from: ConnectionKey, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let server = links[from].server_id;
         if one.reply.is_empty() {

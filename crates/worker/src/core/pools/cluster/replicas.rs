@@ -25,15 +25,15 @@ pub(super) const USERS: u16 = 0x8000;
 
 /// The servers that reads of one worker go to.
 pub(in crate::core) struct Readers {
-    pub(in crate::core::pools::cluster) policy: ReadPolicy,
+    pub(super) policy: ReadPolicy,
     /// The servers to read from, by the server index of the primary.
-    pub(in crate::core::pools::cluster) of_primary: Vec<Choice>,
+    pub(super) of_primary: Vec<Choice>,
     /// Counts reads, so that the servers take turns.
-    pub(in crate::core::pools::cluster) turn: u32,
+    pub(super) turn: u32,
     /// The turn of the latest read that went to a server to see how fast it is.
-    pub(in crate::core::pools::cluster) explored: u32,
+    pub(super) explored: u32,
     /// The readers for clients of listeners, and for users, that have settings of their own.
-    pub(in crate::core::pools::cluster) others: Vec<(u16, Readers)>,
+    pub(super) others: Vec<(u16, Readers)>,
 }
 
 impl Readers {
@@ -56,14 +56,14 @@ impl Readers {
         Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
     }
 
-    pub(in crate::core::pools::cluster) fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
+    pub(super) fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
         let count = map.index_count() as u16;
         let of_primary = (0..count).map(|server| Choice::of(&policy, map, server)).collect();
         Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
     }
 
     /// Returns the readers for the clients of a listener.
-    pub(in crate::core::pools::cluster) fn of(&self, listener: u16) -> &Readers {
+    pub(super) fn of(&self, listener: u16) -> &Readers {
         let own = self.others.iter().find(|(of, _)| *of == listener);
         own.map_or(self, |(_, readers)| readers)
     }
@@ -106,11 +106,7 @@ impl Readers {
     }
 
     /// Returns the server for a read of data that the primary at `primary` has.
-    pub(in crate::core::pools::cluster) fn pick(
-        &mut self,
-        primary: u16,
-        look: &impl Look,
-    ) -> Reader {
+    pub(super) fn pick(&mut self, primary: u16, look: &impl Look) -> Reader {
         self.turn = self.turn.wrapping_add(1);
         let Some(choice) = self.of_primary.get(usize::from(primary)) else {
             return Reader::Primary;
@@ -170,18 +166,14 @@ pub(super) enum ReplicaStatus {
 
 /// The servers that have the data of one primary, each as often as its share.
 #[derive(Clone, Debug, Default)]
-pub(in crate::core::pools::cluster) struct Choice {
+pub(super) struct Choice {
     /// Servers in the zone that is read from.
-    pub(in crate::core::pools::cluster) near: Vec<u16>,
-    pub(in crate::core::pools::cluster) all: Vec<u16>,
+    pub(super) near: Vec<u16>,
+    pub(super) all: Vec<u16>,
 }
 
 impl Choice {
-    pub(in crate::core::pools::cluster) fn of(
-        policy: &ReadPolicy,
-        map: &ClusterMap,
-        primary: u16,
-    ) -> Choice {
+    pub(super) fn of(policy: &ReadPolicy, map: &ClusterMap, primary: u16) -> Choice {
         let own = map.node(usize::from(primary)).map(|node| (primary, node));
         let of_primary = match policy.from {
             ReadFrom::Nearest => own,
@@ -198,11 +190,7 @@ impl Choice {
     }
 
     /// Returns the next server in turn, from the zone that is read from if it has one.
-    pub(in crate::core::pools::cluster) fn in_turn(
-        &self,
-        turn: u32,
-        is_it: impl Fn(u16) -> bool,
-    ) -> Option<u16> {
+    pub(super) fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
         let of = |servers: &[u16]| {
             let from = turn as usize % servers.len().max(1);
             let turned = servers[from..].iter().chain(&servers[..from]).copied();
@@ -212,7 +200,7 @@ impl Choice {
     }
 
     /// Returns the server that costs least, or one that is left out if there is no other.
-    pub(in crate::core::pools::cluster) fn cheapest(&self, look: &impl Look) -> Option<u16> {
+    pub(super) fn cheapest(&self, look: &impl Look) -> Option<u16> {
         let mut of_in: Option<(u64, u16)> = None;
         let mut of_out: Option<(u64, u16)> = None;
         for &server in &self.all {
@@ -230,7 +218,7 @@ impl Choice {
     }
 
     /// Returns a server that was not read of late.
-    pub(in crate::core::pools::cluster) fn to_explore(&self, look: &impl Look) -> Option<u16> {
+    pub(super) fn to_explore(&self, look: &impl Look) -> Option<u16> {
         let is_it =
             |server: u16| look.standing(server) == ReplicaStatus::In && look.claim_try(server);
         self.all.iter().copied().find(|&server| is_it(server))
@@ -250,12 +238,12 @@ pub(in crate::core) enum Reader {
 
 /// Returns whether a replica may be read, as other servers see it. They call a working replica
 /// "loading" until they have heard from it.
-pub(in crate::core::pools::cluster) fn is_reader(node: &KnownNode) -> bool {
+pub(super) fn is_reader(node: &KnownNode) -> bool {
     matches!(node.health, NodeHealth::Online | NodeHealth::Loading) && node.absent_since.is_none()
 }
 
 /// Returns each server index as often as its share, interleaved.
-pub(in crate::core::pools::cluster) fn by_share<'n>(
+pub(super) fn by_share<'n>(
     policy: &ReadPolicy,
     nodes: impl Iterator<Item = (u16, &'n KnownNode)>,
 ) -> Vec<u16> {

@@ -5,8 +5,8 @@ use super::state::NO_KEY;
 use crate::Upstream;
 use crate::core::pools::cluster::replicas::Reader;
 use crate::core::pools::cluster::state::Scratch;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;
@@ -32,18 +32,8 @@ impl Plane {
         }
         let step = match is_placed {
             true => self.send_by_slot(&scratch, links, incoming, split),
-            false
-                if self.awaits_owner(
-                    ClientMut { key: incoming.key, session: incoming.session },
-                    incoming.request,
-                ) =>
-            {
-                Step::Wait
-            }
-            false => {
-                self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
-                Step::Started
-            }
+            false if self.awaits_owner(incoming) => Step::Wait,
+            false => self.answer_unrouted(incoming),
         };
         self.cluster.split = scratch;
         step
@@ -104,29 +94,26 @@ impl Plane {
         incoming: &mut RequestContext,
         split: Split,
     ) -> Step {
-        let RequestContext { key, session, busy, request } = incoming;
         if let [fragment] = &scratch.fragments[..] {
-            let link = self.link_of(session, fragment.server);
+            let link = self.link_of(incoming.session, fragment.server);
             let before = links[link].link.in_flight();
-            let step = self.forward(links, *key, session, busy, request, link);
+            let step = self.forward(links, incoming, link);
             if scratch.reads && links[link].link.in_flight() > before {
                 self.note_read(&mut links[link]);
             }
             return step;
         }
         for fragment in &scratch.fragments {
-            let link = self.link_of(session, fragment.server);
+            let link = self.link_of(incoming.session, fragment.server);
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
-            if session.has_late_write
-                && let Some(late) =
-                    late_apart(links, ClientMut { key: *key, session }, link, request)
-            {
+            if let Some(late) = late_apart(links, incoming, link) {
                 return Step::Full(late);
             }
         }
-        let (to, mut join) = self.begin_join(*key, session, busy, request, split.join);
+        let (to, mut join) = self.begin_join(incoming, split.join);
+        let RequestContext { session, busy, request, .. } = incoming;
         for fragment in &scratch.fragments {
             join.add_fragment(fragment.server, fragment.keys);
         }

@@ -34,54 +34,54 @@ pub(in crate::core) struct State {
     /// Set when a request of that client was refused.
     pub(in crate::core) refused_in_vain: Cell<bool>,
     /// Indices of the pools that find their servers themselves.
-    pub(in crate::core::pools::cluster) pools: Vec<u16>,
+    pub(super) pools: Vec<u16>,
     /// Replies of servers to the questions about their cluster, not yet looked at.
-    pub(in crate::core::pools::cluster) heard: Vec<Heard>,
+    pub(super) heard: Vec<Heard>,
     /// Indices of the pools of sentinels, each with the pool that the sentinels are asked about.
-    pub(in crate::core::pools::cluster) sentinels: BTreeMap<u16, u16>,
+    pub(super) sentinels: BTreeMap<u16, u16>,
     /// The questions that servers have not answered yet, by the pool that they are about.
-    pub(in crate::core::pools::cluster) rounds: BTreeMap<u16, Round>,
+    pub(super) rounds: BTreeMap<u16, Round>,
     /// The servers that did not answer during a round, by pool and server index, each with the time
     /// until which this is remembered.
-    pub(in crate::core::pools::cluster) silent: BTreeMap<(u16, u16), Time>,
+    pub(super) silent: BTreeMap<(u16, u16), Time>,
     /// The number of the latest question.
-    pub(in crate::core::pools::cluster) next_question: u32,
+    pub(super) next_question: u32,
     /// Servers that have not answered a question, with the number of the question.
-    pub(in crate::core::pools::cluster) unanswered: Vec<(ServerId, u32)>,
+    pub(super) unanswered: Vec<(ServerId, u32)>,
     /// Requests to send again, in the order in which they were refused.
-    pub(in crate::core::pools::cluster) retries: Vec<Retry>,
+    pub(super) retries: Vec<Retry>,
     /// When the first of the retries is due, if there are any.
-    pub(in crate::core::pools::cluster) retries_due: Time,
+    pub(super) retries_due: Time,
     /// Requests for servers that are not known yet.
-    pub(in crate::core::pools::cluster) named: HeldBack,
+    pub(super) named: HeldBack,
     /// The servers that clients' requests were sent on to.
-    pub(in crate::core::pools::cluster) sent_on: SentOnOrder,
+    pub(super) sent_on: SentOnOrder,
     /// Sessions that wait for the first map of their pool, or for a map in which their slot has a
     /// server.
-    pub(in crate::core::pools::cluster) waiting: Vec<Key<Session>>,
+    pub(super) waiting: Vec<Key<Session>>,
     /// When the wait of the first of these sessions ends.
-    pub(in crate::core::pools::cluster) waiting_due: Option<Time>,
+    pub(super) waiting_due: Option<Time>,
     /// The waits of sessions for a slot to have a server or for a primary that is gone, including
     /// waits that ended in vain, by session. A session has at most one entry, which is removed with
     /// the session.
-    pub(in crate::core::pools::cluster) unowned: BTreeMap<u64, Wait>,
+    pub(super) unowned: BTreeMap<u64, Wait>,
     /// The times since when refused requests are sent again, by session.
-    pub(in crate::core::pools::cluster) aside: BTreeMap<u64, Aside>,
+    pub(super) aside: BTreeMap<u64, Aside>,
     /// Set when the worker is ending. No client waits for a primary then.
-    pub(in crate::core::pools::cluster) is_draining: bool,
+    pub(super) is_draining: bool,
     /// Pools about which sentinels have sent messages.
-    pub(in crate::core::pools::cluster) told_about: Vec<u16>,
+    pub(super) told_about: Vec<u16>,
     /// When the worker next makes sure that it is subscribed at every sentinel.
-    pub(in crate::core::pools::cluster) next_listen: Time,
+    pub(super) next_listen: Time,
     /// Links to servers that have left, each with its generation: by the time the entry is looked
     /// at, another link may be at the same index.
-    pub(in crate::core::pools::cluster) leaving: Vec<(ConnectionKey, u32)>,
+    pub(super) leaving: Vec<(ConnectionKey, u32)>,
     /// Links with a blocking command that must wait at another server, each with its generation and
     /// the time at which its server has had long enough to end the command.
-    pub(in crate::core::pools::cluster) displaced: Vec<(Time, ConnectionKey, u32)>,
-    pub(in crate::core::pools::cluster) hedges: HedgesState,
+    pub(super) displaced: Vec<(Time, ConnectionKey, u32)>,
+    pub(super) hedges: HedgesState,
     /// Host names that are being looked up.
-    pub(in crate::core::pools::cluster) names: Names,
+    pub(super) names: Names,
     pub(in crate::core) split: Scratch,
 }
 
@@ -149,7 +149,7 @@ pub(in crate::core) struct ClusterState {
     pub(in crate::core) parts: Arc<ScanParts>,
     /// Indices of servers that gave no useful answer since another server last did. They may have
     /// left the cluster and still run.
-    pub(in crate::core::pools::cluster) misleading: Vec<u16>,
+    pub(super) misleading: Vec<u16>,
 }
 
 impl ClusterState {
@@ -187,7 +187,7 @@ impl ClusterState {
     }
 }
 
-pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
+pub(super) fn parts_of(map: &ClusterMap) -> ScanParts {
     let name = |server: u16| {
         map.node(usize::from(server)).map_or_else(String::new, |node| node.endpoint.to_string())
     };
@@ -199,7 +199,7 @@ pub(in crate::core::pools::cluster) fn parts_of(map: &ClusterMap) -> ScanParts {
 
 /// A server's reply to a question about its cluster.
 pub(super) struct Heard {
-    pub(in crate::core::pools::cluster) what: Internal,
+    pub(super) what: Internal,
     /// The server that was asked.
     pub(super) server: ServerId,
     pub(super) reply: Vec<u8>,
@@ -211,7 +211,7 @@ pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
 /// After a request was refused, the next requests of its client are refused at once for this long.
 /// So a pipeline waits once and not once for each of its requests.
-pub(in crate::core::pools::cluster) const REFUSED_FOR: Duration = Duration::from_millis(100);
+pub(super) const REFUSED_FOR: Duration = Duration::from_millis(100);
 
 /// The wait of a client that waits for a server, or that waited in vain a moment ago.
 pub(super) struct Wait {
@@ -219,11 +219,11 @@ pub(super) struct Wait {
     pub(super) since: Time,
     pub(super) pool: u16,
     /// The cluster whose `wait_for_primary` sets the length of the wait.
-    pub(in crate::core::pools::cluster) of: Option<Arc<Cluster>>,
+    pub(super) of: Option<Arc<Cluster>>,
     /// Set when the wait is counted among those that ended in vain.
-    pub(in crate::core::pools::cluster) is_over: bool,
+    pub(super) is_over: bool,
     /// When the worker saw that the wait's time was up.
-    pub(in crate::core::pools::cluster) ended: Option<Time>,
+    pub(super) ended: Option<Time>,
 }
 
 impl Wait {
@@ -268,23 +268,23 @@ impl Drop for Wait {
 
 /// The times at which a client's request was put aside.
 pub(super) struct Aside {
-    pub(in crate::core::pools::cluster) first: Time,
-    pub(in crate::core::pools::cluster) last: Time,
+    pub(super) first: Time,
+    pub(super) last: Time,
 }
 
 /// The answers of one round so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// By the sentinel that told the address.
-    pub(in crate::core::pools::cluster) addresses: BTreeMap<u16, Endpoint>,
-    pub(in crate::core::pools::cluster) primaries: BTreeMap<u16, WatchedPrimary>,
-    pub(in crate::core::pools::cluster) roles: BTreeMap<u16, InfoReplication>,
+    pub(super) addresses: BTreeMap<u16, Endpoint>,
+    pub(super) primaries: BTreeMap<u16, WatchedPrimary>,
+    pub(super) roles: BTreeMap<u16, InfoReplication>,
     /// Primaries about which a sentinel has answered all questions.
-    pub(in crate::core::pools::cluster) known: BTreeSet<u16>,
+    pub(super) known: BTreeSet<u16>,
     /// Primaries that a sentinel does not watch.
-    pub(in crate::core::pools::cluster) unwatched: BTreeSet<u16>,
+    pub(super) unwatched: BTreeSet<u16>,
     /// How many answers were older than what is known.
-    pub(in crate::core::pools::cluster) stale: usize,
+    pub(super) stale: usize,
 }
 
 /// Returns the indices of the pools of sentinels, each with the index of the pool that the
@@ -305,10 +305,10 @@ pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
 /// each with its pool. A pool has a bounded number of them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    pub(in crate::core::pools::cluster) due: Vec<(u16, String)>,
-    pub(in crate::core::pools::cluster) asked: BTreeMap<u32, (u16, String)>,
+    pub(super) due: Vec<(u16, String)>,
+    pub(super) asked: BTreeMap<u32, (u16, String)>,
     /// The number of the latest question.
-    pub(in crate::core::pools::cluster) latest: u32,
+    pub(super) latest: u32,
 }
 
 impl Names {
@@ -323,11 +323,11 @@ impl Names {
 #[derive(Default)]
 pub(super) struct HeldBack {
     /// In the order in which they were sent on.
-    pub(in crate::core::pools::cluster) held: Vec<Held>,
+    pub(super) held: Vec<Held>,
     /// When each server was last asked, and whether its answer is still owed.
-    pub(in crate::core::pools::cluster) asked: BTreeMap<ServerId, (Time, bool)>,
+    pub(super) asked: BTreeMap<ServerId, (Time, bool)>,
     /// Servers that have not answered.
-    pub(in crate::core::pools::cluster) missed: Vec<ServerId>,
+    pub(super) missed: Vec<ServerId>,
 }
 
 impl HeldBack {
@@ -348,15 +348,15 @@ impl HeldBack {
 }
 
 /// A request that is held back. There are at most as many as clients may have on their way.
-pub(in crate::core::pools::cluster) struct Held {
-    pub(in crate::core::pools::cluster) from: ConnectionKey,
+pub(super) struct Held {
+    pub(super) from: ConnectionKey,
     /// The server that the connection leads to.
-    pub(in crate::core::pools::cluster) server: ServerId,
-    pub(in crate::core::pools::cluster) onward: Onward,
+    pub(super) server: ServerId,
+    pub(super) onward: Onward,
     /// Set when the server was asked since.
-    pub(in crate::core::pools::cluster) is_asked: bool,
+    pub(super) is_asked: bool,
     /// The request, or `None` where only the server is to be found.
-    pub(in crate::core::pools::cluster) redirected: Option<Redirected>,
+    pub(super) redirected: Option<Redirected>,
 }
 
 /// The destination of a request that is sent on.
@@ -373,9 +373,9 @@ pub(super) struct Onward {
 /// The latest request that was sent on, for each client and slot.
 #[derive(Default)]
 pub(super) struct SentOnOrder {
-    pub(in crate::core::pools::cluster) latest: BTreeMap<SentOnKey, SentOn>,
+    pub(super) latest: BTreeMap<SentOnKey, SentOn>,
     /// The number of entries at which entries that no longer count are removed.
-    pub(in crate::core::pools::cluster) check_at: usize,
+    pub(super) check_at: usize,
 }
 
 impl SentOnOrder {
@@ -409,11 +409,11 @@ impl SentOnOrder {
 
 /// The client, the pool and the slot of requests that were sent on. They are in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core::pools::cluster) struct SentOnKey {
+pub(super) struct SentOnKey {
     /// The session's key, as bits, because keys have no order.
-    pub(in crate::core::pools::cluster) client: u64,
-    pub(in crate::core::pools::cluster) pool: u16,
-    pub(in crate::core::pools::cluster) slot: u16,
+    pub(super) client: u64,
+    pub(super) pool: u16,
+    pub(super) slot: u16,
 }
 
 impl SentOnKey {
@@ -428,30 +428,27 @@ impl SentOnKey {
     }
 
     /// Returns the keys of a client in a pool.
-    pub(in crate::core::pools::cluster) fn of_pool(
-        client: Key<Session>,
-        pool: u16,
-    ) -> RangeInclusive<SentOnKey> {
+    pub(super) fn of_pool(client: Key<Session>, pool: u16) -> RangeInclusive<SentOnKey> {
         let client = client.to_bits();
         SentOnKey { client, pool, slot: 0 }..=SentOnKey { client, pool, slot: u16::MAX }
     }
 }
 
 /// A request that was sent on.
-pub(in crate::core::pools::cluster) struct SentOn {
+pub(super) struct SentOn {
     /// The session of the request, which is a sub-request's in a pool of pools.
-    pub(in crate::core::pools::cluster) session: Key<Session>,
+    pub(super) session: Key<Session>,
     /// The index of its reply; `None` where the client has asked for none.
-    pub(in crate::core::pools::cluster) reply: Option<u32>,
-    pub(in crate::core::pools::cluster) to: Endpoint,
+    pub(super) reply: Option<u32>,
+    pub(super) to: Endpoint,
     /// When the request was sent to a server that no other server had named for it. It is behind
     /// all requests that were sent there before.
-    pub(in crate::core::pools::cluster) again_at: Option<Time>,
+    pub(super) again_at: Option<Time>,
 }
 
 impl SentOn {
     /// Returns whether the reply is awaited.
-    pub(in crate::core::pools::cluster) fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
+    pub(super) fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
         let Some(session) = sessions.get(self.session) else { return false };
         match self.reply {
             Some(reply) => session
@@ -464,11 +461,7 @@ impl SentOn {
 
     /// Returns whether a request of the same client, with its reply at `reply` of `session`, came
     /// before this one or is this one.
-    pub(in crate::core::pools::cluster) fn is_behind(
-        &self,
-        session: Key<Session>,
-        reply: Option<u32>,
-    ) -> bool {
+    pub(super) fn is_behind(&self, session: Key<Session>, reply: Option<u32>) -> bool {
         let (Some(own), Some(other)) = (self.reply, reply) else { return false };
         self.session == session && other.wrapping_sub(own).cast_signed() <= 0
     }
@@ -477,10 +470,10 @@ impl SentOn {
 /// A question that one server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    pub(in crate::core::pools::cluster) number: u32,
+    pub(super) number: u32,
     /// The index of the server that was asked: a sentinel, or a server of the pool.
-    pub(in crate::core::pools::cluster) server: u16,
-    pub(in crate::core::pools::cluster) about: About,
+    pub(super) server: u16,
+    pub(super) about: About,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -500,7 +493,7 @@ pub(super) enum About {
 
 impl About {
     /// Returns the number of the primary that the question is about.
-    pub(in crate::core::pools::cluster) fn group(self) -> Option<u16> {
+    pub(super) fn group(self) -> Option<u16> {
         match self {
             About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
             About::Slots(_) | About::Role => None,
@@ -511,13 +504,13 @@ impl About {
 /// The questions that were asked about one pool at one time.
 #[derive(Debug)]
 pub(super) struct Round {
-    pub(in crate::core::pools::cluster) open: Vec<Question>,
+    pub(super) open: Vec<Question>,
     /// The indices of the servers that were asked in the round, whether they have answered or not.
-    pub(in crate::core::pools::cluster) asked: Vec<u16>,
+    pub(super) asked: Vec<u16>,
     /// When the worker next acts on servers that have not answered.
-    pub(in crate::core::pools::cluster) next: Time,
+    pub(super) next: Time,
     /// When the round ends, even if servers have not answered.
-    pub(in crate::core::pools::cluster) end: Time,
+    pub(super) end: Time,
     /// Set when a server told of slots that no server has, so that another server is asked.
     pub(super) is_doubted: bool,
     pub(super) told: Told,
@@ -525,41 +518,41 @@ pub(super) struct Round {
 
 /// A request that is to be sent again.
 pub(super) struct Retry {
-    pub(in crate::core::pools::cluster) at: Time,
-    pub(in crate::core::pools::cluster) from: ConnectionKey,
+    pub(super) at: Time,
+    pub(super) from: ConnectionKey,
     /// The server that `from` leads to. The connection may be gone when the request is sent again.
-    pub(in crate::core::pools::cluster) server: ServerId,
+    pub(super) server: ServerId,
     /// Set when the connection belonged to one session alone.
-    pub(in crate::core::pools::cluster) is_private: bool,
-    pub(in crate::core::pools::cluster) redirected: Redirected,
-    pub(in crate::core::pools::cluster) waits: Option<Waits>,
+    pub(super) is_private: bool,
+    pub(super) redirected: Redirected,
+    pub(super) waits: Option<Waits>,
     /// Set when the request waits for a primary. Its timeout then starts when it is sent again.
-    pub(in crate::core::pools::cluster) is_held: bool,
+    pub(super) is_held: bool,
 }
 
 /// The facts kept about a command that waits on a private link, as the connection may end.
 pub(in crate::core) struct Waits {
-    pub(in crate::core::pools::cluster) pool: u16,
-    pub(in crate::core::pools::cluster) protocol: Protocol,
-    pub(in crate::core::pools::cluster) keys: Vec<u32>,
+    pub(super) pool: u16,
+    pub(super) protocol: Protocol,
+    pub(super) keys: Vec<u32>,
 }
 
 /// Memory for splitting one request, reused by the next.
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
     /// The index of each slot's fragment. Between two requests all are [`NO_FRAGMENT`].
-    pub(in crate::core::pools::cluster) of_slot: Vec<u16>,
-    pub(in crate::core::pools::cluster) fragments: Vec<Fragment>,
+    pub(super) of_slot: Vec<u16>,
+    pub(super) fragments: Vec<Fragment>,
     /// For each key, the index of the next key in the same fragment.
-    pub(in crate::core::pools::cluster) next: Vec<u32>,
+    pub(super) next: Vec<u32>,
     /// The index of each key's fragment.
-    pub(in crate::core::pools::cluster) of_key: Vec<u16>,
+    pub(super) of_key: Vec<u16>,
     /// Set when the fragments may be answered by replicas.
-    pub(in crate::core::pools::cluster) reads: bool,
+    pub(super) reads: bool,
 }
 
 impl Scratch {
-    pub(in crate::core::pools::cluster) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.of_slot.resize(SLOT_COUNT, NO_FRAGMENT);
         for fragment in self.fragments.drain(..) {
             self.of_slot[usize::from(fragment.slot)] = NO_FRAGMENT;
@@ -570,7 +563,7 @@ impl Scratch {
 
     /// Adds the next key, with its slot and the server that has it.
     #[inline]
-    pub(in crate::core::pools::cluster) fn add(&mut self, slot: u16, server: u16) {
+    pub(super) fn add(&mut self, slot: u16, server: u16) {
         let key = self.next.len() as u32;
         let at = &mut self.of_slot[usize::from(slot)];
         if *at == NO_FRAGMENT {
@@ -596,21 +589,21 @@ impl Scratch {
 }
 
 /// The keys of one slot.
-pub(in crate::core::pools::cluster) struct Fragment {
-    pub(in crate::core::pools::cluster) slot: u16,
-    pub(in crate::core::pools::cluster) server: u16,
-    pub(in crate::core::pools::cluster) keys: u32,
-    pub(in crate::core::pools::cluster) first: u32,
-    pub(in crate::core::pools::cluster) last: u32,
+pub(super) struct Fragment {
+    pub(super) slot: u16,
+    pub(super) server: u16,
+    pub(super) keys: u32,
+    pub(super) first: u32,
+    pub(super) last: u32,
 }
 
 /// The time over which requests are counted for the share that may be sent again. A shorter time
 /// would end the repeats in the middle of a slot's move. A longer time lets a server that comes
 /// back receive more repeats.
-pub(in crate::core::pools::cluster) const WINDOW: Duration = Duration::from_secs(10);
+pub(super) const WINDOW: Duration = Duration::from_secs(10);
 
 /// How many requests may be sent again in that time, however few requests there are.
-pub(in crate::core::pools::cluster) const LEAST: u64 = 10;
+pub(super) const LEAST: u64 = 10;
 
 /// The bound of a pool, if it has one.
 pub(super) fn budget(settings: &Discovery) -> Option<Box<Budget>> {

@@ -9,7 +9,7 @@
 use crate::core::clients::Wait;
 use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::pools::cluster::state::Wait;
-use crate::core::request::ClientMut;
+use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::Request;
@@ -31,13 +31,10 @@ impl super::State {
 impl Plane {
     /// Returns whether a request waits for its slot to have a server. It is started anew then.
     #[cold]
-    pub(in crate::core) fn awaits_owner(
-        &mut self,
-        ClientMut { key, session }: ClientMut<'_>,
-        request: &Request,
-    ) -> bool {
-        (self.is_unowned(session.pool, request) || self.lacks_primary(session.pool))
-            && self.wait_for_owner(ClientMut { key, session })
+    pub(in crate::core) fn awaits_owner(&mut self, incoming: &mut RequestContext) -> bool {
+        let pool = incoming.session.pool;
+        (self.is_unowned(pool, incoming.request) || self.lacks_primary(pool))
+            && self.wait_for_owner(incoming.client())
     }
 
     /// Does the same as [`Self::awaits_owner`] for a slot.

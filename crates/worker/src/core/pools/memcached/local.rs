@@ -4,7 +4,7 @@ use crate::core::Plane;
 use crate::core::pools::memcached::state::Call;
 use crate::core::request::Step;
 use crate::{PoolKind, PoolPlan, Upstream};
-use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
+use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end};
 use keyway_store::{EvictionPolicy, Store};
 use std::net::SocketAddr;
 
@@ -130,7 +130,7 @@ impl Plane {
                 Dialect::Binary => write_end(&mut told, call.head()),
                 _ => told.extend_from_slice(text),
             }
-            put(call, &told);
+            call.tell(&told);
             return Some(Step::Started);
         }
         if !call.request.keys.is_empty() && !is_inside {
@@ -151,14 +151,7 @@ impl Plane {
             // The pool has several servers, none of which is memcached.
             None => Vec::new(),
         };
-        let asker = call.asker();
-        let mut told = Vec::new();
-        for (name, value) in &figures {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
-            write_reply(&mut told, &asker, &Outcome::Stat { name, value });
-        }
-        write_end(&mut told, call.head());
-        put(call, &told);
+        call.tell_stats(&figures);
         Some(Step::Started)
     }
 
@@ -232,12 +225,6 @@ impl Plane {
             ("expired", stats.expired.to_string()),
         ]
     }
-}
-
-/// Answers a request with these bytes.
-fn put(call: &mut Call<'_>, told: &[u8]) {
-    let reply_index = call.busy.order.reserve();
-    call.busy.order.complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(told));
 }
 
 /// Returns the text reply to a `stats` that would change a setting or the counts of memcached. The

@@ -14,7 +14,7 @@ use crate::core::pools::routed::route_policy_of;
 use crate::core::request::Step;
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
-use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
+use keyway_memcache::{ErrorKind, Outcome, Verb};
 use keyway_proxy::ReplyTo;
 use keyway_proxy::route_policy::memcached::nature_of;
 use keyway_proxy::route_policy::{
@@ -213,17 +213,7 @@ impl Plane {
         ] {
             lines.push((name, count.to_string()));
         }
-        let asker = call.asker();
-        let mut told = Vec::new();
-        for (name, value) in &lines {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
-            write_reply(&mut told, &asker, &Outcome::Stat { name, value });
-        }
-        write_end(&mut told, call.head());
-        let reply_index = call.reserve();
-        call.busy
-            .order
-            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        call.tell_stats(&lines);
         Step::Started
     }
 }

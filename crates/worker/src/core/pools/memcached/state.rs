@@ -5,23 +5,25 @@ use crate::PoolPlan;
 use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
-use keyway_memcache::{Asker, Dialect, Head, Request, Verb, Wire, compose_request};
+use keyway_memcache::{
+    Asker, Dialect, Head, Outcome, Request, Verb, Wire, compose_request, write_end, write_reply,
+};
 use keyway_proxy::memcached::{Answer, Cleaned, MemcachedJoin, MemcachedJoinPool, Returning};
 use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
 use keyway_topology::{BackendId, ServerSet};
 use std::collections::VecDeque;
 
 /// Longest item that a client may send before it has authenticated, in bytes.
-pub(in crate::core::pools::memcached) const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
+pub(super) const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 
 /// The state that a worker holds for memcached clients.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    pub(in crate::core::pools::memcached) copying: Copying,
-    pub(in crate::core::pools::memcached) joins_free: MemcachedJoinPool,
-    pub(in crate::core::pools::memcached) scratch: Scratch,
-    pub(in crate::core::pools::memcached) ahead: Ahead,
-    pub(in crate::core::pools::memcached) returns: Returns,
+    pub(super) copying: Copying,
+    pub(super) joins_free: MemcachedJoinPool,
+    pub(super) scratch: Scratch,
+    pub(super) ahead: Ahead,
+    pub(super) returns: Returns,
 }
 
 impl State {
@@ -34,33 +36,33 @@ impl State {
 
 /// A pool that memcached clients use, and its servers.
 #[derive(Clone, Copy)]
-pub(in crate::core::pools::memcached) struct PoolServers<'a> {
-    pub(in crate::core::pools::memcached) pool: &'a PoolPlan,
-    pub(in crate::core::pools::memcached) servers: &'a ServerSet,
+pub(super) struct PoolServers<'a> {
+    pub(super) pool: &'a PoolPlan,
+    pub(super) servers: &'a ServerSet,
 }
 
 /// A request of a memcached client, with that client.
-pub(in crate::core::pools::memcached) struct Call<'a> {
-    pub(in crate::core::pools::memcached) key: Key<Session>,
-    pub(in crate::core::pools::memcached) session: &'a mut Session,
-    pub(in crate::core::pools::memcached) busy: &'a mut Busy,
-    pub(in crate::core::pools::memcached) request: &'a Request,
+pub(super) struct Call<'a> {
+    pub(super) key: Key<Session>,
+    pub(super) session: &'a mut Session,
+    pub(super) busy: &'a mut Busy,
+    pub(super) request: &'a Request,
     /// The bytes of the request and nothing else.
-    pub(in crate::core::pools::memcached) bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     /// The part of the old pool in the request, if any.
-    pub(in crate::core::pools::memcached) warm: Option<Warm>,
+    pub(super) warm: Option<Warm>,
 }
 
 impl Call<'_> {
     /// Returns the client that sent the request.
     #[inline]
-    pub(in crate::core::pools::memcached) fn client(&mut self) -> ClientMut<'_> {
+    pub(super) fn client(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
     }
 
     /// Reserves a reply index for the request.
     #[inline]
-    pub(in crate::core::pools::memcached) fn reserve(&mut self) -> u32 {
+    pub(super) fn reserve(&mut self) -> u32 {
         match self.warm {
             Some(Warm::Resumed { to_client: ReplyTo { reply: Some(reply), .. }, .. }) => reply,
             _ => self.busy.order.reserve(),
@@ -69,7 +71,7 @@ impl Call<'_> {
 
     /// Returns where the reply goes. A request that was not taken before counts as parsed at `now`.
     #[inline]
-    pub(in crate::core::pools::memcached) fn reply_to(&mut self, now: Time) -> ReplyTo {
+    pub(super) fn reply_to(&mut self, now: Time) -> ReplyTo {
         match self.warm {
             Some(Warm::Resumed { to_client, .. }) => to_client,
             _ => ReplyTo {
@@ -85,19 +87,39 @@ impl Call<'_> {
     /// Returns whether the request was taken before, so that it has been counted and goes on
     /// whatever queues there are.
     #[inline]
-    pub(in crate::core::pools::memcached) fn is_resumed(&self) -> bool {
+    pub(super) fn is_resumed(&self) -> bool {
         matches!(self.warm, Some(Warm::Resumed { .. }))
     }
 
-    pub(in crate::core::pools::memcached) fn head(&self) -> &Head {
+    pub(super) fn head(&self) -> &Head {
         &self.request.head
     }
 
-    pub(in crate::core::pools::memcached) fn counted(&self) -> Counted {
+    pub(super) fn counted(&self) -> Counted {
         counted_as(self.request)
     }
 
-    pub(in crate::core::pools::memcached) fn asker(&self) -> Asker<'_> {
+    /// Answers `stats` with these figures.
+    #[cold]
+    pub(super) fn tell_stats(&mut self, figures: &[(&str, String)]) {
+        let asker = self.asker();
+        let mut told = Vec::new();
+        for (name, value) in figures {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            write_reply(&mut told, &asker, &Outcome::Stat { name, value });
+        }
+        write_end(&mut told, self.head());
+        self.tell(&told);
+    }
+
+    /// Answers the request with these bytes.
+    pub(super) fn tell(&mut self, told: &[u8]) {
+        let reply_index = self.reserve();
+        let Busy { order, output, .. } = &mut *self.busy;
+        order.complete(reply_index, output, |out| out.extend_from_slice(told));
+    }
+
+    pub(super) fn asker(&self) -> Asker<'_> {
         let key = if self.request.keys.is_empty() { b"" } else { self.request.key(self.bytes, 0) };
         Asker { head: self.head(), key, meta: self.request.meta.of(self.bytes) }
     }
@@ -111,14 +133,14 @@ pub(in crate::core) fn writes(verb: Verb) -> bool {
 
 /// Returns the protocol that a request is written in, whatever its client speaks. Requests that
 /// Keyway makes on the client's behalf are in text.
-pub(in crate::core::pools::memcached) fn wire_of(head: &Head) -> Wire {
+pub(super) fn wire_of(head: &Head) -> Wire {
     if head.dialect == Dialect::Binary { Wire::Binary } else { Wire::Text }
 }
 
 /// Appends a request that deletes an item without a reply. Returns whether the key can be written
 /// so.
 #[cold]
-pub(in crate::core::pools::memcached) fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
+pub(super) fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
     let head = Head { verb: Verb::Delete, ..Head::default() };
     let name = std::iter::once(key);
     let quiet: &[u8] = if compose_request(out, Dialect::Text, &head, name.clone(), b"").is_ok() {
@@ -134,7 +156,7 @@ pub(in crate::core::pools::memcached) fn write_quiet_delete(out: &mut Vec<u8>, k
 }
 
 /// Returns the class in which the metrics count a request.
-pub(in crate::core::pools::memcached) fn counted_as(request: &Request) -> Counted {
+pub(super) fn counted_as(request: &Request) -> Counted {
     use Class::{Admin as Operator, Connection, Read, ReadMany, Write, WriteMany};
     use Verb::*;
     macro_rules! counted {
@@ -179,30 +201,30 @@ pub(in crate::core::pools::memcached) fn counted_as(request: &Request) -> Counte
 #[derive(Default)]
 pub(in crate::core) struct Scratch {
     /// The fragment of each key.
-    pub(in crate::core::pools::memcached) owners: Vec<u16>,
+    pub(super) owners: Vec<u16>,
     /// The fragment of each server, or in a cluster of each slot, or [`NO_FRAGMENT`].
-    pub(in crate::core::pools::memcached) fragments: Vec<u16>,
+    pub(super) fragments: Vec<u16>,
     /// The server of each fragment.
-    pub(in crate::core::pools::memcached) servers: Vec<u16>,
+    pub(super) servers: Vec<u16>,
     /// The keys of one fragment, as positions in the request.
-    pub(in crate::core::pools::memcached) positions: Vec<u32>,
+    pub(super) positions: Vec<u32>,
 }
 
 /// The state of a worker for servers that return after an ejection.
 #[derive(Default)]
 pub(super) struct Returns {
-    pub(in crate::core::pools::memcached) under_way: Vec<(BackendId, Returning)>,
+    pub(super) under_way: Vec<(BackendId, Returning)>,
     /// The answers of the server whose bytes are being read.
-    pub(in crate::core::pools::memcached) heard: Vec<(Internal, Answer)>,
+    pub(super) heard: Vec<(Internal, Answer)>,
     /// The reason why the returning server is clean, while its return is being logged.
-    pub(in crate::core::pools::memcached) cleaned: Option<Cleaned>,
+    pub(super) cleaned: Option<Cleaned>,
 }
 
 /// The number of items that a worker copies now, and the requests that wait to copy more.
 #[derive(Default)]
 pub(super) struct Copying {
-    pub(in crate::core::pools::memcached) begun: usize,
-    pub(in crate::core::pools::memcached) held_up: VecDeque<Key<Operation>>,
+    pub(super) begun: usize,
+    pub(super) held_up: VecDeque<Key<Operation>>,
 }
 
 impl Copying {

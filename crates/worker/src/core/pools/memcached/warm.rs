@@ -19,8 +19,7 @@ use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_memcache::{
-    Dialect, Outcome, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
-    write_end, write_reply,
+    Dialect, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
 };
 use keyway_proxy::memcached::{
     Aim, ItemCopy, MemcachedJoin, Terms, WarmUpPool, WarmUpRead, Warmth, warmth_of,
@@ -512,7 +511,7 @@ impl Plane {
             None => {
                 let Terms { new, .. } = warm_up.terms;
                 let step = self.send_memcached(links, PoolServers { pool, servers }, new, call);
-                debug_assert!(matches!(step, Step::Started), "it has its place");
+                debug_assert!(matches!(step, Step::Started), "it has its reply index");
             }
         }
     }
@@ -539,17 +538,7 @@ impl Plane {
             ("warm_old_errors", figures.old_errors.to_string()),
             ("warm_share_percent", format!("{share:.1}")),
         ];
-        let asker = call.asker();
-        let mut told = Vec::new();
-        for (name, value) in &lines {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
-            write_reply(&mut told, &asker, &Outcome::Stat { name, value });
-        }
-        write_end(&mut told, call.head());
-        let reply_index = call.reserve();
-        call.busy
-            .order
-            .complete(reply_index, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        call.tell_stats(&lines);
         Step::Started
     }
 }

@@ -6,8 +6,8 @@ use crate::core::pools::routed::state::Destination;
 use crate::core::pools::routed::state::Language;
 use crate::core::pools::routed::state::Lots;
 use crate::core::pools::routed::state::Whose;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
@@ -67,13 +67,11 @@ impl Plane {
         let request = incoming.request;
         if let Err(fault) = request.keys(keys) {
             let text = request.keys_error(fault);
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
-            return Step::Started;
+            return self.refuse_request(incoming, &text);
         }
         if keys.is_empty() {
             let text = format!("ERR '{}' names no key: no pool is chosen by it", name_of(incoming));
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
-            return Step::Started;
+            return self.refuse_request(incoming, &text);
         }
         let named = keys.iter().map(|&index| &request.args[index as usize]);
         let own = incoming.session.pool;
@@ -170,8 +168,7 @@ impl Plane {
             self.deny_routed(incoming, &text);
             return Step::Started;
         }
-        let client = ClientMut { key: incoming.key, session: incoming.session };
-        let to = ReplyTo { pool: over, ..self.reply_to_request(client, incoming.busy, request) };
+        let to = ReplyTo { pool: over, ..self.reply_to_request(incoming) };
         // The keys may be asked for one by one at the end of the turn.
         if parts.len() > 1 {
             incoming.session.fence();
@@ -274,8 +271,7 @@ impl Plane {
             }
             _ => {}
         }
-        self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
-        Step::Started
+        self.answer_without_server(incoming, pool)
     }
 
     /// After a refused MULTI, refuses every request until the transaction that was meant ends.

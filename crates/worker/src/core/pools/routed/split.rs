@@ -8,13 +8,12 @@ use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::may_write;
 use crate::core::pools::routed::state::needs_connection;
 use crate::core::pools::routed::state::routes_of;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_command::{Handling, Verb};
 use keyway_proxy::Session;
-use keyway_resp::reply;
 use keyway_topology::RoutedPool;
 
 /// Returns the pool in which a pool writes or reads, if that is a store or a pool of servers that
@@ -75,8 +74,7 @@ impl Plane {
     fn lend(&mut self, writer: u16, incoming: &mut RequestContext) -> Step {
         if incoming.session.is_monitor {
             let text = "ERR a client that monitors does nothing else here: send RESET first";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Step::Started;
+            return self.refuse_request(incoming, text);
         }
         let home = std::mem::replace(&mut incoming.session.pool, writer);
         incoming.session.stateful.get_or_insert_default().home = Some(home);
@@ -118,12 +116,7 @@ impl Plane {
         incoming: &mut RequestContext,
         own: &crate::PoolPlan,
     ) -> Option<Step> {
-        let is_held = !own.pause.is_unused()
-            && self.holds_back_led(
-                own,
-                ClientMut { key: incoming.key, session: incoming.session },
-                incoming.request,
-            );
+        let is_held = !own.pause.is_unused() && self.holds_back_led(own, incoming);
         if is_held {
             return Some(Step::Wait);
         }
@@ -149,8 +142,7 @@ impl Plane {
         }
         if verb == Verb::Monitor {
             let text = "ERR 'monitor' is refused while a watch or subscriptions last";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Some(Step::Started);
+            return Some(self.refuse_request(incoming, text));
         }
         Some(self.answer_routed(own, incoming))
     }

@@ -21,41 +21,41 @@ pub(super) const SUB_REQUESTS_MAX: u32 = 32 << 10;
 
 /// Number of bytes that routed requests of one worker hold before clients wait. With more, slow
 /// children could hold more memory. With fewer, clients of fast children would stop.
-pub(in crate::core::pools::routed) const HELD_MAX: usize = 64 << 20;
+pub(super) const HELD_MAX: usize = 64 << 20;
 
 /// Number of routed requests of one worker before clients wait.
-pub(in crate::core::pools::routed) const ROUTED_REQUESTS_MAX: usize = 32 << 10;
+pub(super) const ROUTED_REQUESTS_MAX: usize = 32 << 10;
 
 /// Number of bytes of copies in flight to shadows before more copies are dropped.
-pub(in crate::core::pools::routed) const SHADOWS_HELD_MAX: usize = 16 << 20;
+pub(super) const SHADOWS_HELD_MAX: usize = 16 << 20;
 
 /// The state that a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
     /// Number of bytes that routed requests hold.
-    pub(in crate::core::pools::routed) held: usize,
+    pub(super) held: usize,
     /// Questions that wait to be sent.
-    pub(in crate::core::pools::routed) queues: Queues,
+    pub(super) queues: Queues,
     /// Sub-requests that may have their reply.
-    pub(in crate::core::pools::routed) dirty: VecDeque<Key<Session>>,
+    pub(super) dirty: VecDeque<Key<Session>>,
     /// Sub-requests at rest.
-    pub(in crate::core::pools::routed) free: Vec<Session>,
+    pub(super) free: Vec<Session>,
     /// Number of sub-requests in flight.
-    pub(in crate::core::pools::routed) sub_requests: usize,
+    pub(super) sub_requests: usize,
     /// Clients that wait for routed requests to end, with the end of their wait. Each client occurs
     /// at most once.
-    pub(in crate::core::pools::routed) waiting: Vec<(Key<Session>, Time)>,
+    pub(super) waiting: Vec<(Key<Session>, Time)>,
     /// Copies that wait to be sent.
-    pub(in crate::core::pools::routed) copies: VecDeque<UnsentSubRequest>,
+    pub(super) copies: VecDeque<UnsentSubRequest>,
     /// Number of copies in flight of each pool, by its index.
-    pub(in crate::core::pools::routed) shadows: Vec<u32>,
-    pub(in crate::core::pools::routed) shadows_held: usize,
+    pub(super) shadows: Vec<u32>,
+    pub(super) shadows_held: usize,
     /// Pools that the current request has passed.
-    pub(in crate::core::pools::routed) passed: Vec<u16>,
+    pub(super) passed: Vec<u16>,
     /// The pools among `passed` that copy the request.
-    pub(in crate::core::pools::routed) copying: Vec<u16>,
+    pub(super) copying: Vec<u16>,
     /// Indices of the arguments that are the request's keys.
-    pub(in crate::core::pools::routed) keys: Vec<u32>,
+    pub(super) keys: Vec<u32>,
 }
 
 impl State {
@@ -85,17 +85,14 @@ impl State {
     }
 
     /// Counts the bytes that a routed request holds now.
-    pub(in crate::core::pools::routed) fn count_held(
-        &mut self,
-        routed_request: &mut RoutedRequest,
-    ) {
+    pub(super) fn count_held(&mut self, routed_request: &mut RoutedRequest) {
         let held = routed_request.held();
         self.held = self.held + held - std::mem::replace(&mut routed_request.counted, held);
     }
 }
 
 /// The parts of a request, and the owner of each key. A request that is not divided has no owners.
-pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<KeyOwner>);
+pub(super) type Lots = (Vec<Part>, Vec<KeyOwner>);
 
 /// The protocol of a sub-request.
 #[derive(Clone, Copy)]
@@ -105,9 +102,7 @@ pub(in crate::core) enum Language {
 }
 
 impl Language {
-    pub(in crate::core::pools::routed) fn of_routed_request(
-        routed_request: &RoutedRequest,
-    ) -> Language {
+    pub(super) fn of_routed_request(routed_request: &RoutedRequest) -> Language {
         match routed_request.speech {
             Speech::Redis { protocol, .. } => Language::Redis(protocol),
             Speech::Memcached { wire, item_len_max, .. } => {
@@ -121,12 +116,12 @@ impl Language {
 #[derive(Clone, Copy)]
 pub(in crate::core) struct Whose {
     /// The client.
-    pub(in crate::core::pools::routed) client: Key<Session>,
+    pub(super) client: Key<Session>,
     /// Number of routed requests above.
-    pub(in crate::core::pools::routed) level: u8,
+    pub(super) level: u8,
     /// The lane of the connection to a server.
-    pub(in crate::core::pools::routed) lane: u32,
-    pub(in crate::core::pools::routed) language: Language,
+    pub(super) lane: u32,
+    pub(super) language: Language,
 }
 
 impl Whose {
@@ -136,9 +131,7 @@ impl Whose {
         Whose { client, level, lane: session.lane, language }
     }
 
-    pub(in crate::core::pools::routed) fn of_routed_request(
-        routed_request: &RoutedRequest,
-    ) -> Whose {
+    pub(super) fn of_routed_request(routed_request: &RoutedRequest) -> Whose {
         let language = Language::of_routed_request(routed_request);
         Whose {
             client: routed_request.client,
@@ -163,7 +156,7 @@ pub(in crate::core) enum Destination {
 
 /// Returns the key under which copies of a client's requests are sent. The copies keep their order
 /// among each other, and no request waits for them.
-pub(in crate::core::pools::routed) fn shadow_of(client: Key<Session>) -> Key<Session> {
+pub(super) fn shadow_of(client: Key<Session>) -> Key<Session> {
     // No slab hands out a key with this bit.
     Key::from_bits(client.to_bits() | 1 << 63)
 }
@@ -179,7 +172,7 @@ pub(in crate::core) fn above(key: Key<Session>, session: &Session) -> (Key<Sessi
 }
 
 /// Returns the plan of a pool that leads to others.
-pub(in crate::core::pools::routed) fn routes_of(plan: &Plan, pool: u16) -> Option<&RoutePlan> {
+pub(super) fn routes_of(plan: &Plan, pool: u16) -> Option<&RoutePlan> {
     match &plan.pools[usize::from(pool)].kind {
         PoolKind::Routed(routes) => Some(routes),
         _ => None,
@@ -188,22 +181,18 @@ pub(in crate::core::pools::routed) fn routes_of(plan: &Plan, pool: u16) -> Optio
 
 /// Facts about a request and its client that a pool needs to separate reads from writes.
 pub(in crate::core) struct Wants<'s> {
-    pub(in crate::core::pools::routed) reads: bool,
+    pub(super) reads: bool,
     /// True if the request is right only in the pool that writes.
-    pub(in crate::core::pools::routed) is_bound: bool,
+    pub(super) is_bound: bool,
     /// The name of its Redis command.
-    pub(in crate::core::pools::routed) name: &'static str,
-    pub(in crate::core::pools::routed) identity: &'s mut Identity,
+    pub(super) name: &'static str,
+    pub(super) identity: &'s mut Identity,
     /// Index that its reply is to have.
-    pub(in crate::core::pools::routed) reply_index: u32,
+    pub(super) reply_index: u32,
 }
 
 impl<'s> Wants<'s> {
-    pub(in crate::core::pools::routed) fn of(
-        request: &Request,
-        identity: &'s mut Identity,
-        reply_index: u32,
-    ) -> Wants<'s> {
+    pub(super) fn of(request: &Request, identity: &'s mut Identity, reply_index: u32) -> Wants<'s> {
         // Cursors refer to the table of one server.
         let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
         let reads = request.command.flags.contains(Flags::READONLY);
@@ -222,11 +211,7 @@ impl<'s> Wants<'s> {
     }
 
     /// Returns whether the request goes to the pool that is read. Notes a request that writes.
-    pub(in crate::core::pools::routed) fn is_read_by(
-        &mut self,
-        split: &ReadWriteSplitPool,
-        now: Time,
-    ) -> bool {
+    pub(super) fn is_read_by(&mut self, split: &ReadWriteSplitPool, now: Time) -> bool {
         if !self.reads {
             self.note_write(split, now);
             return false;
@@ -236,11 +221,7 @@ impl<'s> Wants<'s> {
         !is_pinned && !self.is_bound && !is_named()
     }
 
-    pub(in crate::core::pools::routed) fn note_write(
-        &mut self,
-        split: &ReadWriteSplitPool,
-        now: Time,
-    ) {
+    pub(super) fn note_write(&mut self, split: &ReadWriteSplitPool, now: Time) {
         if let Some(pin) = split.pin_after_write {
             self.identity.pin_for(pin, self.reply_index, now);
         }
@@ -248,7 +229,7 @@ impl<'s> Wants<'s> {
 }
 
 /// Returns whether a request needs a connection, or a state, of the client's own.
-pub(in crate::core::pools::routed) fn needs_connection(request: &Request) -> bool {
+pub(super) fn needs_connection(request: &Request) -> bool {
     match request.handling() {
         Handling::Transaction | Handling::Block | Handling::PubSub => true,
         Handling::Local => request.command.verb == Verb::Wait,
@@ -257,23 +238,23 @@ pub(in crate::core::pools::routed) fn needs_connection(request: &Request) -> boo
 }
 
 /// Returns whether a request that names no key, or runs a script, may write.
-pub(in crate::core::pools::routed) fn may_write(request: &Request) -> bool {
+pub(super) fn may_write(request: &Request) -> bool {
     let is_script = matches!(request.handling(), Handling::Across(Across::Run));
     let only_reads = matches!(request.command.verb, Verb::EvalRo | Verb::EvalshaRo | Verb::FcallRo);
     (is_script && !only_reads) || request.command.flags.contains(Flags::WRITE)
 }
 
 /// A request of a sub-request, with its own bytes.
-pub(in crate::core::pools::routed) struct UnsentSubRequest {
-    pub(in crate::core::pools::routed) sub_request: SubRequestFor,
-    pub(in crate::core::pools::routed) whose: Whose,
+pub(super) struct UnsentSubRequest {
+    pub(super) sub_request: SubRequestFor,
+    pub(super) whose: Whose,
     /// The pool that is asked.
-    pub(in crate::core::pools::routed) pool: u16,
-    pub(in crate::core::pools::routed) bytes: Vec<u8>,
+    pub(super) pool: u16,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// A question to a pool.
-pub(in crate::core::pools::routed) enum Question {
+pub(super) enum Question {
     /// A part of a routed request asks a child, which `station` counts. The routed request has the
     /// bytes.
     OfRoutedRequest {
@@ -285,29 +266,29 @@ pub(in crate::core::pools::routed) enum Question {
 }
 
 /// A question that waits.
-pub(in crate::core::pools::routed) struct Queued {
+pub(super) struct Queued {
     /// The time since which it waits.
-    pub(in crate::core::pools::routed) since: Time,
-    pub(in crate::core::pools::routed) question: Question,
+    pub(super) since: Time,
+    pub(super) question: Question,
 }
 
 #[derive(Default)]
-pub(in crate::core::pools::routed) struct Level {
-    pub(in crate::core::pools::routed) sub_requests: u32,
+pub(super) struct Level {
+    pub(super) sub_requests: u32,
     /// Number of bytes that stalled sub-requests keep.
-    pub(in crate::core::pools::routed) stalled: usize,
+    pub(super) stalled: usize,
     /// Routed requests that are to begin.
-    pub(in crate::core::pools::routed) due: VecDeque<Key<Operation>>,
+    pub(super) due: VecDeque<Key<Operation>>,
     /// Requests of routed requests that have already begun.
-    pub(in crate::core::pools::routed) later: VecDeque<Queued>,
+    pub(super) later: VecDeque<Queued>,
 }
 
 impl Level {
-    pub(in crate::core::pools::routed) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.sub_requests < SUB_REQUESTS_MAX && self.stalled < STALLED_MAX
     }
 
-    pub(in crate::core::pools::routed) fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         let has_any = !self.due.is_empty() || !self.later.is_empty();
         has_any && self.has_room()
     }
@@ -315,58 +296,54 @@ impl Level {
 
 /// A client, and a pool that is asked on its behalf.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core::pools::routed) struct Path {
+pub(super) struct Path {
     /// The session's key, as bits, because keys have no order.
     client: u64,
     pool: u16,
 }
 
 impl Path {
-    pub(in crate::core::pools::routed) fn new(client: Key<Session>, pool: u16) -> Path {
+    pub(super) fn new(client: Key<Session>, pool: u16) -> Path {
         Path { client: client.to_bits(), pool }
     }
 }
 
 /// The requests that wait behind stalled sub-requests.
 #[derive(Default)]
-pub(in crate::core::pools::routed) struct Stall {
-    pub(in crate::core::pools::routed) sub_requests: u32,
+pub(super) struct Stall {
+    pub(super) sub_requests: u32,
     /// Number of these sub-requests that have sent their request.
-    pub(in crate::core::pools::routed) sent: u32,
-    pub(in crate::core::pools::routed) behind: VecDeque<Queued>,
+    pub(super) sent: u32,
+    pub(super) behind: VecDeque<Queued>,
 }
 
 /// Questions that wait to be sent.
 #[derive(Default)]
-pub(in crate::core::pools::routed) struct Queues {
-    pub(in crate::core::pools::routed) levels: [Level; DEPTH_MAX],
+pub(super) struct Queues {
+    pub(super) levels: [Level; DEPTH_MAX],
     /// Number of due routed requests and of questions for later, of all levels.
-    pub(in crate::core::pools::routed) queued: usize,
-    pub(in crate::core::pools::routed) stalls: BTreeMap<Path, Stall>,
+    pub(super) queued: usize,
+    pub(super) stalls: BTreeMap<Path, Stall>,
     /// Paths whose stalls may be over.
-    pub(in crate::core::pools::routed) freed: Vec<Path>,
+    pub(super) freed: Vec<Path>,
 }
 
 impl Queues {
-    pub(in crate::core::pools::routed) fn have_work(&self) -> bool {
+    pub(super) fn have_work(&self) -> bool {
         !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
     }
 
-    pub(in crate::core::pools::routed) fn add_due(
-        &mut self,
-        level: u8,
-        routed_request: Key<Operation>,
-    ) {
+    pub(super) fn add_due(&mut self, level: u8, routed_request: Key<Operation>) {
         self.queued += 1;
         self.level(level).due.push_back(routed_request);
     }
 
-    pub(in crate::core::pools::routed) fn level(&mut self, level: u8) -> &mut Level {
+    pub(super) fn level(&mut self, level: u8) -> &mut Level {
         // No pool leads to others through more pools than there are levels.
         &mut self.levels[usize::from(level).min(DEPTH_MAX - 1)]
     }
 
-    pub(in crate::core::pools::routed) fn end_sub_request(&mut self, sub_request: &SubRequest) {
+    pub(super) fn end_sub_request(&mut self, sub_request: &SubRequest) {
         // Copies have bounds of their own.
         if !matches!(sub_request.purpose, SubRequestFor::Shadow { .. }) {
             let level = self.level(sub_request.level);
@@ -374,7 +351,7 @@ impl Queues {
         }
     }
 
-    pub(in crate::core::pools::routed) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
+    pub(super) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
         self.level(level).stalled += len as usize;
         let stall = self.stalls.entry(path).or_default();
         stall.sub_requests += 1;
@@ -383,16 +360,16 @@ impl Queues {
 
     /// Returns whether a stalled sub-request on the path has sent its request, so that the next one
     /// has to wait for it.
-    pub(in crate::core::pools::routed) fn has_sent(&self, path: Path) -> bool {
+    pub(super) fn has_sent(&self, path: Path) -> bool {
         self.stalls.get(&path).is_some_and(|stall| stall.sent > 0)
     }
 
-    pub(in crate::core::pools::routed) fn are_stalled(&self) -> bool {
+    pub(super) fn are_stalled(&self) -> bool {
         !self.stalls.is_empty()
     }
 
     /// Handles that a stalled sub-request has sent its request, or has ended.
-    pub(in crate::core::pools::routed) fn on_freed(&mut self, path: Path, level: u8, len: u32) {
+    pub(super) fn on_freed(&mut self, path: Path, level: u8, len: u32) {
         let level = self.level(level);
         level.stalled = level.stalled.saturating_sub(len as usize);
         let Some(stall) = self.stalls.get_mut(&path) else { return };
@@ -404,7 +381,7 @@ impl Queues {
     }
 
     /// Returns the waiting questions that have bytes of their own.
-    pub(in crate::core::pools::routed) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
+    pub(super) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
         let later = self.levels.iter().flat_map(|level| &level.later);
         let behind = self.stalls.values().flat_map(|stall| &stall.behind);
         later.chain(behind).filter_map(|queued| match &queued.question {
@@ -414,13 +391,13 @@ impl Queues {
     }
 
     /// Returns the number of waiting questions, stalled paths and sub-requests.
-    pub(in crate::core::pools::routed) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         let of_level = |level: &Level| level.sub_requests as usize + level.stalled;
         self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
     }
 
     /// Takes the next request on a path without stalled sub-requests.
-    pub(in crate::core::pools::routed) fn next_behind(&mut self, path: Path) -> Option<Queued> {
+    pub(super) fn next_behind(&mut self, path: Path) -> Option<Queued> {
         let stall = self.stalls.get_mut(&path).filter(|stall| stall.sub_requests == 0)?;
         let next = stall.behind.pop_front();
         if next.is_none() {
@@ -436,7 +413,7 @@ pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
 }
 
 /// Returns whether this pool counts the reply of a sub-request.
-pub(in crate::core::pools::routed) fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
+pub(super) fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
     match sub_request {
         SubRequestFor::Fill(own) | SubRequestFor::Shadow { pool: own, .. } => own == pool,
         // A routed request names its pool itself.
@@ -445,7 +422,7 @@ pub(in crate::core::pools::routed) fn is_for(sub_request: SubRequestFor, pool: u
 }
 
 impl UnsentSubRequest {
-    pub(in crate::core::pools::routed) fn names(&self, pool: u16) -> bool {
+    pub(super) fn names(&self, pool: u16) -> bool {
         self.pool == pool || is_for(self.sub_request, pool)
     }
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 /// The scripts and libraries that were loaded through a connection.
 #[derive(Default)]
 pub(in crate::core) struct Given {
-    pub(in crate::core::pools::servers) scripts: BTreeSet<Digest>,
+    pub(super) scripts: BTreeSet<Digest>,
     /// The value of [`ScriptCache::flushes`] at that time.
-    pub(in crate::core::pools::servers) flushes: u64,
+    pub(super) flushes: u64,
     /// The server has the libraries up to this value of [`ScriptCache::changes`].
-    pub(in crate::core::pools::servers) libraries: u64,
+    pub(super) libraries: u64,
 }
 
 impl Given {

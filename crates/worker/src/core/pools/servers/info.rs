@@ -27,8 +27,7 @@ impl Plane {
             InfoAsks::Keyway => {
                 let plan = Arc::clone(&self.plan);
                 let pool = &plan.pools[incoming.session.pool as usize];
-                self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
-                Step::Started
+                self.answer_without_server(incoming, pool)
             }
             InfoAsks::Servers(query) => self.info_of_servers(links, incoming, query),
             InfoAsks::Backend => self.info_of_one(links, incoming),
@@ -59,8 +58,7 @@ impl Plane {
         self.pending.expect(Conclusion::Report(report));
         let mut request = *incoming.request;
         request.args = Args::new(INFO, &[]);
-        let (session, busy) = (&mut *incoming.session, &mut *incoming.busy);
-        let step = self.send_everywhere(links, incoming.key, session, busy, &request, Rule::Each);
+        let step = self.send_everywhere(links, &mut incoming.with(&request), Rule::Each);
         self.pending.expect_nothing();
         step
     }
@@ -85,8 +83,7 @@ impl Plane {
                 pool.name,
                 known.join(", ")
             );
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
-            return Step::Started;
+            return self.refuse_request(incoming, &text);
         };
         let mut frame = Vec::new();
         reply::array(&mut frame, incoming.request.args.len() - 2);
@@ -95,7 +92,7 @@ impl Plane {
         let mut request = *incoming.request;
         request.args = Args::new(&frame, &[]);
         let link = self.link_of(incoming.session, server as u16);
-        self.forward(links, incoming.key, incoming.session, incoming.busy, &request, link)
+        self.forward(links, &mut incoming.with(&request), link)
     }
 }
 

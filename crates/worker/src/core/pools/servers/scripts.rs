@@ -11,16 +11,15 @@
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
 use crate::core::pools::servers::given::Loads;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use keyway_base::{Key, Time};
-use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
+use keyway_base::Time;
+use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
-    Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Session,
-    Work, dumped_libraries, library_name,
+    CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Work,
+    dumped_libraries, library_name,
 };
-use keyway_resp::reply;
 use keyway_route::{Route, route_script};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, LazyLock};
@@ -28,6 +27,9 @@ use std::sync::{Arc, LazyLock};
 /// Number of scripts that a worker remembers to have shown to the cache. With more, applications
 /// that use more scripts in turn would need less hashing.
 const SHOWN: usize = 256;
+
+/// The owner of replies to scripts and libraries that Keyway loads by itself.
+const LOAD: Owner = Owner::Internal(Internal::Load);
 
 /// Number of scripts that a connection is known to have. Above this number it is asked anew.
 const GIVEN_MAX: usize = 16 << 10;
@@ -59,8 +61,7 @@ impl Plane {
         let loads = match to_load(&scripts, incoming.request, what) {
             Ok(loads) => loads,
             Err(full) => {
-                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, full.text()));
-                return Step::Started;
+                return self.refuse_request(incoming, full.text());
             }
         };
         if what != Loaded::Scripts {
@@ -97,8 +98,7 @@ impl Plane {
         rule: Rule,
     ) -> Step {
         self.pending.expect(Conclusion::Loads(loads));
-        let RequestContext { key, session, busy, request } = incoming;
-        let step = self.send_everywhere(links, *key, session, busy, request, rule);
+        let step = self.send_everywhere(links, incoming, rule);
         self.pending.expect_nothing();
         step
     }
@@ -107,18 +107,15 @@ impl Plane {
     pub(in crate::core) fn script_exists(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let scripts = self.scripts(session.pool);
+        let scripts = self.scripts(incoming.session.pool);
         let is_known = |text: &[u8]| {
             Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
         };
-        let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
+        let certain: Vec<bool> = incoming.request.args.from(2).map(is_known).collect();
         self.pending.expect(Conclusion::Certain(certain));
-        let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
+        let step = self.send_everywhere(links, incoming, Rule::AllOnes);
         self.pending.expect_nothing();
         step
     }
@@ -127,16 +124,14 @@ impl Plane {
     pub(in crate::core) fn run_script(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
     ) -> Step {
+        let RequestContext { session, busy, request, .. } = &mut *incoming;
+        let request = *request;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         let (Some(upstream), Some(scripts)) = (pool.kind.upstream(), pool.kind.scripts()) else {
-            self.answer_unrouted(session, busy, request);
-            return Step::Started;
+            return self.answer_unrouted(incoming);
         };
         let sharded = &upstream.servers;
         let first = match request.args.get(2) {
@@ -144,18 +139,12 @@ impl Plane {
             _ => None,
         };
         let Some(state) = self.pools[session.pool as usize].servers() else {
-            self.answer_unrouted(session, busy, request);
-            return Step::Started;
+            return self.answer_unrouted(incoming);
         };
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
-            Route::Unrouted if self.awaits_owner(ClientMut { key, session }, request) => {
-                return Step::Wait;
-            }
-            refused => {
-                self.refuse_route(session, busy, pool, request, refused);
-                return Step::Started;
-            }
+            Route::Unrouted if self.awaits_owner(incoming) => return Step::Wait,
+            refused => return self.refuse_route(incoming, pool, refused),
         };
         if !request.command.flags.contains(Flags::READONLY) {
             self.note_write(session, busy);
@@ -174,13 +163,13 @@ impl Plane {
             }
         };
         let Some(digest) = digest else {
-            return self.forward(links, key, session, busy, request, index);
+            return self.forward(links, incoming, index);
         };
         let mut preload = None;
         if !links[index].given.has_script(&digest, scripts.flushes()) {
             let Some(body) = scripts.script(&digest) else {
                 // The script is not one of our clients'. The server may have it.
-                return self.forward(links, key, session, busy, request, index);
+                return self.forward(links, incoming, index);
             };
             preload = Some(Preload { digest, body });
         }
@@ -188,8 +177,7 @@ impl Plane {
         let mut multi_step = self.pending.take_multi_step(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
-        let mut incoming = RequestContext { key, session, busy, request };
-        self.start_multi_step(links, &mut incoming, multi_step, preload)
+        self.start_multi_step(links, incoming, multi_step, preload)
     }
 
     /// Shows a script to the cache, unless that was done lately.
@@ -252,7 +240,7 @@ impl Plane {
             self.wake_link(index, connection);
         }
         for code in newer {
-            send_load(connection, [b"FUNCTION", b"LOAD"], &code, now);
+            connection.link.enqueue_own(LOAD, &[b"FUNCTION", b"LOAD", &code], now);
         }
         self.note_unsent(index, connection);
     }
@@ -343,20 +331,11 @@ pub(in crate::core) fn give_script(
     body: &[u8],
     now: Time,
 ) {
-    send_load(connection, [b"SCRIPT", b"LOAD"], body, now);
+    connection.link.enqueue_own(LOAD, &[b"SCRIPT", b"LOAD", body], now);
     if connection.given.scripts.len() >= GIVEN_MAX {
         connection.given.scripts.clear();
     }
     connection.given.scripts.insert(digest);
-}
-
-fn send_load(connection: &mut Connection, name: [&[u8]; 2], text: &[u8], now: Time) {
-    let out = connection.link.request_buf();
-    let start = out.len();
-    reply::array(out, 3);
-    name.into_iter().chain([text]).for_each(|word| reply::bulk(out, word));
-    let len = out.len() - start;
-    connection.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
 }
 
 /// Removes from the cache what a request removes from the servers, if the servers will take its
@@ -378,12 +357,11 @@ fn forget(scripts: &ScriptCache, request: &Request, what: Loaded) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::core::Core;
     use crate::core::tests::{client, connected_core, output, pass_to};
-    use keyway_base::BackendFault;
+    use keyway_base::{BackendFault, Key};
     use keyway_net::Socket;
-    use keyway_proxy::LinkState;
+    use keyway_proxy::{LinkState, Session};
 
     const BODY: &str = "return 1";
     const EVALSHA: &[u8] = b"EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 k\r\n";

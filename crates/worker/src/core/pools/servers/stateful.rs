@@ -60,7 +60,7 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[incoming.session.pool as usize];
         let before = incoming.session.identity.protocol;
-        self.answer_without_server(incoming.session, incoming.busy, pool, incoming.request);
+        self.answer_without_server(incoming, pool);
         let has_changed = incoming.session.identity.protocol != before;
         if has_changed {
             self.lose_watch(links, incoming.key, incoming.session);
@@ -127,8 +127,7 @@ impl Plane {
     ) -> Option<Step> {
         if Self::is_silent(incoming.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Some(Step::Started);
+            return Some(self.refuse_request(incoming, text));
         }
         if !incoming.session.is_quiet(incoming.busy) {
             incoming.session.fence();
@@ -138,8 +137,7 @@ impl Plane {
             // The client may no longer be there to take the element that the command would pop.
             let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
                         more, or while Keyway stops";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Some(Step::Started);
+            return Some(self.refuse_request(incoming, text));
         }
         None
     }
@@ -228,10 +226,10 @@ impl Plane {
         }
     }
 
-    pub(super) fn refuse_route_of(&mut self, incoming: &mut RequestContext, route: Route) {
+    pub(super) fn refuse_route_of(&mut self, incoming: &mut RequestContext, route: Route) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[incoming.session.pool as usize];
-        self.refuse_route(incoming.session, incoming.busy, pool, incoming.request, route);
+        self.refuse_route(incoming, pool, route)
     }
 
     pub(in crate::core) fn answer_locally(

@@ -1,7 +1,7 @@
 //! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
 
 use crate::Upstream;
-use crate::core::request::{ClientMut, RequestContext, Step};
+use crate::core::request::{RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};
@@ -22,7 +22,7 @@ pub(in crate::core) enum ForKeys {
 
 impl Plane {
     /// Queues a command of the open transaction.
-    pub(in crate::core::pools::servers) fn queue(&mut self, incoming: &mut RequestContext) {
+    pub(super) fn queue(&mut self, incoming: &mut RequestContext) {
         let is_queued = self.try_queue(incoming);
         if let Err(text) = is_queued {
             self.refuse_queued(incoming, &text);
@@ -31,10 +31,7 @@ impl Plane {
         }
     }
 
-    pub(in crate::core::pools::servers) fn try_queue(
-        &mut self,
-        incoming: &mut RequestContext,
-    ) -> Result<(), String> {
+    pub(super) fn try_queue(&mut self, incoming: &mut RequestContext) -> Result<(), String> {
         let server = self.server_in_transaction(incoming)?;
         let ring = self.ring_number(incoming.session.pool);
         let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
@@ -77,7 +74,7 @@ impl Plane {
     }
 
     /// Returns the server of a command inside a transaction, or `None` if any server will do.
-    pub(in crate::core::pools::servers) fn server_in_transaction(
+    pub(super) fn server_in_transaction(
         &mut self,
         incoming: &RequestContext,
     ) -> Result<Option<u16>, String> {
@@ -147,11 +144,7 @@ impl Plane {
 
     /// Returns the server that all keys of a transaction share, or their slot if that may move to
     /// another server meanwhile.
-    pub(in crate::core::pools::servers) fn home_of(
-        &mut self,
-        incoming: &RequestContext,
-        server: u16,
-    ) -> u16 {
+    pub(super) fn home_of(&mut self, incoming: &RequestContext, server: u16) -> u16 {
         let pool = incoming.session.pool;
         self.keys.clear();
         let _ = incoming.request.keys(&mut self.keys);
@@ -223,29 +216,17 @@ impl Plane {
         session.tidy();
     }
 
-    pub(in crate::core::pools::servers) fn watch(
-        &mut self,
-        links: &mut Connections,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn watch(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         if !incoming.session.is_quiet(incoming.busy) {
             incoming.session.fence();
             return Step::Wait;
         }
         let server = match self.server_of_keys(incoming) {
             Ok(server) => server,
-            Err(Route::Unrouted)
-                if self.awaits_owner(
-                    ClientMut { key: incoming.key, session: incoming.session },
-                    incoming.request,
-                ) =>
-            {
+            Err(Route::Unrouted) if self.awaits_owner(incoming) => {
                 return Step::Wait;
             }
-            Err(route) => {
-                self.refuse_route_of(incoming, route);
-                return Step::Started;
-            }
+            Err(route) => return self.refuse_route_of(incoming, route),
         };
         let home = self.home_of(incoming, server);
         let watch = Self::current_watch(links, incoming);
@@ -256,8 +237,7 @@ impl Plane {
             Some(watch) if watch.home != home => {
                 let text = "CROSSSLOT the keys watched so far live on another server; give all \
                             keys of the transaction a common hash tag";
-                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-                return Step::Started;
+                return self.refuse_request(incoming, text);
             }
             Some(Watch { link: Some(index), .. }) => index,
             // The time at which a watch without a reply began is unknown, and later reads come by
@@ -297,10 +277,7 @@ impl Plane {
 
     /// Returns the keys that the session watches. It leaves out the link if that is no longer the
     /// session's own.
-    pub(in crate::core::pools::servers) fn current_watch(
-        links: &Connections,
-        incoming: &RequestContext,
-    ) -> Option<Watch> {
+    pub(super) fn current_watch(links: &Connections, incoming: &RequestContext) -> Option<Watch> {
         let watch = incoming.session.stateful.as_ref()?.watch?;
         let is_own = |it: &Connection| it.lease == Some(incoming.key);
         let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
@@ -309,7 +286,7 @@ impl Plane {
 
     /// Returns the same as [`Self::current_watch`], but also leaves out the link if its server no
     /// longer has the keys. That server does not see their changes elsewhere.
-    pub(in crate::core::pools::servers) fn standing_watch(
+    pub(super) fn standing_watch(
         &self,
         links: &Connections,
         incoming: &RequestContext,
@@ -322,7 +299,7 @@ impl Plane {
     }
 
     /// Returns the link to watch keys on: the session's own, or a private link for a while.
-    pub(in crate::core::pools::servers) fn watch_link(
+    pub(super) fn watch_link(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -339,11 +316,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC` as one batch.
-    pub(in crate::core::pools::servers) fn exec(
-        &mut self,
-        links: &mut Connections,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn exec(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         let watch = self.standing_watch(links, incoming);
         if let Some(step) = self.answer_exec_here(links, incoming, watch) {
             return step;
@@ -368,17 +341,9 @@ impl Plane {
                 return Step::Wait;
             }
             self.end_transaction(links, incoming.key, incoming.session);
-            self.answer_unrouted(incoming.session, incoming.busy, incoming.request);
-            return Step::Started;
+            return self.answer_unrouted(incoming);
         };
-        if incoming.session.has_late_write
-            && let Some(late) = late_apart(
-                links,
-                ClientMut { key: incoming.key, session: incoming.session },
-                index,
-                incoming.request,
-            )
-        {
+        if let Some(late) = late_apart(links, incoming, index) {
             return Step::Full(late);
         }
         self.exec_on(links, incoming, index, watch.is_some())
@@ -399,8 +364,7 @@ impl Plane {
         if transaction.is_refused() {
             self.end_transaction(links, incoming.key, incoming.session);
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-            return Some(Step::Started);
+            return Some(self.refuse_request(incoming, text));
         }
         match watch {
             Some(Watch { link: None, .. }) => {
@@ -464,7 +428,7 @@ impl Plane {
 
     /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
     /// If the servers are discovered, they say themselves where keys are.
-    pub(in crate::core::pools::servers) fn ring_number(&self, pool: u16) -> u64 {
+    pub(super) fn ring_number(&self, pool: u16) -> u64 {
         let state = &self.pools[usize::from(pool)];
         match state.servers() {
             Some(servers) if state.found().is_none() => servers.health_epoch(),
@@ -475,7 +439,7 @@ impl Plane {
     /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
     /// other servers now, and nobody would find a write here.
     #[cold]
-    pub(in crate::core::pools::servers) fn exec_elsewhere(
+    pub(super) fn exec_elsewhere(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -495,14 +459,11 @@ impl Plane {
         Step::Started
     }
 
-    pub(in crate::core::pools::servers) fn home_of_transaction(
-        &self,
-        incoming: &RequestContext,
-    ) -> Option<u16> {
+    pub(super) fn home_of_transaction(&self, incoming: &RequestContext) -> Option<u16> {
         incoming.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
-    pub(in crate::core::pools::servers) fn link_for_exec(
+    pub(super) fn link_for_exec(
         &mut self,
         incoming: &RequestContext,
         watch: Option<Watch>,
@@ -524,7 +485,7 @@ impl Plane {
         Some(self.link_of(incoming.session, server?))
     }
 
-    pub(in crate::core::pools::servers) fn send_transaction(
+    pub(super) fn send_transaction(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,

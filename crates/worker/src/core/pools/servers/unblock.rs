@@ -3,10 +3,9 @@
 
 use crate::core::{ConnectionKey, Core};
 use keyway_base::Key;
-use keyway_command::Counted;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{Owner, Redirected, Session};
-use keyway_resp::{Kind, Protocol, reply};
+use keyway_resp::{Kind, Protocol};
 
 impl Core {
     /// Ends the blocking command of a client of this worker. Returns whether
@@ -70,19 +69,13 @@ impl Core {
             return;
         }
         plane.prepare_link(index, connection, 0);
-        let out = connection.link.request_buf();
-        let start = out.len();
-        reply::array(out, 4);
-        reply::bulk(out, b"CLIENT");
-        reply::bulk(out, b"UNBLOCK");
-        reply::bulk(out, id.to_string().as_bytes());
-        let how = match reason {
-            UnblockReason::Timeout => "TIMEOUT",
-            _ => "ERROR",
+        let how: &[u8] = match reason {
+            UnblockReason::Timeout => b"TIMEOUT",
+            _ => b"ERROR",
         };
-        reply::bulk(out, how.as_bytes());
-        let len = out.len() - start;
-        connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
+        let id = id.to_string();
+        let words: [&[u8]; 4] = [b"CLIENT", b"UNBLOCK", id.as_bytes(), how];
+        connection.link.enqueue_own(Owner::Unheard(Key::NONE), &words, plane.clock.now);
     }
 
     /// Ends a command that a server has refused. No server can have given out an element for it. A

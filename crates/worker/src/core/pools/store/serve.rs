@@ -141,9 +141,7 @@ impl Plane {
     ) -> Step {
         let verb = incoming.request.command.verb;
         match incoming.request.handling() {
-            Handling::PubSub => {
-                self.pubsub(links, incoming.key, incoming.session, incoming.busy, incoming.request)
-            }
+            Handling::PubSub => self.pubsub(links, incoming),
             Handling::Tracking => self.track_on_store(store, incoming),
             Handling::Block => self.block_on_store(store, incoming),
             Handling::Transaction => {
@@ -156,12 +154,7 @@ impl Plane {
             _ => {
                 // The command looks at every shard, one after the other.
                 if !tells_of_all(verb) || self.passes_script(store, incoming) {
-                    self.answer_without_server(
-                        incoming.session,
-                        incoming.busy,
-                        pool,
-                        incoming.request,
-                    );
+                    return self.answer_without_server(incoming, pool);
                 }
                 Step::Started
             }

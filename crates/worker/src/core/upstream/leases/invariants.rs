@@ -209,7 +209,7 @@ fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
 }
 
 #[test]
-fn the_place_that_a_private_link_has_left_is_never_taken_for_a_shared_link() {
+fn the_index_that_a_private_link_has_left_is_never_taken_for_a_shared_link() {
     let mut core = connected_core();
     let client = client(&mut core);
     core.on_client_bytes(client, b"BLPOP k 0\r\n");

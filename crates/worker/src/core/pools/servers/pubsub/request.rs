@@ -1,15 +1,15 @@
 use super::shape_of;
 use crate::PoolKind;
+use crate::core::request::RequestContext;
 use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
 use crate::core::{Connections, Plane};
 use crate::plan::PoolWorker;
 use keyway_base::Key;
-use keyway_command::{Join, Request, Verb};
+use keyway_command::{Join, Verb};
+use keyway_proxy::Session;
 use keyway_proxy::pubsub::{
     Name, Outcome, Pending, PushShape, SubscriptionKind, Subscriptions, write_change, write_pong,
 };
-use keyway_proxy::{Busy, Session};
 use keyway_resp::reply;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,9 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn check_subscriber(
         &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
     ) -> Option<Step> {
+        let RequestContext { key, session, busy, request } = &mut *incoming;
         let subscriptions = session.subscriptions.as_ref()?;
         if subscriptions.pending.is_some() {
             // Otherwise the session would be resumed over and over while the replies before this
@@ -38,7 +36,7 @@ impl Plane {
         }
         let verb = request.command.verb;
         if verb == Verb::Reset {
-            self.forget_subscriber(key, session);
+            self.forget_subscriber(*key, session);
             return None;
         }
         let is_bound = subscriptions.is_subscriber() && shape_of(session) == PushShape::Array;
@@ -65,25 +63,21 @@ impl Plane {
              are allowed in this context",
             request.command.name
         );
-        self.refuse(session, busy, |out| reply::error(out, &text));
-        Some(Step::Started)
+        Some(self.refuse_request(incoming, &text))
     }
 
     /// Starts a command about channels.
     pub(in crate::core) fn pubsub(
         &mut self,
         links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
     ) -> Step {
-        let verb = request.command.verb;
+        let verb = incoming.request.command.verb;
         if let Some((kind, subscribes)) = SubscriptionKind::of(verb) {
-            return self.change(key, session, busy, request, kind, subscribes);
+            return self.change(incoming, kind, subscribes);
         }
-        let plan = Arc::clone(&self.plan);
-        let is_store = matches!(plan.pools[session.pool as usize].kind, PoolKind::Store(_));
+        let (pool, args) = (incoming.session.pool, incoming.request.args);
+        let is_store = self.is_store(pool);
         let kind = match verb {
             Verb::Spublish | Verb::PubsubShardchannels | Verb::PubsubShardnumsub => {
                 SubscriptionKind::Shard
@@ -92,42 +86,36 @@ impl Plane {
         };
         match verb {
             Verb::Publish | Verb::Spublish if is_store => {
-                let (channel, payload) = (&request.args[1], &request.args[2]);
-                let count = self.publish(session.pool, kind, channel, payload);
-                self.answer_counted(session, busy, request, |out| {
-                    reply::integer(out, count as i64);
-                });
+                let count = self.publish(pool, kind, &args[1], &args[2]);
+                self.answer_counted(incoming, |out| reply::integer(out, count as i64));
             }
             Verb::Publish | Verb::Spublish => {
-                let server = self.server_of_channel(session.pool, kind, &request.args[1]);
-                let Some(link) = server.map(|server| self.link_of(session, server)) else {
-                    let slot = self.slot_of_channel(session.pool, kind, &request.args[1]);
-                    if slot
-                        .is_some_and(|slot| self.awaits_owner_of(ClientMut { key, session }, slot))
-                    {
+                let server = self.server_of_channel(pool, kind, &args[1]);
+                let Some(link) = server.map(|server| self.link_of(incoming.session, server)) else {
+                    let slot = self.slot_of_channel(pool, kind, &args[1]);
+                    if slot.is_some_and(|slot| self.awaits_owner_of(incoming.client(), slot)) {
                         return Step::Wait;
                     }
-                    self.answer_unrouted(session, busy, request);
-                    return Step::Started;
+                    return self.answer_unrouted(incoming);
                 };
-                return self.forward(links, key, session, busy, request, link);
+                return self.forward(links, incoming, link);
             }
-            Verb::PubsubChannels | Verb::PubsubShardchannels if request.args.len() > 3 => {
-                let name = String::from_utf8_lossy(&request.args[1]);
+            Verb::PubsubChannels | Verb::PubsubShardchannels if args.len() > 3 => {
+                let name = String::from_utf8_lossy(&args[1]);
                 let text = format!(
                     "ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB \
                      HELP."
                 );
-                self.refuse(session, busy, |out| reply::error(out, &text));
+                return self.refuse_request(incoming, &text);
             }
-            _ if is_store => self.tell(session, busy, request, kind),
+            _ if is_store => self.tell(incoming, kind),
             Verb::PubsubChannels | Verb::PubsubShardchannels => {
-                return self.send_everywhere(links, key, session, busy, request, Join::Union);
+                return self.send_everywhere(links, incoming, Join::Union);
             }
             Verb::PubsubNumpat => {
-                return self.send_everywhere(links, key, session, busy, request, Join::Max);
+                return self.send_everywhere(links, incoming, Join::Max);
             }
-            _ => return self.send_everywhere(links, key, session, busy, request, Join::Counts),
+            _ => return self.send_everywhere(links, incoming, Join::Counts),
         }
         Step::Started
     }
@@ -172,44 +160,31 @@ impl Plane {
         }
     }
 
-    fn answer_counted(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
+    fn answer_counted(&mut self, incoming: &mut RequestContext, write: impl FnOnce(&mut Vec<u8>)) {
+        let RequestContext { session, busy, request, .. } = incoming;
         self.count(session, request);
         self.note_served(session.pool, request.command.counted());
         self.answer(session, busy, write);
     }
 
     /// Answers PUBSUB on the embedded store.
-    fn tell(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-        kind: SubscriptionKind,
-    ) {
+    fn tell(&mut self, incoming: &mut RequestContext, kind: SubscriptionKind) {
         let plan = Arc::clone(&self.plan);
-        let (channels, pool) = (&plan.channels, session.pool);
-        let args = request.args;
-        match request.command.verb {
+        let (channels, pool) = (&plan.channels, incoming.session.pool);
+        let args = incoming.request.args;
+        match incoming.request.command.verb {
             Verb::PubsubNumpat => {
                 let count = channels.count(pool, SubscriptionKind::Pattern);
-                self.answer_counted(session, busy, request, |out| {
-                    reply::integer(out, count as i64);
-                });
+                self.answer_counted(incoming, |out| reply::integer(out, count as i64));
             }
             Verb::PubsubChannels | Verb::PubsubShardchannels => {
                 let names = channels.names(pool, kind, args.get(2));
-                self.answer_counted(session, busy, request, |out| {
+                self.answer_counted(incoming, |out| {
                     reply::array(out, names.len());
                     names.iter().for_each(|name| reply::bulk(out, name));
                 });
             }
-            _ => self.answer_counted(session, busy, request, |out| {
+            _ => self.answer_counted(incoming, |out| {
                 reply::array(out, 2 * (args.len() - 2));
                 for name in args.from(2) {
                     reply::bulk(out, name);
@@ -222,13 +197,12 @@ impl Plane {
     /// Subscribes or unsubscribes.
     fn change(
         &mut self,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
+        incoming: &mut RequestContext,
         kind: SubscriptionKind,
         subscribes: bool,
     ) -> Step {
+        let RequestContext { key, session, busy, request } = incoming;
+        let key = *key;
         if !busy.order.is_empty() {
             session.fence();
             return Step::Wait;

@@ -53,7 +53,7 @@ impl Core {
         let (server, id) = (connection.server_id, connection.id);
         let pool = server.pool;
         let is_sentinel = connection.is_sentinel;
-        let cells = plane.cells.pool(usize::from(pool)).backend(usize::from(server.server));
+        let cells = plane.cells.backend(pool, server.server);
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         // The link is taken out while it handles its input, because its listeners are in `plane`.

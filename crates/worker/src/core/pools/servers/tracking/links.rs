@@ -4,7 +4,6 @@ use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key};
-use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::tracking::{TrackedLinks, Tracking, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
@@ -192,14 +191,8 @@ impl Plane {
         if matches!(connection.role, Some(Role::Receiver { .. }))
             && connection.link.in_flight() == 0
         {
-            let out = connection.link.request_buf();
-            let start = out.len();
-            reply::array(out, 2);
-            reply::bulk(out, b"CLIENT");
-            reply::bulk(out, b"ID");
-            let len = out.len() - start;
             let owner = Owner::Internal(Internal::ClientId);
-            connection.link.enqueue(owner, Counted::OWN, len, self.clock.now);
+            connection.link.enqueue_own(owner, &[b"CLIENT", b"ID"], self.clock.now);
         }
     }
 
@@ -474,12 +467,7 @@ impl Plane {
             }
             return;
         }
-        let out = connection.link.request_buf();
-        let start = out.len();
-        reply::array(out, 1);
-        reply::bulk(out, b"PING");
-        let len = out.len() - start;
-        connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+        connection.link.enqueue_own(Owner::Unheard(Key::NONE), &[b"PING"], self.clock.now);
         self.mark_link_dirty(index, connection);
         self.note_deadline(connection.link.deadline(self.link_options(connection.server_id.pool)));
     }

@@ -88,11 +88,7 @@ impl Plane {
     }
 
     /// Publishes a session's tracking in the registry of clients.
-    pub(in crate::core::pools::servers) fn set_tracking(
-        &mut self,
-        session: &mut Session,
-        tracking: Option<Box<Tracking>>,
-    ) {
+    pub(super) fn set_tracking(&mut self, session: &mut Session, tracking: Option<Box<Tracking>>) {
         self.plan.clients.set_tracking(session.identity.id, tracking.as_deref());
         session.tracking = tracking;
     }
@@ -114,8 +110,7 @@ impl Plane {
                 "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
                  kind \"sharded\" or \"store\""
             );
-            self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
-            return Step::Started;
+            return self.refuse_request(incoming, &text);
         }
         if !incoming.session.is_quiet(incoming.busy) {
             incoming.session.fence();
@@ -189,7 +184,7 @@ impl Plane {
 
     /// Ends the tracking that a session had with its last protocol, and begins it anew. If there is
     /// no room, the client is closed, because it relies on invalidations.
-    pub(in crate::core::pools::servers) fn change_tracking(
+    pub(super) fn change_tracking(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,

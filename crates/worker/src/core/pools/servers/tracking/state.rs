@@ -9,30 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(crate) struct State {
     /// Sessions with links of their own, by the bits of their keys.
-    pub(in crate::core::pools::servers::tracking) tracked: BTreeSet<u64>,
+    pub(super) tracked: BTreeSet<u64>,
     /// The argument of `CLIENT CACHING` for the request that is being started.
     pub(in crate::core) caching: Option<&'static str>,
     /// Sessions that must forget all keys, and whether to do so once more when the replies now in
     /// flight have arrived.
-    pub(in crate::core::pools::servers::tracking) forgets: Vec<(Key<Session>, bool)>,
+    pub(super) forgets: Vec<(Key<Session>, bool)>,
     /// True if other workers may have put something into the inbox.
     pub(crate) has_mail: bool,
     /// The sessions to which the messages of other clients are redirected, by client id.
-    pub(in crate::core::pools::servers::tracking) targets: BTreeMap<u64, Key<Session>>,
+    pub(super) targets: BTreeMap<u64, Key<Session>>,
     /// Links that end because another link did, with their generation.
-    pub(in crate::core::pools::servers::tracking) losses: Vec<(ConnectionKey, u32, BackendFault)>,
+    pub(super) losses: Vec<(ConnectionKey, u32, BackendFault)>,
     /// The next time at which idle links are asked for a sign.
-    pub(in crate::core::pools::servers::tracking) next_ping: Time,
+    pub(super) next_ping: Time,
 }
 
 impl State {
     /// Tells a session at the end of the turn that everything may have changed. With `twice`, it is
     /// told again when its requests in flight are answered.
-    pub(in crate::core::pools::servers::tracking) fn forget(
-        &mut self,
-        key: Key<Session>,
-        twice: bool,
-    ) {
+    pub(super) fn forget(&mut self, key: Key<Session>, twice: bool) {
         self.forgets.push((key, twice));
     }
 
