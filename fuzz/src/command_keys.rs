@@ -3,7 +3,7 @@
 //! is answered here is answered once.
 
 use crate::Choices;
-use crate::laws::{NoFacts, compose, one_error_line, one_reply_in, shown};
+use crate::invariants::{NoFacts, compose, one_error_line, one_reply_in, shown};
 use keyway_base::Clock;
 use keyway_command::{Args, COMMANDS, Handling, Request};
 use keyway_proxy::Identity;

@@ -3,7 +3,7 @@
 //! it, and is in only with the password.
 
 use crate::Choices;
-use crate::laws::{NoFacts, compose, one_reply_in, shown};
+use crate::invariants::{NoFacts, compose, one_reply_in, shown};
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_proxy::Identity;

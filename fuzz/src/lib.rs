@@ -12,7 +12,7 @@ mod choices;
 pub mod command_keys;
 pub mod config_text;
 pub mod hello;
-mod laws;
+mod invariants;
 pub mod link_ops;
 pub mod log_segment;
 pub mod lua_limits;

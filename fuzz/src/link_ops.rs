@@ -3,7 +3,7 @@
 //! belong, and the bytes on the wire are those of the requests in flight.
 
 use crate::Choices;
-use crate::laws::shown;
+use crate::invariants::shown;
 use keyway_base::{BackendFault, Key, Limits, Sent, Time};
 use keyway_command::Counted;
 use keyway_proxy::{Internal, Link, LinkOptions, LinkState, Owner};

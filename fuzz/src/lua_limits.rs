@@ -2,7 +2,7 @@
 //! memory, and the next script finds everything as it should be.
 
 use crate::Choices;
-use crate::laws::one_reply_in;
+use crate::invariants::one_reply_in;
 use keyway_base::{Clock, Time};
 use keyway_command::Request;
 use keyway_resp::{Framer, Framing, Protocol};

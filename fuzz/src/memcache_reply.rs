@@ -2,10 +2,10 @@
 //! element, and handed on to clients of each protocol.
 
 use crate::Choices;
-use crate::laws::shown;
+use crate::invariants::shown;
 use keyway_memcache::{
-    RequestFlags, Asker, Dialect, Expect, Framer, Framing, Head, Outcome, ReplyLimits, ReplyParsed, Verb,
-    Wire, parse_reply, write_end, write_reply,
+    Asker, Dialect, Expect, Framer, Framing, Head, Outcome, ReplyLimits, ReplyParsed, RequestFlags,
+    Verb, Wire, parse_reply, write_end, write_reply,
 };
 
 /// Replies longer than this are cut at every point only now and then.

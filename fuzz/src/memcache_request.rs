@@ -4,7 +4,7 @@
 //! replies.
 
 use crate::Choices;
-use crate::laws::shown;
+use crate::invariants::shown;
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Item, Outcome, ParseLimits, Parsed,
     ReplyLimits, ReplyParsed, Request, RequestFault, Wire, compose_request, parse_reply,

@@ -4,7 +4,7 @@
 //! and are answered to the end, and once the servers behave everything works.
 
 use crate::Choices;
-use crate::laws::{NoFacts, shown, tell};
+use crate::invariants::{NoFacts, shown, tell};
 use crate::worker_ops::registry;
 use crate::worker_ops::wires::{End, Wires};
 use keyway_base::{Clock, Limits, Time};
@@ -524,7 +524,7 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
         is_ended: false,
         cluster: None,
         read_from: None,
-        entrance: keyway_worker::ListenerAccess::default(),
+        access: keyway_worker::ListenerAccess::default(),
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".into(),

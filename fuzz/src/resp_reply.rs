@@ -2,7 +2,7 @@
 //! recursive reader of the protocol.
 
 use crate::Choices;
-use crate::laws::shown;
+use crate::invariants::shown;
 use keyway_resp::{Framer, Framing, FramingFault, Protocol, parse_integer};
 
 /// Nesting that the plain reader never goes beyond: more than is ever allowed.

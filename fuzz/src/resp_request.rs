@@ -3,7 +3,7 @@
 //! too small to help nor larger than the request.
 
 use crate::Choices;
-use crate::laws::{compose, one_error_line, shown};
+use crate::invariants::{compose, one_error_line, shown};
 use keyway_base::{ByteRange, Limits};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 

@@ -2,10 +2,10 @@
 //! or it is a value like any other, which DUMP and RESTORE copy.
 
 use crate::Choices;
-use crate::laws::{compose, one_reply_in};
+use crate::invariants::{compose, one_reply_in};
 use keyway_base::{Clock, Time};
-use keyway_rdb::payload;
 use keyway_command::{Args, Request};
+use keyway_rdb::payload;
 use keyway_resp::{Kind, Protocol};
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
 

@@ -3,7 +3,7 @@
 //! replies to split requests joined into one.
 
 use crate::Choices;
-use crate::laws::{one_reply, shown};
+use crate::invariants::{one_reply, shown};
 use keyway_base::{BackendFault, Block, Fault, Part, Sent};
 use keyway_command::Join as Rule;
 use keyway_proxy::tracking::{Held, is_invalidation, write_invalidation};

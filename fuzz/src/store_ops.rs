@@ -3,7 +3,7 @@
 //! all, those of a transaction one each; and what is flushed is gone.
 
 use crate::Choices;
-use crate::laws::{compose, one_reply_in, shown};
+use crate::invariants::{compose, one_reply_in, shown};
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, COMMANDS, Command, Handling, Request, store_serves};
 use keyway_resp::{Protocol, parse_integer};

@@ -3,8 +3,9 @@
 
 use crate::Choices;
 use keyway_topology::{
-    ViewSource, ClusterView, Endpoint, InfoReplication, NODES_MAX, NodeRole, OtherSentinel, Redirect,
-    SLOT_COUNT, SentinelView, SwitchPrimary, WatchedPrimary, WatchedReplica, primary_address,
+    ClusterView, Endpoint, InfoReplication, NODES_MAX, NodeRole, OtherSentinel, Redirect,
+    SLOT_COUNT, SentinelView, SwitchPrimary, ViewSource, WatchedPrimary, WatchedReplica,
+    primary_address,
 };
 
 /// Runs the target on one input: what is read, whether TLS is wanted, and the

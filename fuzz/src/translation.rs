@@ -2,7 +2,7 @@
 //! command, exactly one reply comes out, errors unchanged, no RESP2 null left.
 
 use crate::Choices;
-use crate::laws::{one_reply_in, shown};
+use crate::invariants::{one_reply_in, shown};
 use keyway_proxy::Translation;
 use keyway_resp::{Framing, Kind, Protocol, frame_reply};
 

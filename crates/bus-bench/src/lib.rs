@@ -8,9 +8,9 @@
 #![allow(clippy::disallowed_methods, reason = "time is what is measured")]
 
 mod case;
-mod crew;
 mod ends;
 mod message;
+mod processes;
 mod round;
 mod run;
 mod shared;

@@ -1,7 +1,7 @@
 //! Round trips: one message there and back at a time, between two processes.
 
-use crate::crew::{Process, hear};
 use crate::ends::{Order, Task, say};
+use crate::processes::{Process, hear};
 use crate::run::{Fault, Options, cores};
 use keyway_ring::{HELLO_LEN, Hello, Pipe, Spin, answer, ask};
 use serde::{Deserialize, Serialize};
@@ -189,11 +189,11 @@ fn between_two(options: &Options, way: Transport) -> Result<Trips, Fault> {
     let length_ms = options.length.as_millis() as u64;
     let (path, core) = (socket.0.clone(), cores.map(|cores| cores[0]));
     let mut order = RoundOrder { way, path, length_ms, core, is_echo: true };
-    let mut crew = vec![Process::start("the echo", options, &round(&order))?];
-    hear::<u16>(&mut crew, 0, &end)?;
+    let mut processes = vec![Process::start("the echo", options, &round(&order))?];
+    hear::<u16>(&mut processes, 0, &end)?;
     (order.is_echo, order.core) = (false, cores.map(|cores| cores[1]));
-    crew.push(Process::start("who asks", options, &round(&order))?);
-    Ok(hear::<Trips>(&mut crew, 1, &end)?.remove(0))
+    processes.push(Process::start("who asks", options, &round(&order))?);
+    Ok(hear::<Trips>(&mut processes, 1, &end)?.remove(0))
 }
 
 fn round(order: &RoundOrder) -> Task<&Order, &RoundOrder> {

@@ -1,8 +1,8 @@
 //! Starts the processes of a case, and makes a row of what they tell.
 
 use crate::case::{Case, Channel, Sizes};
-use crate::crew::{End, PATIENCE, Process, hear};
 use crate::ends::{Account, Order, Task};
+use crate::processes::{End, PATIENCE, Process, hear};
 use crate::round::RoundOrder;
 use keyway_ring::{Ended, Segment, SharedDoorbell};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -177,16 +177,16 @@ fn measure(options: &Options, case: Case, is_stopped: &AtomicBool) -> Result<Out
         core: cores.map(|cores| cores[0]),
     };
     let end = options.end(is_stopped);
-    let mut crew = vec![Process::start("the receiver", options, &flow(&order))?];
+    let mut processes = vec![Process::start("the receiver", options, &flow(&order))?];
     if case.channel != Channel::Shm {
-        order.port = hear(&mut crew, 0, &end)?[0];
+        order.port = hear(&mut processes, 0, &end)?[0];
     }
     order.core = cores.map(|cores| cores[1]);
     for sender in 0..case.senders {
         order.sender = Some(sender);
-        crew.push(Process::start("a sender", options, &flow(&order))?);
+        processes.push(Process::start("a sender", options, &flow(&order))?);
     }
-    let mut received = hear::<Account>(&mut crew, 0, &end)?;
+    let mut received = hear::<Account>(&mut processes, 0, &end)?;
     let sent = received.split_off(1);
     Ok(outcome(case, &sent, &received[0]))
 }

@@ -1,7 +1,7 @@
 //! The admin address, and its access settings.
 
+use crate::access;
 use crate::address::ListenAddr;
-use crate::entrance;
 use crate::error::{Problem, Report};
 use crate::model::{ListenerTlsConfig, SecretSource};
 use crate::secret::ReadFile;
@@ -31,7 +31,7 @@ pub(crate) fn resolve(
 ) -> Admin {
     let keys = ["", "admin_token_file", "admin_token_env"];
     let (token, token_from) = password(section, keys, read_file, report);
-    let tls = section.section("admin_tls").map(|tls| entrance::tls(tls, read_file, report));
+    let tls = section.section("admin_tls").map(|tls| access::tls(tls, read_file, report));
     refuse_bad_token(section, token.as_ref(), report);
     if let Some(bind) = bind.as_ref().filter(|bind| is_open(bind)) {
         refuse_strangers(section, bind, (token_from.is_some(), tls.as_ref()), report);

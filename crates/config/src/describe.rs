@@ -7,10 +7,10 @@ mod servers;
 
 pub use memory::MemoryBound;
 
+use crate::access::{networks_text, tls_text};
 use crate::cluster::read_from_name;
-use crate::entrance::{networks_text, tls_text};
 use crate::model::{
-    Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
+    AccessConfig, Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
     Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig,
     StoreLogConfig, UserConfig, Workers,
 };
@@ -162,7 +162,7 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
         let keepalive = listener.tcp_keepalive.map_or("off".to_owned(), format_duration);
         out.entry(table, "tcp_keepalive", &string(&keepalive));
     }
-    entrance(&listener.entrance, out);
+    access(&listener.access, out);
     let Some(cluster) = &listener.cluster else { return };
     out.entry(table, "cluster_mode", "\"emulate\"");
     if !cluster.announce.is_empty() {
@@ -175,31 +175,31 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
     }
 }
 
-fn entrance(entrance: &EntranceConfig, out: &mut Out) {
+fn access(access: &AccessConfig, out: &mut Out) {
     let table = &schema::LISTENER;
-    if let Some(tls) = &entrance.tls {
+    if let Some(tls) = &access.tls {
         out.entry(table, "tls", &tls_text(&tls.settings));
     }
-    if let Some(proxies) = &entrance.proxies {
+    if let Some(proxies) = &access.proxies {
         out.entry(table, "proxy_protocol", "true");
         if !proxies.is_empty() {
             out.entry(table, "proxy_from", &networks_text(proxies));
         }
     }
-    for (name, networks) in [("allow", &entrance.allow), ("deny", &entrance.deny)] {
+    for (name, networks) in [("allow", &access.allow), ("deny", &access.deny)] {
         if !networks.is_empty() {
             out.entry(table, name, &networks_text(networks));
         }
     }
-    if entrance.tls.is_some() || entrance.proxies.is_some() {
-        let timeout = format_duration(entrance.handshake_timeout);
+    if access.tls.is_some() || access.proxies.is_some() {
+        let timeout = format_duration(access.handshake_timeout);
         out.entry(table, "handshake_timeout", &string(&timeout));
-        out.entry(table, "handshakes_max", &entrance.handshakes_max.to_string());
+        out.entry(table, "handshakes_max", &access.handshakes_max.to_string());
     }
-    if let Some(clients_max) = entrance.clients_max {
+    if let Some(clients_max) = access.clients_max {
         out.entry(table, "clients_max", &clients_max.to_string());
     }
-    let idle = entrance.idle_timeout.map_or("off".to_owned(), format_duration);
+    let idle = access.idle_timeout.map_or("off".to_owned(), format_duration);
     out.entry(table, "idle_timeout", &string(&idle));
 }
 

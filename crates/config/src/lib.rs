@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod address;
 mod addresses;
 mod admin;
@@ -19,7 +20,6 @@ mod copies;
 mod describe;
 mod document;
 mod emulate;
-mod entrance;
 mod error;
 mod examples;
 mod hedge;
@@ -58,9 +58,9 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
-    ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
-    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
+    AccessConfig, ClusterModeConfig, Config, Eviction, IoDriver, ListenerConfig, ListenerTlsConfig,
+    LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
+    ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig,
+    StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

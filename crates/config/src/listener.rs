@@ -76,7 +76,7 @@ pub(crate) fn listener(
         shm: crate::shm::of_listener(section, bind),
         cluster: emulate::resolve(section, bind, report),
         read_from: cluster::read_from_of_listener(section, pool_section, report),
-        entrance: crate::entrance::resolve(section, bind, limits, read_file, report),
+        access: crate::access::resolve(section, bind, limits, read_file, report),
     })
 }
 

@@ -257,12 +257,12 @@ pub struct ListenerConfig {
     /// The servers from which its clients read. `None`: as the pool says.
     pub read_from: Option<ReadFrom>,
     /// Its access settings, and the bounds on its clients.
-    pub entrance: EntranceConfig,
+    pub access: AccessConfig,
 }
 
 /// Access settings of a listener, and the bounds on its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntranceConfig {
+pub struct AccessConfig {
     /// TLS settings. `None`: connections are not secured.
     pub tls: Option<ListenerTlsConfig>,
     /// The proxies that announce their clients' addresses by the PROXY protocol (any proxy if the

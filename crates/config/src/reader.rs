@@ -431,7 +431,7 @@ fn read_scalar(key: &Key, value: &DeValue<'_>) -> Result<Value, Problem> {
         }
         Kind::Mode => read_mode(value).map(Value::Number),
         Kind::Uids => crate::shm::read_uids(value),
-        Kind::Networks => crate::entrance::read_networks(value),
+        Kind::Networks => crate::access::read_networks(value),
         _ => read_text(key, text_of(key, value)?),
     }
 }

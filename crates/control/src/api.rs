@@ -356,7 +356,7 @@ fn slow_log(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
 
 fn hot_keys(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
     let (pool, limit) = pool_and_limit(call.query)?;
-    match api.noted_keys(pool.as_deref(), limit) {
+    match api.key_stats(pool.as_deref(), limit) {
         Ok(keys) => Ok(json(&keys)),
         Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
     }

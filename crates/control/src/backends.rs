@@ -43,12 +43,12 @@ pub struct BackendStatus {
     pub in_flight: u64,
     /// Its role, if its pool discovers servers.
     #[serde(flatten)]
-    pub standing: Option<BackendStanding>,
+    pub status: Option<BackendRoleStatus>,
 }
 
 /// The role of a server in a cluster, or with Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BackendStanding {
+pub struct BackendRoleStatus {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
     /// The address of the primary that it copies, or the name of its primary for Sentinel.
@@ -97,8 +97,8 @@ pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
                 backend.reason.map_or("null".to_owned(), json_string),
                 utc(backend.since_unix_seconds),
             );
-            if let Some(standing) = &backend.standing {
-                write_standing(standing, &mut text);
+            if let Some(status) = &backend.status {
+                write_status(status, &mut text);
             }
             text.push('}');
         }
@@ -108,17 +108,17 @@ pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
     text
 }
 
-fn write_standing(standing: &BackendStanding, text: &mut String) {
+fn write_status(status: &BackendRoleStatus, text: &mut String) {
     let quoted = |value: &Option<String>| value.as_deref().map_or("null".to_owned(), json_string);
     let number = |value: Option<u64>| value.map_or("null".to_owned(), |value| value.to_string());
     let _ = write!(
         text,
         ",\"role\":{},\"of\":{},\"slots\":{},\"zone\":{},\"lag_ms\":{}",
-        json_string(standing.role),
-        quoted(&standing.of),
-        number(standing.slots.map(u64::from)),
-        quoted(&standing.zone),
-        number(standing.lag_millis),
+        json_string(status.role),
+        quoted(&status.of),
+        number(status.slots.map(u64::from)),
+        quoted(&status.zone),
+        number(status.lag_millis),
     );
 }
 
@@ -149,14 +149,14 @@ pub(crate) fn as_text(pools: &[PoolStatus]) -> String {
                 backend.reason.unwrap_or("-").to_owned(),
                 utc(backend.since_unix_seconds),
             ]);
-            if let Some(standing) = &backend.standing {
+            if let Some(status) = &backend.status {
                 columns = COLUMNS.len();
                 row[ROLE_COLUMN..].clone_from_slice(&[
-                    standing.role.to_owned(),
-                    standing.of.clone().unwrap_or_else(none),
-                    standing.slots.map_or_else(none, |slots| slots.to_string()),
-                    standing.zone.clone().unwrap_or_else(none),
-                    standing.lag_millis.map_or_else(none, |millis| millis.to_string()),
+                    status.role.to_owned(),
+                    status.of.clone().unwrap_or_else(none),
+                    status.slots.map_or_else(none, |slots| slots.to_string()),
+                    status.zone.clone().unwrap_or_else(none),
+                    status.lag_millis.map_or_else(none, |millis| millis.to_string()),
                 ]);
             }
             rows.push(row);
@@ -218,7 +218,7 @@ mod tests {
             by_hand: false,
             links: 0,
             in_flight: 0,
-            standing: None,
+            status: None,
         };
         let backends =
             vec![backend("alpha", "up", None), backend("b\"\u{1}", "ejected", Some("timeout"))];
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn what_a_server_does_is_told_where_that_is_found_out() {
         let mut pools = pools();
-        pools[0].backends[1].standing = Some(BackendStanding {
+        pools[0].backends[1].status = Some(BackendRoleStatus {
             role: "replica",
             of: Some("users".into()),
             slots: None,

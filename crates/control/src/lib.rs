@@ -13,8 +13,8 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod key_stats;
 mod limits;
-mod noted;
 mod places;
 mod problem;
 mod process;
@@ -26,9 +26,9 @@ mod state;
 pub use access::{Access, CHANGE_HEADER};
 pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
-pub use backends::{AWAY, BackendStanding, BackendStatus, PoolStatus};
+pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus};
+pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;
-pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
 pub use process::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
     SlowRequest, UpgradeState, UpgradeStatus,

@@ -1,7 +1,7 @@
 //! The process as the API shows and changes it: its state, clients, slow requests and settings.
 
 use crate::backends::as_utc;
-use crate::noted::NotedKeyList;
+use crate::key_stats::KeyStatsList;
 use serde::{Deserialize, Serialize};
 
 /// The parts of the API beyond [`AdminState`](crate::AdminState). It is called on the listener's
@@ -29,7 +29,7 @@ pub trait Api: Send + Sync {
     ///
     /// # Errors
     /// Returns a text with the names of all pools if there is no such pool.
-    fn noted_keys(&self, pool: Option<&str>, limit: usize) -> Result<NotedKeyList, String>;
+    fn key_stats(&self, pool: Option<&str>, limit: usize) -> Result<KeyStatsList, String>;
 
     /// Takes a server out of use until it is restored. Returns false if it was out of use already.
     ///

@@ -59,7 +59,7 @@ impl AdminState for State {
 
     fn pools(&self) -> Vec<PoolStatus> {
         let backend = BackendStatus {
-            standing: None,
+            status: None,
             name: "alpha".into(),
             address: "10.0.0.1:6379".into(),
             state: "ejected",

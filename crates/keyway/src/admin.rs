@@ -1,6 +1,6 @@
 //! The process, as the admin listener uses it.
 
-mod noted;
+mod key_stats;
 mod readiness;
 
 use crate::cli::LogFormat;
@@ -10,8 +10,8 @@ use crate::serve::{Started, wall_clock};
 use crate::upgrade;
 use keyway_config::{Config, IoDriver};
 use keyway_control::{
-    AWAY, AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
-    EffectiveConfig, LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
+    AWAY, AdminState, AfterDrain, Api, BackendRoleStatus, BackendStatus, ClientStatus, Connections,
+    EffectiveConfig, KeyStatsList, LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
     SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
@@ -181,7 +181,7 @@ impl Process {
         let mut seen = self.seen.lock();
         let current = self.current();
         for id in current.live_pools().flat_map(|pool| current.plan.topology.backend_ids(pool)) {
-            let (state, tenure) = (current.state(id).0, current.standing(id).map(|it| it.tenure));
+            let (state, tenure) = (current.state(id).0, current.status(id).map(|it| it.tenure));
             let known = &mut seen[id.index()];
             if known.state != state || known.tenure != tenure {
                 *known = Seen { state, tenure, since_unix_seconds: unix_seconds() };
@@ -213,7 +213,7 @@ impl Process {
             by_hand: true,
             links: 0,
             in_flight: 0,
-            standing: None,
+            status: None,
         };
         of_pool.map(status).collect()
     }
@@ -254,10 +254,10 @@ impl Current {
     }
 
     /// Returns the role of a backend, if its pool discovers its servers.
-    fn standing(&self, id: BackendId) -> Option<ServerStatus> {
+    fn status(&self, id: BackendId) -> Option<ServerStatus> {
         let backend = self.plan.topology.backend(id)?;
         let cluster = self.plan.pools[backend.pool_index].kind.cluster()?;
-        cluster.standing(backend.server_index)
+        cluster.status(backend.server_index)
     }
 
     /// Returns the label of a backend, and its address where the two differ.
@@ -291,12 +291,12 @@ impl Current {
             by_hand: self.plan.health.is_held(id),
             links: totals.map_or(0, |totals| totals.links_ready),
             in_flight: totals.map_or(0, |totals| totals.in_flight),
-            standing: self.standing(id).map(|standing| BackendStanding {
-                role: standing.role,
-                of: standing.of,
-                slots: standing.slots,
-                zone: standing.zone,
-                lag_millis: standing.lag_millis,
+            status: self.status(id).map(|status| BackendRoleStatus {
+                role: status.role,
+                of: status.of,
+                slots: status.slots,
+                zone: status.zone,
+                lag_millis: status.lag_millis,
             }),
         }
     }
@@ -548,10 +548,10 @@ impl Api for Process {
         Ok(requests)
     }
 
-    fn noted_keys(&self, pool: Option<&str>, limit: usize) -> Result<NotedKeyList, String> {
+    fn key_stats(&self, pool: Option<&str>, limit: usize) -> Result<KeyStatsList, String> {
         let current = self.current();
         let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
-        Ok(current.noted_keys(only, limit))
+        Ok(current.key_stats(only, limit))
     }
 
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {

@@ -16,8 +16,8 @@ pub fn replace(config: &Config, before: &Config, new: &Config) -> Vec<String> {
     let name = |settings: &ListenerTlsConfig| settings.settings.clone();
     for listener in &config.listeners {
         let other = new.listeners.iter().find(|other| other.bind == listener.bind);
-        let other = other.and_then(|other| other.entrance.tls.as_ref());
-        if let (Some(old), Some(new)) = (&listener.entrance.tls, other)
+        let other = other.and_then(|other| other.access.tls.as_ref());
+        if let (Some(old), Some(new)) = (&listener.access.tls, other)
             && name(old) == name(new)
             && let (Some(old), Some(new)) = (&old.loaded, &new.loaded)
         {
@@ -58,7 +58,7 @@ pub fn keep_listeners(old: &Config, new: &mut Config) {
     }
     for (old, new) in old.listeners.iter().zip(&mut new.listeners) {
         let is_same_place = old.bind == new.bind;
-        if let (Some(old), Some(new)) = (&old.entrance.tls, &mut new.entrance.tls)
+        if let (Some(old), Some(new)) = (&old.access.tls, &mut new.access.tls)
             && old.settings == new.settings
             && is_same_place
         {
@@ -75,7 +75,7 @@ pub fn expiries(
     is_pool: impl Fn(usize) -> bool,
 ) -> impl Fn() -> Vec<(String, i64)> + Send + Sync + 'static {
     let listeners = config.listeners.iter().enumerate().filter(|(index, _)| is_listener(*index));
-    let listeners = listeners.filter_map(|(_, listener)| listener.entrance.tls.as_ref());
+    let listeners = listeners.filter_map(|(_, listener)| listener.access.tls.as_ref());
     let listeners: Vec<ServerTls> =
         listeners.chain(&config.server.admin_tls).filter_map(|tls| tls.loaded.clone()).collect();
     let pools = config.pools.iter().enumerate().filter(|(index, _)| is_pool(*index));

@@ -17,7 +17,7 @@ use crate::memory;
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{MemcachedTotals, PoolTotals, Registry};
-use keyway_proxy::hot_keys::NotedKeys;
+use keyway_proxy::hot_keys::KeyStats;
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
@@ -77,7 +77,7 @@ struct PoolFacts {
     /// `None` if there are no servers.
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
-    noted: Arc<NotedKeys>,
+    key_stats: Arc<KeyStats>,
     role: RoleDoor,
 }
 
@@ -142,7 +142,7 @@ impl ProcessFacts {
             past: Arc::default(),
             slow_log: pool.kind.executes().then(|| Arc::clone(&pool.slow_log)),
             errors: Arc::clone(&pool.errors),
-            noted: Arc::clone(&pool.noted),
+            key_stats: Arc::clone(&pool.key_stats),
             role: pool.role.clone(),
         });
         Self {
@@ -303,8 +303,8 @@ impl Facts for ProcessFacts {
         }
     }
 
-    fn noted_keys(&self, pool: u16) -> Option<&NotedKeys> {
-        self.pools.get(usize::from(pool)).map(|facts| &*facts.noted)
+    fn key_stats(&self, pool: u16) -> Option<&KeyStats> {
+        self.pools.get(usize::from(pool)).map(|facts| &*facts.key_stats)
     }
 
     fn slow_log(&self, pool: u16) -> Option<&SlowLog> {

@@ -7,9 +7,7 @@ use crate::memory;
 use crate::reload::{Merge, ReloadTally};
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
-use keyway_config::{
-    Config, EntranceConfig, ListenerConfig, PoolKindConfig, Protocol, StoreConfig,
-};
+use keyway_config::{AccessConfig, Config, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
 use keyway_metrics::{
     FrontFigures, Layout, LoginFigures, PoolLayout, Registry, StoreFigures, TransactionFigures,
 };
@@ -222,7 +220,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
 /// Gives a pool the lasting state of the pool that it replaces.
 fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.errors = Arc::clone(&old.errors);
-    pool.noted = Arc::clone(&old.noted);
+    pool.key_stats = Arc::clone(&old.key_stats);
     pool.inherit_notices(old);
     if pool.slow_log.is_like(&old.slow_log) {
         pool.slow_log = Arc::clone(&old.slow_log);
@@ -285,10 +283,10 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         // The thread that watches the other members goes on to update it.
         cluster = Some(Arc::clone(before));
     }
-    let has_gate = old.is_some_and(|(old, _)| old.entrance.gate.is_some());
-    let mut entrance = entrance(&settings.entrance, has_gate);
+    let has_filter = old.is_some_and(|(old, _)| old.access.filter.is_some());
+    let mut access = access(&settings.access, has_filter);
     if let Some((old, _)) = old {
-        entrance.tally = Arc::clone(&old.entrance.tally);
+        access.tally = Arc::clone(&old.access.tally);
     }
     ListenerPlan {
         is_ended,
@@ -299,7 +297,7 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()).into(),
         users,
         cluster,
-        entrance,
+        access,
         read_from: settings.read_from.clone(),
         memcached: match settings.protocol {
             Protocol::Redis => None,
@@ -374,16 +372,16 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
 }
 
 /// Builds the access settings of a listener's clients.
-fn entrance(settings: &EntranceConfig, had_gate: bool) -> ListenerAccess {
+fn access(settings: &AccessConfig, had_filter: bool) -> ListenerAccess {
     // The configuration was loaded with its files.
     let tls = settings.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
     // If the listener had TLS or the like before, clients may still be in a handshake.
-    let has_gate = had_gate
+    let has_filter = had_filter
         || tls.is_some()
         || settings.proxies.is_some()
         || !settings.allow.is_empty()
         || !settings.deny.is_empty();
-    let gate = AcceptFilter {
+    let filter = AcceptFilter {
         allow: settings.allow.clone(),
         deny: settings.deny.clone(),
         proxies: settings.proxies.clone(),
@@ -392,7 +390,7 @@ fn entrance(settings: &EntranceConfig, had_gate: bool) -> ListenerAccess {
         arrivals_max: settings.handshakes_max as usize,
     };
     ListenerAccess {
-        gate: has_gate.then(|| Arc::new(gate)),
+        filter: has_filter.then(|| Arc::new(filter)),
         clients_max: settings.clients_max.unwrap_or(0),
         idle_timeout: settings.idle_timeout,
         tally: Arc::default(),
@@ -407,9 +405,8 @@ fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], regist
         |listener| !plan.listeners[listener].is_ended,
         |pool| !is_retired(pool),
     );
-    let of = |listener: &&ListenerPlan| {
-        (listener.name.to_string(), Arc::clone(&listener.entrance.tally))
-    };
+    let of =
+        |listener: &&ListenerPlan| (listener.name.to_string(), Arc::clone(&listener.access.tally));
     let tallies: Vec<_> = listeners.iter().map(of).collect();
     registry.watch_front(move || FrontFigures {
         listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
@@ -512,7 +509,7 @@ fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> P
         clients_max,
         pause: Pause::default(),
         errors: Arc::default(),
-        noted: Arc::default(),
+        key_stats: Arc::default(),
         slow_log: Arc::new(slow_log),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
         role: keyway_worker::RoleDoor::default(),

@@ -249,8 +249,8 @@ impl Workers {
                     // The process is not going to start.
                     return;
                 }
-                let gates = plan.listeners.iter().map(|one| one.entrance.gate.clone()).collect();
-                let io = Secured::with_gates(Ringed::new(io, plan.spin), gates);
+                let filters = plan.listeners.iter().map(|one| one.access.filter.clone()).collect();
+                let io = Secured::with_filters(Ringed::new(io, plan.spin), filters);
                 Worker::new(io, plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;

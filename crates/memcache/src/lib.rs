@@ -5,7 +5,7 @@
 //! The crate does no I/O and keeps no bytes. A parsed request is ranges into the caller's buffer
 //! (except for a key in base64, which has to be decoded). An incomplete request is no error but a
 //! number of bytes that are still needed. Read first: [`parse_request`] with [`Request`],
-//! [`parse_reply`] with [`Outcome`], and [`compose_request`] and [`relay`], which write the wire
+//! [`parse_reply`] with [`Outcome`], and [`compose_request`] and [`translate_reply`], which write the wire
 //! format.
 //!
 //! A connection uses text or binary for its whole life, as its first byte says ([`Wire::of`]).
@@ -24,7 +24,6 @@ mod meta;
 mod numbers;
 mod outcome;
 mod packet;
-mod relay;
 mod reply;
 mod reply_binary;
 mod reply_text;
@@ -33,18 +32,19 @@ mod request_flags;
 mod respond;
 mod sasl;
 mod text;
+mod translate;
 mod usual;
 
 pub use compose::{Untranslatable, compose_request, compose_share};
 pub use fault::RequestFault;
 pub use framer::{Expect, Framer, Framing};
 pub use outcome::{ErrorKind, Item, Outcome, Reply, ReplyFault, ReplyLimits, ReplyParsed};
-pub use relay::{Answer, Relayed, relay, relay_elements};
 pub use reply::parse_reply;
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
 pub use request_flags::RequestFlags;
 pub use respond::{Asker, value_end_len, write_end, write_reply, write_stored};
 pub use sasl::{Plain, sasl_plain};
+pub use translate::{Answer, Translated, translate_elements, translate_reply};
 pub use usual::text_item_len;
 
 /// Length of the longest key, in bytes. This is memcached's own limit, which no option changes.

@@ -5,7 +5,7 @@ mod support;
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Outcome, Parsed, ReplyFault,
     ReplyLimits, ReplyParsed, Request, RequestFlags, Untranslatable, Verb, Wire, compose_request,
-    parse_reply, parse_request, relay, write_reply,
+    parse_reply, parse_request, translate_reply, write_reply,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -375,7 +375,7 @@ fn across(asks: &[u8], to: Dialect, sent: &[u8], answers: &[u8]) -> Vec<u8> {
     let mut told = Vec::new();
     let key = if request.keys.is_empty() { &[] } else { request.key(asks, 0) };
     let asker = Asker { head: &request.head, key, meta: request.meta.of(asks) };
-    relay(&mut told, &asker, &Answer { bytes: answers, wire: wire(to), expect }).unwrap();
+    translate_reply(&mut told, &asker, &Answer { bytes: answers, wire: wire(to), expect }).unwrap();
     told
 }
 

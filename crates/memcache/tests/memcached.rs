@@ -6,7 +6,7 @@ mod support;
 
 use keyway_memcache::{
     Answer, Asker, Dialect, Framer, Framing, Parsed, ReplyLimits, Request, Wire, compose_request,
-    parse_request, relay,
+    parse_request, translate_reply,
 };
 use keyway_testkit::{MemcachedServer, Random, has_memcached, watchdog};
 use std::io::{ErrorKind, Read, Write};
@@ -431,7 +431,7 @@ fn proxied(memcached: &Memcached, stream: &[u8], to: Dialect) -> Option<Vec<u8>>
         assert_eq!(len, held.len(), "{}", shown(&held));
         let key = if request.keys.is_empty() { &[] } else { request.key(rest, 0) };
         let asker = Asker { head: &head, key, meta: request.meta.of(rest) };
-        relay(&mut told, &asker, &Answer { bytes: &held, wire: server, expect }).unwrap();
+        translate_reply(&mut told, &asker, &Answer { bytes: &held, wire: server, expect }).unwrap();
         rest = &rest[consumed..];
     }
     Some(told)

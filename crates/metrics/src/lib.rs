@@ -36,7 +36,7 @@ pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;
 pub use registry::{
-    BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
+    AccessFigures, BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures,
     FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals, PoolTotals,
     QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
     SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,

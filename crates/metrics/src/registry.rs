@@ -2,7 +2,7 @@ mod figures;
 mod totals;
 
 pub use figures::{
-    BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LogFigures,
+    AccessFigures, BackendRole, ClusterFigures, DatabaseFigures, FrontFigures, LogFigures,
     LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
     SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };

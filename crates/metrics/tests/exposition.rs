@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
-    BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
-    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
+    AccessFigures, BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason,
+    ClusterFigures, DatabaseFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
     LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
     ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
     catalogue_markdown,
@@ -111,7 +111,7 @@ fn registry() -> Arc<Registry> {
     assert!(registry.watch_front(|| FrontFigures {
         listeners: vec![(
             "127.0.0.1:6380".to_owned(),
-            EntranceFigures { connected: 1, secured: 2, turned_away: vec![("not_tls", 3)] },
+            AccessFigures { connected: 1, secured: 2, turned_away: vec![("not_tls", 3)] },
         )],
         certificates: vec![("/etc/keyway/server.pem".to_owned(), 1_900_000_000)],
     }));

@@ -156,7 +156,7 @@ impl Away {
 mod tests {
     use super::*;
 
-    fn gate(allow: &[&str], deny: &[&str]) -> AcceptFilter {
+    fn filter(allow: &[&str], deny: &[&str]) -> AcceptFilter {
         let read = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
         AcceptFilter {
             allow: read(allow),
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn who_is_denied_stays_out_and_who_is_not_allowed_too() {
         let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
-        let gate_of_some = gate(&["10.0.0.0/8", "::1"], &["10.1.0.0/16"]);
+        let gate_of_some = filter(&["10.0.0.0/8", "::1"], &["10.1.0.0/16"]);
         for (addr, is_in) in [
             ("10.2.0.1:1", true),
             ("10.1.0.1:1", false),
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(gate_of_some.admits(&peer(addr)), is_in, "{addr}");
         }
         assert!(!gate_of_some.admits(&Peer::Unix));
-        let all_but = gate(&[], &["10.1.0.0/16"]);
+        let all_but = filter(&[], &["10.1.0.0/16"]);
         assert!(all_but.admits(&peer("8.8.8.8:1")) && all_but.admits(&Peer::Unix));
         assert!(!all_but.admits(&peer("10.1.2.3:1")));
     }

@@ -4,21 +4,21 @@ use keyway_base::Block;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most lent buffers that are checked for reuse, rather than freed when the last part of them is
+/// Most shared buffers that are checked for reuse, rather than freed when the last part of them is
 /// dropped. With fewer, deep pipelines of large values make buffers anew. With more, more memory of
 /// a burst stays until nothing happens for a while.
-const LENT_MAX: usize = 256;
+const SHARED_MAX: usize = 256;
 
 /// Number of polls after which a busy worker frees buffers that are not held.
 const TIDIED_AFTER: u32 = 4096;
 
-/// Number of lent buffers, the oldest first, that are checked for a free one.
+/// Number of shared buffers, the oldest first, that are checked for a free one.
 const LOOKED_AT: usize = 4;
 
 /// Buffers to read into.
 pub(crate) struct Blocks {
     block: Block,
-    lent: VecDeque<Block>,
+    shared: VecDeque<Block>,
     len: usize,
     /// Number of polls since buffers were freed.
     polls: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Creates buffers of `len` bytes each.
     pub(crate) fn new(len: usize) -> Self {
-        Self { block: fresh(len), lent: VecDeque::new(), len, polls: 0 }
+        Self { block: fresh(len), shared: VecDeque::new(), len, polls: 0 }
     }
 
     /// Returns a buffer of which no part is held.
@@ -48,21 +48,21 @@ impl Blocks {
     #[cold]
     fn take_another(&mut self) {
         let mut another = None;
-        for _ in 0..LOOKED_AT.min(self.lent.len()) {
-            let Some(oldest) = self.lent.pop_front() else { break };
+        for _ in 0..LOOKED_AT.min(self.shared.len()) {
+            let Some(oldest) = self.shared.pop_front() else { break };
             if Arc::strong_count(&oldest) == 1 {
                 another = Some(oldest);
                 break;
             }
-            self.lent.push_back(oldest);
+            self.shared.push_back(oldest);
         }
         let another = another.unwrap_or_else(|| fresh(self.len));
-        let lent = std::mem::replace(&mut self.block, another);
-        if self.lent.len() == LENT_MAX {
+        let shared = std::mem::replace(&mut self.block, another);
+        if self.shared.len() == SHARED_MAX {
             // A buffer that is held for long is freed by its last part.
-            self.lent.pop_front();
+            self.shared.pop_front();
         }
-        self.lent.push_back(lent);
+        self.shared.push_back(shared);
     }
 
     /// Frees buffers that are not held, now and then or when there is nothing to do.
@@ -71,14 +71,14 @@ impl Blocks {
         self.polls += 1;
         if has_rest || self.polls >= TIDIED_AFTER {
             self.polls = 0;
-            self.lent.retain(|block| Arc::strong_count(block) > 1);
+            self.shared.retain(|block| Arc::strong_count(block) > 1);
         }
     }
 
     /// Returns whether there is anything to free, now or later.
     #[inline]
-    pub(crate) fn has_lent(&self) -> bool {
-        !self.lent.is_empty()
+    pub(crate) fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
     }
 }
 
@@ -104,13 +104,13 @@ mod tests {
                 held.pop_front();
             }
             assert!(held.iter().all(|(at, part)| part.bytes() == at.to_le_bytes()));
-            assert!(blocks.lent.len() <= LENT_MAX);
+            assert!(blocks.shared.len() <= SHARED_MAX);
         }
         blocks.note_poll(true);
-        assert!(blocks.lent.len() <= held.len() && blocks.has_lent());
+        assert!(blocks.shared.len() <= held.len() && blocks.has_shared());
         held.clear();
         (0..TIDIED_AFTER).for_each(|_| blocks.note_poll(false));
-        assert!(!blocks.has_lent());
+        assert!(!blocks.has_shared());
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct EpollIo {
     /// come first.
     come: BTreeMap<i32, (Token, Vec<u8>)>,
     /// The bytes of these that the worker was given last.
-    lent_come: Vec<u8>,
+    held_bytes: Vec<u8>,
 }
 
 impl EpollIo {
@@ -113,7 +113,7 @@ impl EpollIo {
             early: Vec::new(),
             beside: VecDeque::new(),
             come: BTreeMap::new(),
-            lent_come: Vec::new(),
+            held_bytes: Vec::new(),
         };
         for (index, listener) in listeners {
             io.register(index, listener)?;
@@ -184,8 +184,8 @@ impl EpollIo {
 
     #[cold]
     fn recv_come(&mut self, held: Vec<u8>) -> Recv<'_> {
-        self.lent_come = held;
-        Recv::Data { bytes: &self.lent_come, drained: false, block: None }
+        self.held_bytes = held;
+        Recv::Data { bytes: &self.held_bytes, drained: false, block: None }
     }
 
     /// Returns the settings of shared memory, by listener.
@@ -199,7 +199,7 @@ impl EpollIo {
     }
 
     /// Copies bytes into the buffer that `recv` reads into. Parts of it may be held.
-    pub(crate) fn lend(&mut self, bytes: &[u8]) -> &Block {
+    pub(crate) fn share(&mut self, bytes: &[u8]) -> &Block {
         self.blocks.buf()[..bytes.len()].copy_from_slice(bytes);
         self.blocks.block()
     }
@@ -207,7 +207,7 @@ impl EpollIo {
     /// Frees buffers, now and then or when there is nothing to do (`has_rest`).
     #[inline]
     pub(crate) fn tidy_blocks(&mut self, has_rest: bool) {
-        if self.blocks.has_lent() {
+        if self.blocks.has_shared() {
             self.blocks.note_poll(has_rest);
         }
     }

@@ -83,11 +83,11 @@ struct Entry {
 impl<I: Io> Secured<I> {
     /// Returns a driver over `io` that can also secure connections.
     pub fn new(io: I) -> Self {
-        Self::with_gates(io, Vec::new())
+        Self::with_filters(io, Vec::new())
     }
 
     /// Creates a driver that applies these filters to clients, by listener.
-    pub fn with_gates(io: I, gates: Vec<Option<Arc<AcceptFilter>>>) -> Self {
+    pub fn with_filters(io: I, filters: Vec<Option<Arc<AcceptFilter>>>) -> Self {
         Secured {
             io,
             lines: Vec::new(),
@@ -96,7 +96,7 @@ impl<I: Io> Secured<I> {
             cipher: Vec::new(),
             again: Vec::new(),
             scratch: Vec::new(),
-            arrivals: Arrivals::new(gates),
+            arrivals: Arrivals::new(filters),
         }
     }
 
@@ -384,9 +384,9 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
-        match self.arrivals.gate(listener) {
+        match self.arrivals.filter(listener) {
             None => self.io.accept(listener),
-            Some(gate) => self.accept_by(&gate, listener),
+            Some(filter) => self.accept_by(&filter, listener),
         }
     }
 
@@ -424,8 +424,8 @@ impl<I: Io> Io for Secured<I> {
         self.io.end_listening(index);
     }
 
-    fn let_in_by(&mut self, index: ListenerIndex, gate: Option<Arc<AcceptFilter>>) {
-        self.arrivals.let_in_by(index, gate);
+    fn let_in_by(&mut self, index: ListenerIndex, filter: Option<Arc<AcceptFilter>>) {
+        self.arrivals.let_in_by(index, filter);
     }
 
     fn stop_listening(&mut self) {

@@ -1,4 +1,4 @@
-//! [`Io`] over io_uring: the kernel receives into buffers lent to it, and one call a turn reports
+//! [`Io`] over io_uring: the kernel receives into buffers given to it, and one call a turn reports
 //! everything that has come.
 //!
 //! [`UringIo`] lies over [`EpollIo`], which still has everything but plain connections: unix
@@ -58,7 +58,7 @@ const WAITING_MAX: u32 = 64 << 10;
 /// Number of waits for a socket that is handed over, a tenth of a second each.
 const QUIET_WAITS: usize = 50;
 
-/// A ring and the buffers lent to it, for the thread that creates it. It is the only part of a
+/// A ring and the buffers given to it, for the thread that creates it. It is the only part of a
 /// driver that the system may refuse after it has permitted one to this process.
 pub struct Ring {
     // The order matters: the ring is dropped before its buffers.
@@ -73,12 +73,12 @@ impl Ring {
     /// Returns an error if the system offers no io_uring (containers often forbid it, and kernels
     /// before 6.1 lack required features), or if no descriptor or memory is left.
     pub fn new() -> io::Result<Self> {
-        Self::with(Buffers::lend)
+        Self::with(Buffers::register)
     }
 
-    fn with(lend: fn(&io_uring::IoUring) -> io::Result<Buffers>) -> io::Result<Self> {
+    fn with(register: fn(&io_uring::IoUring) -> io::Result<Buffers>) -> io::Result<Self> {
         let orders = Orders::new()?;
-        let buffers = lend(orders.ring())?;
+        let buffers = register(orders.ring())?;
         Ok(Ring { orders, buffers })
     }
 }
@@ -94,9 +94,9 @@ pub struct UringIo {
     conns: Vec<Option<Conn>>,
     pieces: Pieces,
     /// The piece that the worker was given last.
-    lent: Option<Piece>,
+    shared: Option<Piece>,
     /// The bytes that the worker was given last, if they were held.
-    lent_held: Vec<u8>,
+    held_bytes: Vec<u8>,
     /// Descriptors of connections with unread bytes.
     unread: Vec<i32>,
     /// Receive orders of sockets that were closed meanwhile, by generation and descriptor.
@@ -156,8 +156,8 @@ impl UringIo {
             accepts: Accepts::default(),
             conns: Vec::new(),
             pieces: Pieces::default(),
-            lent: None,
-            lent_held: Vec::new(),
+            shared: None,
+            held_bytes: Vec::new(),
             unread: Vec::new(),
             ending: BTreeSet::new(),
             generation: 0,
@@ -226,10 +226,10 @@ impl UringIo {
     /// Frees the bytes that the worker was given; they may be overwritten.
     #[inline]
     fn take_back(&mut self) {
-        if let Some(piece) = self.lent.take() {
+        if let Some(piece) = self.shared.take() {
             self.buffers.release(piece);
-        } else if !self.lent_held.is_empty() {
-            self.lent_held = Vec::new();
+        } else if !self.held_bytes.is_empty() {
+            self.held_bytes = Vec::new();
         }
     }
 
@@ -585,10 +585,10 @@ impl Io for UringIo {
         if let Some(piece) = self.pieces.pop(conn) {
             let is_all = !conn.has_pieces() && conn.outcome.is_none();
             let drained = is_all && conn.reading == Reading::Armed;
-            self.lent = Some(piece);
+            self.shared = Some(piece);
             let bytes = self.buffers.bytes(piece);
             if (LENT_LEN_MIN..=READ_LEN).contains(&bytes.len()) {
-                let block = self.base.lend(bytes);
+                let block = self.base.share(bytes);
                 return Recv::Data { bytes: &block[..bytes.len()], drained, block: Some(block) };
             }
             return Recv::Data { bytes, drained, block: None };

@@ -122,7 +122,7 @@ impl Io for Crowd {
     }
 }
 
-fn gate(tls: Option<ServerTls>, proxies: bool) -> AcceptFilter {
+fn filter(tls: Option<ServerTls>, proxies: bool) -> AcceptFilter {
     AcceptFilter {
         allow: Vec::new(),
         deny: Vec::new(),
@@ -133,8 +133,8 @@ fn gate(tls: Option<ServerTls>, proxies: bool) -> AcceptFilter {
     }
 }
 
-fn driver(gate: AcceptFilter) -> Secured<Crowd> {
-    Secured::with_gates(Crowd::default(), vec![Some(Arc::new(gate))])
+fn driver(filter: AcceptFilter) -> Secured<Crowd> {
+    Secured::with_filters(Crowd::default(), vec![Some(Arc::new(filter))])
 }
 
 /// Runs a turn like a worker. Returns whether the listener is to be asked.
@@ -173,7 +173,7 @@ fn received(io: &mut Secured<Crowd>, socket: Socket) -> Vec<u8> {
 
 #[test]
 fn a_client_is_told_of_when_it_has_said_whose_it_is_and_what_comes_behind_is_kept() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     io.inner_mut().come(7);
     assert!(is_entering(&mut io));
     assert!(!turn(&mut io, 0));
@@ -198,7 +198,7 @@ fn a_client_is_told_of_when_it_has_said_whose_it_is_and_what_comes_behind_is_kep
 
 #[test]
 fn a_few_steps_are_taken_in_a_poll_and_the_others_soon() {
-    let mut io = driver(AcceptFilter { arrivals_max: 100, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 100, ..filter(None, true) });
     for number in 0..10 {
         io.inner_mut().come(number);
         io.inner_mut().say(number, HEADER);
@@ -220,7 +220,7 @@ fn a_few_steps_are_taken_in_a_poll_and_the_others_soon() {
 
 #[test]
 fn who_keeps_us_waiting_longest_makes_room_but_not_at_once() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     (1..=3).for_each(|number| io.inner_mut().come(number));
     assert!((0..3).all(|_| is_entering(&mut io)));
     turn(&mut io, 100);
@@ -259,7 +259,7 @@ const ENDLESS: &[u8] = b"PROXY UNKNOWN .........................................
 
 #[test]
 fn who_says_a_byte_at_a_time_keeps_nobody_out() {
-    let mut io = driver(AcceptFilter { arrivals_max: 200, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 200, ..filter(None, true) });
     for number in 0..100 {
         io.inner_mut().come(number);
     }
@@ -282,7 +282,7 @@ fn who_says_a_byte_at_a_time_keeps_nobody_out() {
 
 #[test]
 fn who_says_a_byte_at_a_time_makes_room_though_there_is_always_one_to_read() {
-    let mut io = driver(AcceptFilter { arrivals_max: 6, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 6, ..filter(None, true) });
     (1..=6).for_each(|number| io.inner_mut().come(number));
     assert!((0..6).all(|_| is_entering(&mut io)));
     turn(&mut io, 0);
@@ -303,7 +303,7 @@ fn who_says_a_byte_at_a_time_makes_room_though_there_is_always_one_to_read() {
 
 #[test]
 fn a_listener_is_not_asked_while_nobody_can_come_in() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     (1..=3).for_each(|number| io.inner_mut().come(number));
     assert!((0..3).all(|_| is_entering(&mut io)));
     turn(&mut io, 100);
@@ -331,7 +331,7 @@ fn a_listener_is_not_asked_while_nobody_can_come_in() {
 
 #[test]
 fn who_waits_for_us_is_not_late() {
-    let mut io = driver(AcceptFilter { arrivals_max: 100, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 100, ..filter(None, true) });
     (0..10).for_each(|number| io.inner_mut().come(number));
     assert!((0..10).all(|_| is_entering(&mut io)));
     turn(&mut io, 4_999);
@@ -355,7 +355,7 @@ fn who_waits_for_us_is_not_late() {
 
 #[test]
 fn who_has_had_its_time_goes_behind_the_next_byte() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     io.inner_mut().come(1);
     assert!(is_entering(&mut io));
     turn(&mut io, 5_001);
@@ -366,7 +366,7 @@ fn who_has_had_its_time_goes_behind_the_next_byte() {
 
 #[test]
 fn a_connection_that_the_system_does_not_watch_is_turned_away() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     io.inner_mut().is_blind = true;
     io.inner_mut().come(1);
     assert_eq!(away(io.accept(LISTENER)), Away::Unwatched);
@@ -378,7 +378,7 @@ fn a_connection_that_the_system_does_not_watch_is_turned_away() {
 
 #[test]
 fn while_accepting_is_paused_nobody_is_told_and_nothing_spins() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     io.inner_mut().come(1);
     io.inner_mut().say(1, HEADER);
     assert!(is_entering(&mut io));
@@ -393,7 +393,7 @@ fn while_accepting_is_paused_nobody_is_told_and_nothing_spins() {
 
 #[test]
 fn nobody_is_left_when_nobody_listens_any_more() {
-    let mut io = driver(gate(None, true));
+    let mut io = driver(filter(None, true));
     (1..=3).for_each(|number| io.inner_mut().come(number));
     assert!((0..3).all(|_| is_entering(&mut io)));
     io.inner_mut().say(2, HEADER);
@@ -428,7 +428,7 @@ fn sides() -> (ServerTls, ClientTls) {
 /// Returns a TLS client on connection 1 that has arrived, and its end of the channel.
 fn secured() -> (Secured<Crowd>, Socket, Channel) {
     let (server, client_tls) = sides();
-    let mut io = driver(gate(Some(server), false));
+    let mut io = driver(filter(Some(server), false));
     io.inner_mut().come(1);
     assert!(is_entering(&mut io));
     let mut channel = client_tls.connect("127.0.0.1").unwrap();
@@ -495,7 +495,7 @@ fn a_connection_goes_on_with_another_worker() {
     let (mut io, socket, mut channel) = secured();
     let released = io.release(socket);
     let conn = io.inner_mut().conns.remove(&1).unwrap();
-    let mut other = driver(gate(None, true));
+    let mut other = driver(filter(None, true));
     other.inner_mut().conns.insert(1, conn);
     let socket = other.adopt(released);
     assert!(other.watch(socket, Token(4)));
@@ -516,12 +516,12 @@ fn a_connection_goes_on_with_another_worker() {
 #[test]
 fn who_is_on_no_list_is_closed_and_who_is_has_its_own_socket() {
     let mut closed =
-        driver(AcceptFilter { allow: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
+        driver(AcceptFilter { allow: vec!["10.0.0.0/8".parse().unwrap()], ..filter(None, false) });
     closed.inner_mut().come(1);
     assert_eq!(away(closed.accept(LISTENER)), Away::NotAllowed);
     assert_eq!(closed.inner_mut().closed, [1]);
     let mut open =
-        driver(AcceptFilter { deny: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
+        driver(AcceptFilter { deny: vec!["10.0.0.0/8".parse().unwrap()], ..filter(None, false) });
     open.inner_mut().come(1);
     assert_eq!(client(open.accept(LISTENER)).0, Socket(1));
 }

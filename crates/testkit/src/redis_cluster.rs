@@ -51,7 +51,7 @@ struct Node {
     server: RedisServer,
     bus_port: u16,
     id: String,
-    standing: ClusterStatus,
+    status: ClusterStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,26 +179,26 @@ impl RedisCluster {
     /// kill -9. [`RedisCluster::restart`] brings it back.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].server.kill();
-        self.nodes[node].standing = ClusterStatus::Dead;
+        self.nodes[node].status = ClusterStatus::Dead;
     }
 
     /// Starts a node again, on its ports and with its identity, empty. Returns
     /// when it answers: the others may not know of it yet.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
-        self.nodes[node].standing = ClusterStatus::Running;
+        self.nodes[node].status = ClusterStatus::Running;
     }
 
     /// SIGSTOP: it keeps its sockets and answers nothing.
     pub fn pause(&mut self, node: usize) {
         self.nodes[node].server.process().pause();
-        self.nodes[node].standing = ClusterStatus::Paused;
+        self.nodes[node].status = ClusterStatus::Paused;
     }
 
     /// SIGCONT, after [`RedisCluster::pause`].
     pub fn resume(&mut self, node: usize) {
         self.nodes[node].server.process().resume();
-        self.nodes[node].standing = ClusterStatus::Running;
+        self.nodes[node].status = ClusterStatus::Running;
     }
 
     /// Makes `replica` the primary of its shard, agreed with the one there is,
@@ -289,8 +289,8 @@ impl RedisCluster {
     /// must own no slots, or be dead. Its process, if any, still runs.
     pub fn forget(&mut self, node: usize) {
         let id = self.id(node).to_owned();
-        let was_running = self.nodes[node].standing == ClusterStatus::Running;
-        self.nodes[node].standing = ClusterStatus::Forgotten;
+        let was_running = self.nodes[node].status == ClusterStatus::Running;
+        self.nodes[node].status = ClusterStatus::Forgotten;
         // One that has forgotten hears of it again from one that has not: they
         // do not listen for a minute.
         for other in self.in_use() {
@@ -305,7 +305,7 @@ impl RedisCluster {
 
     /// Indices of the nodes that run and are of the cluster.
     fn in_use(&self) -> impl Iterator<Item = usize> {
-        let is_in_use = |node: &Node| node.standing == ClusterStatus::Running;
+        let is_in_use = |node: &Node| node.status == ClusterStatus::Running;
         self.nodes.iter().enumerate().filter(move |(_, node)| is_in_use(node)).map(|(at, _)| at)
     }
 

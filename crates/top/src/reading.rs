@@ -194,7 +194,7 @@ impl Reading {
 }
 
 impl Reading {
-    fn read_keys(&mut self, told: NotedKeys) {
+    fn read_keys(&mut self, told: KeyStats) {
         for pool in told.pools {
             let name = printable(&pool.pool);
             for (access, keys) in [("read", pool.reads.keys), ("write", pool.writes.keys)] {
@@ -287,12 +287,12 @@ struct Backend {
 }
 
 #[derive(Deserialize)]
-struct NotedKeys {
-    pools: Vec<NotedKeysOfPool>,
+struct KeyStats {
+    pools: Vec<KeyStatsOfPool>,
 }
 
 #[derive(Deserialize)]
-struct NotedKeysOfPool {
+struct KeyStatsOfPool {
     pool: String,
     #[serde(default)]
     reads: HotKeys,

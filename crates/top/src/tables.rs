@@ -1,8 +1,8 @@
 //! Rows and columns made of what was seen, for the screen and the plain form alike.
 
-mod noted;
+mod key_stats;
 
-pub use noted::{big_keys, hot_keys};
+pub use key_stats::{big_keys, hot_keys};
 
 use crate::figures::{Figure, Figures};
 use crate::text::{age, bytes, count, latency, number, percent, time_of_day};

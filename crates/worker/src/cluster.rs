@@ -130,7 +130,7 @@ pub struct Cluster {
     /// The latest map that the log describes.
     logged: Mutex<Arc<ClusterMap>>,
     /// The servers that reported earlier epochs, by primary, or for the cluster.
-    doubts: Mutex<BTreeMap<Option<u16>, StaleViews>>,
+    stale_views: Mutex<BTreeMap<Option<u16>, StaleViews>>,
     /// When it may next be asked because of a slot without an owner, in nanoseconds.
     next_unowned: AtomicU64,
     /// The version of `map`. A worker notices a newer one without a lock.
@@ -165,7 +165,7 @@ pub struct Cluster {
     /// The addresses of host names in reports about replicas.
     hosts: Mutex<Hosts>,
     /// Why questions are not answered.
-    trouble: Mutex<UnansweredReason>,
+    unanswered: Mutex<UnansweredReason>,
     /// Limits a log line to one a minute.
     pub(crate) notice: Notice,
     /// The same for addresses that cannot be reached.
@@ -231,7 +231,7 @@ impl Cluster {
             version: AtomicU64::new(map.version()),
             logged: Mutex::new(Arc::clone(&map)),
             map: Mutex::new(map),
-            doubts: Mutex::default(),
+            stale_views: Mutex::default(),
             next_unowned: AtomicU64::new(0),
             notice: Notice::default(),
             notice_unreached: Notice::default(),
@@ -251,7 +251,7 @@ impl Cluster {
             lags_told: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
             settled: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
-            trouble: Mutex::new(UnansweredReason::new("none was asked yet")),
+            unanswered: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
@@ -380,7 +380,7 @@ impl Cluster {
     ) -> ViewUpdate {
         let mut map = self.map.lock();
         let known = map.epoch(group);
-        let verdict = self.doubts.lock().entry(group).or_default().weigh(by, epoch, known);
+        let verdict = self.stale_views.lock().entry(group).or_default().weigh(by, epoch, known);
         let applied = match verdict {
             Verdict::Stale => Applied::Stale,
             Verdict::Current => apply(&map),
@@ -408,8 +408,8 @@ impl Cluster {
     /// Returns whether the server at an index reported an earlier epoch of the cluster than the
     /// known one.
     pub(crate) fn is_behind(&self, server: u16, known: Option<u64>) -> bool {
-        let doubts = self.doubts.lock();
-        doubts.get(&None).is_some_and(|doubts| doubts.is_behind(server, known))
+        let stale_views = self.stale_views.lock();
+        stale_views.get(&None).is_some_and(|stale_views| stale_views.is_behind(server, known))
     }
 
     /// Notes that a slot belongs to the server at this index.
@@ -465,23 +465,23 @@ impl Cluster {
     }
 
     /// Notes why a question was not answered.
-    pub(crate) fn note_trouble(&self, text: String, telling: Telling, now: Time) {
-        self.trouble.lock().note(text, telling, now);
+    pub(crate) fn note_unanswered(&self, text: String, telling: Telling, now: Time) {
+        self.unanswered.lock().note(text, telling, now);
     }
 
     /// Returns why questions are not answered.
-    pub(crate) fn trouble(&self) -> String {
-        self.trouble.lock().text().to_owned()
+    pub(crate) fn unanswered(&self) -> String {
+        self.unanswered.lock().text().to_owned()
     }
 
     /// Returns the same with what to change in the configuration, if that is known, for the pool of
     /// this name.
-    pub(crate) fn trouble_in(&self, pool: &str) -> String {
-        let trouble = self.trouble();
+    pub(crate) fn unanswered_in(&self, pool: &str) -> String {
+        let unanswered = self.unanswered();
         let asked = self.sentinels().unwrap_or(pool);
-        match advice(asked, &trouble).filter(|_| !trouble.contains(" [pool.")) {
-            Some(advice) => format!("{trouble}; {advice}"),
-            None => trouble,
+        match advice(asked, &unanswered).filter(|_| !unanswered.contains(" [pool.")) {
+            Some(advice) => format!("{unanswered}; {advice}"),
+            None => unanswered,
         }
     }
 

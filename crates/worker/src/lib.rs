@@ -7,11 +7,11 @@
 //! [`Plan`] (what all workers share).
 #![forbid(unsafe_code)]
 
+mod access;
 mod advice;
 mod channels;
 mod cluster;
 mod core;
-mod entrance;
 mod error_stats;
 mod flaps;
 mod handouts;
@@ -32,9 +32,9 @@ mod turn;
 
 pub use crate::core::leftovers::Leftovers;
 pub use crate::core::{Core, Figures, repeat_function_command};
+pub use access::{ListenerAccess, Tally};
 pub use channels::Channels;
 pub use cluster::{Cluster, ClusterTotals, MapSource};
-pub use entrance::{ListenerAccess, Tally};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
 pub use invalidations::{Invalidations, Tracked};

@@ -5,7 +5,7 @@ use crate::{
 };
 use keyway_base::{Limits, Time};
 use keyway_net::Mailer;
-use keyway_proxy::hot_keys::NotedKeys;
+use keyway_proxy::hot_keys::KeyStats;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{QueueBudget, SlowLog};
@@ -235,7 +235,7 @@ pub struct ListenerPlan {
     /// The read policy of its clients, if that is not the pool's.
     pub read_from: Option<ReadFrom>,
     /// How its clients are accepted.
-    pub entrance: ListenerAccess,
+    pub access: ListenerAccess,
 }
 
 /// A pool.
@@ -252,7 +252,7 @@ pub struct PoolPlan {
     /// Error replies to its clients.
     pub errors: Arc<ErrorStats>,
     /// Its most requested keys, and those with the largest values.
-    pub noted: Arc<NotedKeys>,
+    pub key_stats: Arc<KeyStats>,
     /// Requests for which its servers, or the store, took long.
     pub slow_log: Arc<SlowLog>,
     /// What its clients have loaded, if it is a store.

@@ -392,7 +392,7 @@ pub struct RoutePlan {
     /// value that is written meanwhile must not be there first.
     pub looks_up: bool,
     /// Limits the log lines about a failing child.
-    pub(crate) trouble: crate::Notice,
+    pub(crate) failure_notice: crate::Notice,
 }
 
 impl RoutePlan {
@@ -419,7 +419,7 @@ impl RoutePlan {
             bucket,
             has_warm_up,
             looks_up,
-            trouble: crate::Notice::default(),
+            failure_notice: crate::Notice::default(),
         }
     }
 }

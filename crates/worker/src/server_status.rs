@@ -26,7 +26,7 @@ pub struct ServerStatus {
 
 impl Cluster {
     /// Returns the role of the server at an index, or `None` if there is none.
-    pub fn standing(&self, server: usize) -> Option<ServerStatus> {
+    pub fn status(&self, server: usize) -> Option<ServerStatus> {
         let map = self.map();
         let node = map.node(server)?;
         let role = role(&map, server, node);
@@ -64,7 +64,7 @@ impl Cluster {
             names => format!("{what} ({})", names.join(", ")),
         };
         Some(match map.count_without_index() {
-            0 => format!("{what}: {}", self.trouble_in(pool)),
+            0 => format!("{what}: {}", self.unanswered_in(pool)),
             _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),
         })
     }

@@ -326,7 +326,7 @@ impl<I: Io> Worker<I> {
         let session = self.core.session(key);
         let id = session.map(|session| session.identity.id);
         if let Some(session) = session {
-            self.plan.listeners[usize::from(session.listener)].entrance.tally.note_out();
+            self.plan.listeners[usize::from(session.listener)].access.tally.note_out();
         }
         self.core.remove_session(key, Some(reason));
         self.clients[key.index() as usize] = None;

@@ -9,7 +9,7 @@ mod rich;
 pub(crate) mod wires;
 
 use crate::Choices;
-use crate::laws::{NoFacts, tell};
+use crate::invariants::{NoFacts, tell};
 use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
@@ -419,7 +419,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
         is_ended: false,
         cluster: None,
         read_from: None,
-        entrance: keyway_worker::ListenerAccess::default(),
+        access: keyway_worker::ListenerAccess::default(),
         memcached: None,
         pool,
         name: "unix:0".into(),

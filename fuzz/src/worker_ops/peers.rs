@@ -8,7 +8,7 @@
 use super::rich;
 use super::wires::{End, Wires};
 use crate::Choices;
-use crate::laws::{compose, shown};
+use crate::invariants::{compose, shown};
 use keyway_resp::{Framer, Framing, Kind, Protocol, reply};
 use std::collections::{BTreeSet, VecDeque};
 

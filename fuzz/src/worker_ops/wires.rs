@@ -1,7 +1,7 @@
 //! The worker's [`Io`], in memory: sockets are pairs of buffers, and whatever
 //! is left to the system's whim is decided by the input.
 
-use crate::laws::{shown, tell};
+use crate::invariants::{shown, tell};
 use keyway_base::{Block, Clock};
 use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Peer, Recv, Send, Socket, Token};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The memory that a configuration implies.
 
-use crate::entrance::SECURED_LEN_MAX;
+use crate::access::SECURED_LEN_MAX;
 use crate::model::{Config, PoolConfig, PoolKindConfig, Workers};
 use crate::value::format_size;
 use keyway_topology::DEPTH_MAX;
@@ -54,7 +54,7 @@ const TRACE_LEN_MAX: u64 = 16 << 10;
 
 /// Memory in which a worker counts the most requested keys and the keys with the largest values of
 /// a pool, in bytes.
-const NOTED_KEYS_LEN_MAX: u64 = 48 << 10;
+const KEY_STATS_LEN_MAX: u64 = 48 << 10;
 
 /// Messages from other workers' clients that wait for one worker, in bytes.
 const INBOX_LEN_MAX: u64 = 64 << 20;
@@ -173,7 +173,7 @@ pub(super) fn memory_comment(config: &Config) -> String {
     let mut text = "Memory, at most:\n".to_owned();
     of_stores(config, &bound, &mut text);
     of_links(config, &bound, &mut text);
-    crate::entrance::describe_memory(config, &mut text);
+    crate::access::describe_memory(config, &mut text);
     crate::shm::describe_memory(config, &mut text);
     of_clients(config, &bound, &mut text);
     of_routes(config, &bound, &mut text);
@@ -298,7 +298,7 @@ fn of_routes(config: &Config, bound: &MemoryBound, text: &mut String) {
         );
     }
     if config.limits.hot_keys_every > 0 {
-        let bytes = NOTED_KEYS_LEN_MAX * config.pools.len() as u64;
+        let bytes = KEY_STATS_LEN_MAX * config.pools.len() as u64;
         let _ = writeln!(
             text,
             "  hot keys: {} of counts per worker{}",

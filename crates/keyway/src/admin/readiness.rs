@@ -192,8 +192,8 @@ impl Current {
     /// if there are none.
     fn describe(&self, failing: &[(String, BackendId)]) -> String {
         let one = |(name, id): &(String, BackendId)| {
-            let standing = self.standing(*id).map(|standing| standing.role);
-            let role = standing.filter(|role| *role != "none").map(|role| format!("{role}, "));
+            let status = self.status(*id).map(|status| status.role);
+            let role = status.filter(|role| *role != "none").map(|role| format!("{role}, "));
             format!("{name} ({}{})", role.unwrap_or_default(), self.reason_words(*id))
         };
         let mut named: Vec<String> = failing.iter().take(NAMED_MAX).map(one).collect();

@@ -69,11 +69,11 @@ pub fn pools(body: &Value) -> String {
 pub fn servers(body: &Value) -> String {
     const FIELDS: [&str; 8] =
         ["pool", "name", "address", "state", "reason", "since", "links", "in_flight"];
-    const STANDING: [&str; 5] = ["role", "of", "slots", "zone", "lag_ms"];
+    const ROLE_FIELDS: [&str; 5] = ["role", "of", "slots", "zone", "lag_ms"];
     let servers = list(&body["servers"]);
-    let has_standing = servers.iter().any(|server| server["role"].is_string());
-    let standing = STANDING.iter().filter(|_| has_standing);
-    let fields: Vec<&str> = FIELDS.iter().chain(standing).copied().collect();
+    let has_role = servers.iter().any(|server| server["role"].is_string());
+    let status = ROLE_FIELDS.iter().filter(|_| has_role);
+    let fields: Vec<&str> = FIELDS.iter().chain(status).copied().collect();
     let mut rows = vec![head(&fields)];
     rows.extend(servers.iter().map(|one| fields.iter().map(|name| text(&one[*name])).collect()));
     table(rows)

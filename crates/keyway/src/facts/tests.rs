@@ -30,7 +30,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         past: Arc::default(),
         slow_log: None,
         errors: Arc::default(),
-        noted: Arc::default(),
+        key_stats: Arc::default(),
     }
 }
 

@@ -200,7 +200,7 @@ impl Live {
 
     fn merge(&self, new: &Config, workers: usize) -> Result<Merge, Vec<String>> {
         let plan = &self.version.plan;
-        let is_left = |index: usize| plan.listeners[index].entrance.tally.connected() == 0;
+        let is_left = |index: usize| plan.listeners[index].access.tally.connected() == 0;
         let ended = |index: usize| plan.listeners[index].is_ended.then(|| is_left(index));
         let ended: Vec<Option<bool>> = (0..plan.listeners.len()).map(ended).collect();
         let before = Before {

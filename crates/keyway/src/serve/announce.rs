@@ -41,7 +41,7 @@ pub(super) fn announce(
         let pool = &config.pools[listener.pool_index];
         let kind = kind_text(&pool.kind);
         let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
-        let by = if listener.entrance.tls.is_some() { " by TLS" } else { "" };
+        let by = if listener.access.tls.is_some() { " by TLS" } else { "" };
         tracing::info!(
             listener = name,
             pool = pool.name,

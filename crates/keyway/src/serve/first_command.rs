@@ -7,7 +7,7 @@ use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol};
 /// the listeners.
 pub(super) fn of(config: &Config, names: &[String]) -> Option<String> {
     // A person cannot type a header of the PROXY protocol.
-    let is_typed = |listener: &ListenerConfig| listener.entrance.proxies.is_none();
+    let is_typed = |listener: &ListenerConfig| listener.access.proxies.is_none();
     let mut listeners = config.listeners.iter().zip(names);
     let (listener, name) = listeners.find(|(listener, _)| is_typed(listener))?;
     let is_store = matches!(config.pool_of(listener).kind, PoolKindConfig::Store(_));
@@ -22,7 +22,7 @@ fn redis_command(listener: &ListenerConfig, name: &str, is_store: bool) -> Optio
     if !listener.users.is_empty() {
         return None;
     }
-    let tls = if listener.entrance.tls.is_some() { "--tls --cacert CA.pem " } else { "" };
+    let tls = if listener.access.tls.is_some() { "--tls --cacert CA.pem " } else { "" };
     let (login, is_store) = match listener.password {
         Some(_) => (" --askpass", false),
         None => ("", is_store),
@@ -41,8 +41,7 @@ fn redis_command(listener: &ListenerConfig, name: &str, is_store: bool) -> Optio
 }
 
 fn memcached_command(listener: &ListenerConfig, name: &str, is_store: bool) -> Option<String> {
-    if listener.entrance.tls.is_some() || listener.password.is_some() || !listener.users.is_empty()
-    {
+    if listener.access.tls.is_some() || listener.password.is_some() || !listener.users.is_empty() {
         return None;
     }
     let at = match name.strip_prefix("unix://") {

@@ -141,7 +141,7 @@ pub struct QuotaFigures {
 
 /// Figures of the clients of a listener, read at each scrape.
 #[derive(Clone, Debug, Default)]
-pub struct EntranceFigures {
+pub struct AccessFigures {
     /// Clients connected now.
     pub connected: u64,
     /// Connections that were secured.
@@ -154,7 +154,7 @@ pub struct EntranceFigures {
 #[derive(Clone, Debug, Default)]
 pub struct FrontFigures {
     /// The figures of every listener, with its address.
-    pub listeners: Vec<(String, EntranceFigures)>,
+    pub listeners: Vec<(String, AccessFigures)>,
     /// Files with certificates, with their time of expiry in seconds since 1970.
     pub certificates: Vec<(String, i64)>,
 }

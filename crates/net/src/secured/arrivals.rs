@@ -55,7 +55,7 @@ enum Room {
 /// The arriving clients.
 pub(super) struct Arrivals {
     /// Filters by listener.
-    gates: Vec<Option<Arc<AcceptFilter>>>,
+    filters: Vec<Option<Arc<AcceptFilter>>>,
     /// By listener, the arriving clients in order. Some have finished, or are gone.
     entering: Vec<VecDeque<Name>>,
     /// By listener, the number of those that have not.
@@ -74,12 +74,12 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new(gates: Vec<Option<Arc<AcceptFilter>>>) -> Self {
+    pub(super) fn new(filters: Vec<Option<Arc<AcceptFilter>>>) -> Self {
         Arrivals {
-            entering: gates.iter().map(|_| VecDeque::new()).collect(),
-            counts: vec![0; gates.len()],
-            held: vec![false; gates.len()],
-            gates,
+            entering: filters.iter().map(|_| VecDeque::new()).collect(),
+            counts: vec![0; filters.len()],
+            held: vec![false; filters.len()],
+            filters,
             queue: VecDeque::new(),
             slow_queue: VecDeque::new(),
             told: VecDeque::new(),
@@ -89,21 +89,21 @@ impl Arrivals {
     }
 
     #[inline]
-    pub(super) fn gate(&self, listener: ListenerIndex) -> Option<Arc<AcceptFilter>> {
-        self.gates.get(usize::from(listener.0))?.clone()
+    pub(super) fn filter(&self, listener: ListenerIndex) -> Option<Arc<AcceptFilter>> {
+        self.filters.get(usize::from(listener.0))?.clone()
     }
 
     /// Applies another filter to new clients. Clients that are arriving keep the filter they met,
     /// except for the time it allows.
-    pub(super) fn let_in_by(&mut self, listener: ListenerIndex, gate: Option<Arc<AcceptFilter>>) {
+    pub(super) fn let_in_by(&mut self, listener: ListenerIndex, filter: Option<Arc<AcceptFilter>>) {
         let of = usize::from(listener.0);
-        if self.gates.len() <= of {
-            self.gates.resize(of + 1, None);
+        if self.filters.len() <= of {
+            self.filters.resize(of + 1, None);
             self.entering.resize(of + 1, VecDeque::new());
             self.counts.resize(of + 1, 0);
             self.held.resize(of + 1, false);
         }
-        self.gates[of] = gate;
+        self.filters[of] = filter;
     }
 
     /// Returns whether there is work without any event.
@@ -134,14 +134,14 @@ impl Arrivals {
 }
 
 impl<I: Io> Secured<I> {
-    pub(super) fn accept_by(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Accept {
+    pub(super) fn accept_by(&mut self, filter: &AcceptFilter, listener: ListenerIndex) -> Accept {
         let told = &mut self.arrivals.told;
         if let Some(position) = told.iter().position(|(of, _)| *of == listener)
             && let Some((_, accept)) = told.remove(position)
         {
             return accept;
         }
-        let displaced = match gate.asks().then(|| self.room(gate, listener)) {
+        let displaced = match filter.asks().then(|| self.room(filter, listener)) {
             None | Some(Room::Free) => None,
             Some(Room::InPlaceOf(index)) => Some(index),
             Some(Room::None) => {
@@ -153,16 +153,16 @@ impl<I: Io> Secured<I> {
             Accept::Client { socket, peer } => (socket, peer),
             other => return other,
         };
-        let away = match &gate.proxies {
-            Some(_) => (!gate.believes(&peer)).then_some(Away::NotProxy),
-            None => (!gate.admits(&peer)).then_some(Away::NotAllowed),
+        let away = match &filter.proxies {
+            Some(_) => (!filter.believes(&peer)).then_some(Away::NotProxy),
+            None => (!filter.admits(&peer)).then_some(Away::NotAllowed),
         };
         match away {
             Some(away) => {
                 self.io.close(socket);
                 Accept::Turned { peer, away }
             }
-            None if gate.asks() => {
+            None if filter.asks() => {
                 if let Some(index) = displaced {
                     self.turn_away(index, Away::Crowded);
                 }
@@ -173,12 +173,12 @@ impl<I: Io> Secured<I> {
     }
 
     /// Returns whether one more client may begin to arrive.
-    fn room(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Room {
+    fn room(&mut self, filter: &AcceptFilter, listener: ListenerIndex) -> Room {
         if self.arrivals.queue.len() >= QUEUED_MAX {
             return Room::None;
         }
         let of = usize::from(listener.0);
-        if self.arrivals.counts[of] < gate.arrivals_max {
+        if self.arrivals.counts[of] < filter.arrivals_max {
             return Room::Free;
         }
         self.forget_gone(of);
@@ -220,8 +220,8 @@ impl<I: Io> Secured<I> {
         for of in 0..self.arrivals.held.len() {
             let listener = ListenerIndex(of as u16);
             if self.arrivals.held[of]
-                && let Some(gate) = self.arrivals.gate(listener)
-                && !matches!(self.room(&gate, listener), Room::None)
+                && let Some(filter) = self.arrivals.filter(listener)
+                && !matches!(self.room(&filter, listener), Room::None)
             {
                 self.hold(listener, false);
             }
@@ -307,14 +307,14 @@ impl<I: Io> Secured<I> {
             self.advance(index);
             self.turn_away_if_late(index, generation);
         }
-        for listener in 0..self.arrivals.gates.len() {
+        for listener in 0..self.arrivals.filters.len() {
             self.turn_away_late(listener);
         }
         self.ask_again();
         if self.arrivals.is_paused {
             return;
         }
-        for listener in 0..self.arrivals.gates.len() {
+        for listener in 0..self.arrivals.filters.len() {
             let listener = ListenerIndex(listener as u16);
             if self.arrivals.told.iter().any(|(of, _)| *of == listener) {
                 events.push(Event::Incoming(listener));
@@ -323,11 +323,11 @@ impl<I: Io> Secured<I> {
     }
 
     fn turn_away_late(&mut self, of: usize) {
-        let Some(gate) = self.arrivals.gates[of].clone() else { return };
+        let Some(filter) = self.arrivals.filters[of].clone() else { return };
         let now = self.arrivals.now;
         while let Some(&(index, generation)) = self.arrivals.entering[of].front() {
             match self.arrival(index, generation) {
-                Some(arrival) if now.since(arrival.since) <= gate.timeout => return,
+                Some(arrival) if now.since(arrival.since) <= filter.timeout => return,
                 Some(arrival) if !arrival.is_queued => self.turn_away(index, Away::Late),
                 // It waits for this worker, and is judged after its step.
                 _ => {
@@ -342,8 +342,8 @@ impl<I: Io> Secured<I> {
         let now = self.arrivals.now;
         let Some(arrival) = self.arrival(index, generation) else { return };
         let (listener, since) = (arrival.listener, arrival.since);
-        let gate = self.arrivals.gate(listener);
-        if gate.is_some_and(|gate| now.since(since) > gate.timeout) {
+        let filter = self.arrivals.filter(listener);
+        if filter.is_some_and(|filter| now.since(since) > filter.timeout) {
             self.turn_away(index, Away::Late);
         }
     }
@@ -352,9 +352,9 @@ impl<I: Io> Secured<I> {
     fn advance(&mut self, index: u32) {
         let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
         let Side::Theirs(arrival) = &line.side else { return };
-        let Some(gate) = self.arrivals.gate(arrival.listener) else { return };
+        let Some(filter) = self.arrivals.filter(arrival.listener) else { return };
         if let Stage::Arriving { .. } = line.stage {
-            match self.hear_header(index, &gate) {
+            match self.hear_header(index, &filter) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(away) => return self.turn_away(index, away),
@@ -376,7 +376,7 @@ impl<I: Io> Secured<I> {
     }
 
     /// Reads the header. Returns `false` if more bytes are needed.
-    fn hear_header(&mut self, index: u32, gate: &AcceptFilter) -> Result<bool, Away> {
+    fn hear_header(&mut self, index: u32, filter: &AcceptFilter) -> Result<bool, Away> {
         let Self { io, lines, .. } = self;
         let Some(line) = lines[index as usize].line.as_deref_mut() else { return Ok(false) };
         let (Stage::Arriving { socket, said }, Side::Theirs(arrival)) =
@@ -392,7 +392,7 @@ impl<I: Io> Secured<I> {
                 Recv::End | Recv::Failed if said.is_empty() => return Err(Away::Gone),
                 Recv::End | Recv::Failed => return Err(Away::Tls(TlsFault::Closed)),
             }
-            if gate.proxies.is_none() {
+            if filter.proxies.is_none() {
                 break 0;
             }
             // It is bounded by the length of a header, and one read.
@@ -404,14 +404,14 @@ impl<I: Io> Secured<I> {
                     // The address is the proxy's own.
                     Announced::Own | Announced::Unknown => {}
                 }
-                if !is_own && !gate.admits(&arrival.peer) {
+                if !is_own && !filter.admits(&arrival.peer) {
                     return Err(Away::NotAllowed);
                 }
                 break len;
             }
         };
         let rest = said.split_off(len);
-        let Some(tls) = &gate.tls else {
+        let Some(tls) = &filter.tls else {
             line.early = rest;
             line.stage = Stage::Entered { socket, channel: None };
             return Ok(true);

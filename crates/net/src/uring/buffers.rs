@@ -1,6 +1,6 @@
 //! Memory into which the kernel receives, with counts of unread pieces.
 //!
-//! Buffers are lent to the kernel through a ring. If the kernel can fill a buffer bit by bit (Linux
+//! Buffers are given to the kernel through a ring. If the kernel can fill a buffer bit by bit (Linux
 //! 6.12), many small receptions lie one after the other in the same buffer. Otherwise each takes a
 //! buffer of its own. A buffer goes back when the kernel is done with it and nothing in it is still
 //! to be read.
@@ -63,7 +63,7 @@ struct Buffer {
 pub(super) struct Buffers {
     shape: Shape,
     buffers: Vec<Buffer>,
-    /// The ring of lent buffers, followed by the bytes.
+    /// The ring of shared buffers, followed by the bytes.
     memory: NonNull<c_void>,
     memory_len: usize,
     ring_len: usize,
@@ -78,14 +78,14 @@ impl Buffers {
     ///
     /// # Errors
     /// Returns an error if the kernel has no such rings, or there is no memory.
-    pub(super) fn lend(ring: &IoUring) -> io::Result<Self> {
+    pub(super) fn register(ring: &IoUring) -> io::Result<Self> {
         Self::lend_shaped(ring, LONG).or_else(|_| Self::lend_shaped(ring, SHORT))
     }
 
     /// Lends one buffer for each reception, as for older kernels.
     ///
     /// # Errors
-    /// Returns errors as [`Buffers::lend`] does.
+    /// Returns errors as [`Buffers::register`] does.
     pub(super) fn lend_short(ring: &IoUring) -> io::Result<Self> {
         Self::lend_shaped(ring, SHORT)
     }

@@ -52,7 +52,7 @@ impl UringIo {
         let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else { return Recv::Failed };
         match (self.pieces.pop(conn), conn.outcome) {
             (Some(piece), _) => {
-                self.lent = Some(piece);
+                self.shared = Some(piece);
                 Recv::Data { bytes: self.buffers.bytes(piece), drained: false, block: None }
             }
             (None, Some(Outcome::End)) => Recv::End,
@@ -71,8 +71,8 @@ impl UringIo {
     #[cold]
     pub(super) fn recv_held(&mut self, socket: Socket) -> Recv<'_> {
         let held = self.conn(socket).map(|conn| conn.take_held());
-        self.lent_held = held.unwrap_or_default();
-        Recv::Data { bytes: &self.lent_held, drained: false, block: None }
+        self.held_bytes = held.unwrap_or_default();
+        Recv::Data { bytes: &self.held_bytes, drained: false, block: None }
     }
 
     #[cold]

@@ -13,14 +13,14 @@ pub use name::{KEY_LEN_MAX, shown_key};
 
 /// The notes of all workers about the keys of one pool.
 #[derive(Debug, Default)]
-pub struct NotedKeys {
+pub struct KeyStats {
     /// The most requested keys.
     pub hot: HotKeys,
     /// The keys with the largest values.
     pub big: BigKeys,
 }
 
-impl NotedKeys {
+impl KeyStats {
     /// Returns its largest memory, with this number of workers.
     pub fn bytes_max(workers: usize) -> usize {
         HotKeys::bytes_max(workers) + BigKeys::BYTES_MAX

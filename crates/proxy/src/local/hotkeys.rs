@@ -1,7 +1,7 @@
 //! HOTKEYS: the conspicuous keys of the client's pool that its user may read.
 
 use super::{LocalContext, NOT_AN_INTEGER, SYNTAX};
-use crate::hot_keys::{Access, Direction, NotedKeys};
+use crate::hot_keys::{Access, Direction, KeyStats};
 use keyway_command::{Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use keyway_users::Access as Right;
@@ -25,7 +25,7 @@ const HELP: [&str; 9] = [
 pub(super) fn answer(request: &Request, context: &LocalContext, out: &mut Vec<u8>) {
     let args = &request.args;
     let is = |word: &str| args[1].eq_ignore_ascii_case(word.as_bytes());
-    let noted = context.facts.noted_keys(context.pool);
+    let noted = context.facts.key_stats(context.pool);
     let count = || match (args.get(2), args.get(3)) {
         (None, _) => Ok(COUNT_DEFAULT),
         (Some(word), Some(number)) if word.eq_ignore_ascii_case(b"count") && args.len() == 4 => {
@@ -67,7 +67,7 @@ fn may_see(context: &LocalContext, key: &[u8], is_cut: bool) -> bool {
         })
 }
 
-fn write_hot(noted: Option<&NotedKeys>, count: usize, context: &LocalContext, out: &mut Vec<u8>) {
+fn write_hot(noted: Option<&KeyStats>, count: usize, context: &LocalContext, out: &mut Vec<u8>) {
     let mut told = Vec::new();
     for (access, word) in [(Access::Read, "read"), (Access::Write, "write")] {
         let hottest = noted.map(|noted| noted.hot.hottest(access, usize::MAX, context.clock.now));
@@ -86,7 +86,7 @@ fn write_hot(noted: Option<&NotedKeys>, count: usize, context: &LocalContext, ou
     }
 }
 
-fn write_big(noted: Option<&NotedKeys>, count: usize, context: &LocalContext, out: &mut Vec<u8>) {
+fn write_big(noted: Option<&KeyStats>, count: usize, context: &LocalContext, out: &mut Vec<u8>) {
     let now = context.clock.unix_micros / 1_000_000;
     let biggest = noted.map(|noted| noted.big.biggest(usize::MAX, now)).unwrap_or_default();
     let seen = biggest.iter().filter(|it| may_see(context, &it.key, it.is_cut));

@@ -34,7 +34,7 @@ pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::ClientRegistry;
 pub use wait::wait_refusal;
 
-use crate::hot_keys::NotedKeys;
+use crate::hot_keys::KeyStats;
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
@@ -95,7 +95,7 @@ pub trait Facts: Send + Sync {
         None
     }
     /// Returns the conspicuous keys of a pool.
-    fn noted_keys(&self, _pool: u16) -> Option<&NotedKeys> {
+    fn key_stats(&self, _pool: u16) -> Option<&KeyStats> {
         None
     }
     /// Returns the names and values that `CONFIG GET` may show, in Redis's words.

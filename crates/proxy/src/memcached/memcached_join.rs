@@ -5,7 +5,7 @@ use super::{redis, stats};
 use keyway_base::{ByteRange, Fault};
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed,
-    Request, Verb, Wire, parse_reply, relay, text_item_len, write_end, write_reply,
+    Request, Verb, Wire, parse_reply, text_item_len, translate_reply, write_end, write_reply,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -265,7 +265,7 @@ impl MemcachedJoin {
             write_reply(out, &self.asker(), &Outcome::Done(Item::default()));
             return Ok(());
         }
-        relay(out, &self.asker(), &answer).map_err(|_| 0)
+        translate_reply(out, &self.asker(), &answer).map_err(|_| 0)
     }
 
     /// Writes the reply of the first server that did not do what it should, or else of any.
@@ -274,7 +274,7 @@ impl MemcachedJoin {
             || (0..self.fragments.len()).filter_map(|index| Some((index, self.answer(index)?)));
         let refused = answers().find(|(_, answer)| super::is_error(answer.bytes, answer.wire));
         let Some((index, answer)) = refused.or_else(|| answers().next()) else { return Err(0) };
-        relay(out, &self.asker(), &answer).map_err(|_| index)
+        translate_reply(out, &self.asker(), &answer).map_err(|_| index)
     }
 
     /// Writes items in the order of the keys. An error of any server is the reply.
@@ -284,7 +284,7 @@ impl MemcachedJoin {
         for index in 0..self.fragments.len() {
             let answer = self.answer(index).ok_or(index)?;
             if super::is_error(last_line(&answer), answer.wire) {
-                return relay(out, &self.asker(), &answer).map_err(|_| index);
+                return translate_reply(out, &self.asker(), &answer).map_err(|_| index);
             }
             rests.push(answer);
         }

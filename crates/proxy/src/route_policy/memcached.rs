@@ -4,7 +4,7 @@ use super::{KeyOwner, Nature, Part, Verdict};
 use keyway_base::Fault;
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Head, Item, Outcome, ReplyLimits, ReplyParsed, RequestFlags,
-    Verb, Wire, parse_reply, relay, write_reply,
+    Verb, Wire, parse_reply, translate_reply, write_reply,
 };
 
 const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
@@ -111,7 +111,7 @@ const RELATIVE_MAX: i64 = 30 * 24 * 60 * 60 + 1;
 pub fn tell(part: &Part, wire: Wire, asker: &Asker<'_>, out: &mut Vec<u8>) {
     let Some(expect) = part.expect else { return out.extend_from_slice(&part.reply) };
     let answer = Answer { bytes: &part.reply, wire, expect };
-    if relay(out, asker, &answer).is_err() {
+    if translate_reply(out, asker, &answer).is_err() {
         let text = b"a pool answered something that is no reply to this";
         write_reply(out, asker, &Outcome::Error { kind: ErrorKind::Server, text });
     }

@@ -468,7 +468,7 @@ fn next_version(
         }
         let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), (0, None));
         if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
-            (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
+            (pool.errors, pool.key_stats) = (Arc::clone(&old.errors), Arc::clone(&old.key_stats));
             pool.kind.inherit(&old.kind);
             pool.inherit_notices(old);
         }
@@ -530,8 +530,8 @@ fn listener_of((old, &position): (&ListenerPlan, &usize)) -> ListenerPlan {
         memcached: old.memcached,
         cluster: old.cluster.clone(),
         read_from: old.read_from.clone(),
-        entrance: ListenerAccess {
-            tally: Arc::clone(&old.entrance.tally),
+        access: ListenerAccess {
+            tally: Arc::clone(&old.access.tally),
             ..ListenerAccess::default()
         },
     }

@@ -90,7 +90,7 @@ pub(super) fn pool_plan(
         clients_max: 0,
         pause: Pause::default(),
         errors: Arc::default(),
-        noted: Arc::default(),
+        key_stats: Arc::default(),
         slow_log: Arc::new(slow_log.unwrap_or_default()),
         scripts: Arc::default(),
         role: Default::default(),
@@ -117,7 +117,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             users: Arc::new(Users::plain(password.as_deref())),
             cluster: None,
             read_from: None,
-            entrance: keyway_worker::ListenerAccess::default(),
+            access: keyway_worker::ListenerAccess::default(),
         });
     Arc::new(Plan {
         generation: 1,

@@ -93,7 +93,7 @@ impl Sim {
             PoolKind::Store(store) => Some(store.waiting_len() + store.watched_len()),
             _ => None,
         });
-        let at_listeners = plan.listeners.iter().map(|it| it.entrance.tally.connected() as usize);
+        let at_listeners = plan.listeners.iter().map(|it| it.access.tally.connected() as usize);
         // Indices of the current plan: reloads move pools. One that has ended has no client.
         let pools = 0..plan.pools.len();
         let counted = pools.map(|pool| self.registry.pool_totals(pool).clients_connected as usize);

@@ -71,7 +71,7 @@ const BY_BOTH: &[&str] = &[
     "keyway/cluster_failover",
     "keyway/cluster_reshard",
     "keyway/conformance",
-    "keyway/entrance",
+    "keyway/access",
     "keyway/faults",
     "keyway/large_store",
     "keyway/large_values",

@@ -101,8 +101,8 @@ fn start_server(cluster: &RedisCluster, apart: Option<&Apart>) -> (RedisServer, 
 
 fn admit(cluster: &mut RedisCluster, server: RedisServer, bus_port: u16) -> usize {
     let node = cluster.nodes.len();
-    let standing = ClusterStatus::Running;
-    cluster.nodes.push(Node { server, bus_port, id: String::new(), standing });
+    let status = ClusterStatus::Running;
+    cluster.nodes.push(Node { server, bus_port, id: String::new(), status });
     cluster.nodes[node].id = cluster.ask(node, "CLUSTER MYID").text();
     node
 }

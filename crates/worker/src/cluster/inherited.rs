@@ -53,7 +53,7 @@ impl Cluster {
         *self.map.lock() = (*known).clone();
         self.version.store(known.version(), Release);
         self.logged.lock().clone_from(&old.logged.lock());
-        self.doubts.lock().clone_from(&old.doubts.lock());
+        self.stale_views.lock().clone_from(&old.stale_views.lock());
         drop(known);
         self.redundancy.lock().inherit(&old.redundancy.lock());
         self.histories.lock().clone_from(&old.histories.lock());

@@ -81,46 +81,46 @@ impl StaleViews {
 mod tests {
     use super::*;
 
-    fn weigh(doubts: &mut StaleViews, server: u16, told: u64, known: u64) -> Verdict {
-        doubts.weigh(Speaker { server, of: 3, times: 2 }, Some(told), Some(known))
+    fn weigh(stale_views: &mut StaleViews, server: u16, told: u64, known: u64) -> Verdict {
+        stale_views.weigh(Speaker { server, of: 3, times: 2 }, Some(told), Some(known))
     }
 
     #[test]
     fn most_of_all_are_believed_once_each_has_said_so_often_enough() {
-        let mut doubts = StaleViews::default();
+        let mut stale_views = StaleViews::default();
         for _ in 0..10 {
-            assert_eq!(weigh(&mut doubts, 0, 1, 5), Verdict::Stale, "nobody else says so");
+            assert_eq!(weigh(&mut stale_views, 0, 1, 5), Verdict::Stale, "nobody else says so");
         }
-        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Stale, "not often enough");
-        assert_eq!(weigh(&mut doubts, 1, 2, 5), Verdict::Stale, "something else");
-        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Stale);
-        assert_eq!(weigh(&mut doubts, 1, 1, 5), Verdict::Earlier);
-        assert_eq!(weigh(&mut doubts, 0, 1, 1), Verdict::Current);
+        assert_eq!(weigh(&mut stale_views, 1, 1, 5), Verdict::Stale, "not often enough");
+        assert_eq!(weigh(&mut stale_views, 1, 2, 5), Verdict::Stale, "something else");
+        assert_eq!(weigh(&mut stale_views, 1, 1, 5), Verdict::Stale);
+        assert_eq!(weigh(&mut stale_views, 1, 1, 5), Verdict::Earlier);
+        assert_eq!(weigh(&mut stale_views, 0, 1, 1), Verdict::Current);
     }
 
     #[test]
     fn who_was_outvoted_has_to_tell_of_something_new() {
-        let mut doubts = StaleViews::default();
-        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Current);
+        let mut stale_views = StaleViews::default();
+        assert_eq!(weigh(&mut stale_views, 2, u64::MAX, 5), Verdict::Current);
         for server in [0, 1, 0] {
-            assert_eq!(weigh(&mut doubts, server, 5, u64::MAX), Verdict::Stale);
+            assert_eq!(weigh(&mut stale_views, server, 5, u64::MAX), Verdict::Stale);
         }
-        assert_eq!(weigh(&mut doubts, 1, 5, u64::MAX), Verdict::Earlier);
-        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Stale);
-        assert_eq!(weigh(&mut doubts, 0, 6, 5), Verdict::Current);
-        assert_eq!(weigh(&mut doubts, 2, u64::MAX, 6), Verdict::Stale);
-        assert_eq!(weigh(&mut doubts, 2, 6, 6), Verdict::Current);
-        assert_eq!(weigh(&mut doubts, 2, 7, 6), Verdict::Current, "it has come round");
+        assert_eq!(weigh(&mut stale_views, 1, 5, u64::MAX), Verdict::Earlier);
+        assert_eq!(weigh(&mut stale_views, 2, u64::MAX, 5), Verdict::Stale);
+        assert_eq!(weigh(&mut stale_views, 0, 6, 5), Verdict::Current);
+        assert_eq!(weigh(&mut stale_views, 2, u64::MAX, 6), Verdict::Stale);
+        assert_eq!(weigh(&mut stale_views, 2, 6, 6), Verdict::Current);
+        assert_eq!(weigh(&mut stale_views, 2, 7, 6), Verdict::Current, "it has come round");
     }
 
     #[test]
     fn a_later_epoch_makes_what_was_told_before_it_count_no_more() {
-        let mut doubts = StaleViews::default();
+        let mut stale_views = StaleViews::default();
         for server in [0, 0, 1] {
-            assert_eq!(weigh(&mut doubts, server, 5, 6), Verdict::Stale);
+            assert_eq!(weigh(&mut stale_views, server, 5, 6), Verdict::Stale);
         }
-        assert_eq!(weigh(&mut doubts, 2, 7, 6), Verdict::Current);
-        assert_eq!(weigh(&mut doubts, 1, 5, 7), Verdict::Stale);
-        assert!(doubts.is_behind(1, Some(7)) && !doubts.is_behind(0, Some(7)));
+        assert_eq!(weigh(&mut stale_views, 2, 7, 6), Verdict::Current);
+        assert_eq!(weigh(&mut stale_views, 1, 5, 7), Verdict::Stale);
+        assert!(stale_views.is_behind(1, Some(7)) && !stale_views.is_behind(0, Some(7)));
     }
 }

@@ -141,8 +141,9 @@ impl Core {
         let is_led_to = || self.plane.is_led_to(pool);
         // The links of a pool from which items are copied are needed even while they are idle. When
         // the last clients are told, every client of the pool that is warmed up has left.
-        let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
-        if is_used || is_led_to() || is_warming() {
+        let is_warming_up =
+            || self.plane.is_warming_up(pool) || !gives_up && self.plane.warms_up(pool);
+        if is_used || is_led_to() || is_warming_up() {
             return Some(left);
         }
         for (index, connection) in self.links.with_keys() {

@@ -49,7 +49,7 @@ pub struct Leftovers {
     /// Clients in MONITOR.
     pub monitors: usize,
     /// Large values of which a store has a part.
-    pub landings: usize,
+    pub partial_sets: usize,
 }
 
 impl Leftovers {
@@ -95,7 +95,7 @@ impl Core {
                 + plane.servers.tracking.untold()
                 + plane.store.tracking.len(),
             monitors: plane.observe.monitoring.len(),
-            landings: plane.upstream.landings.len(),
+            partial_sets: plane.upstream.partial_sets.len(),
         }
     }
 }

@@ -104,7 +104,7 @@ impl<I: Io> Worker<I> {
     #[cold]
     fn note_away(&mut self, listener: u16, peer: Peer, away: Away) {
         let listener_plan = &self.plan.listeners[usize::from(listener)];
-        let is_due = listener_plan.entrance.tally.note_away(away).is_due(self.core.clock().now);
+        let is_due = listener_plan.access.tally.note_away(away).is_due(self.core.clock().now);
         // Health checks connect and leave without a word. A client for which there is no room is
         // told so.
         if matches!(away, Away::Gone | Away::Full) || !is_due {
@@ -123,7 +123,7 @@ impl<I: Io> Worker<I> {
     /// second.
     pub(super) fn close_idle(&mut self) {
         let mut listeners = self.plan.listeners.iter();
-        if listeners.all(|listener| listener.entrance.idle_timeout.is_none()) {
+        if listeners.all(|listener| listener.access.idle_timeout.is_none()) {
             return;
         }
         let count = (self.clients.len() / 10).max(64).min(self.clients.len());
@@ -141,7 +141,7 @@ impl<I: Io> Worker<I> {
     fn is_idle(&self, key: Key<Session>) -> bool {
         let Some(session) = self.core.session(key) else { return false };
         let listener_plan = &self.plan.listeners[usize::from(session.listener)];
-        let Some(timeout) = listener_plan.entrance.idle_timeout else { return false };
+        let Some(timeout) = listener_plan.access.idle_timeout else { return false };
         let now = self.core.clock().now;
         let silence = session.identity.live.silence(now);
         let silence = silence.unwrap_or_else(|| now.since(session.identity.connected));
@@ -179,9 +179,9 @@ impl<I: Io> Worker<I> {
         let in_pool =
             self.core.plane.cells.registry().clients_connected(listener_plan.pool as usize);
         let all = self.plan.clients.len() as u64;
-        let of_listener = listener_plan.entrance.tally.connected();
-        let is_listener_full = listener_plan.entrance.clients_max != 0
-            && of_listener >= listener_plan.entrance.clients_max;
+        let of_listener = listener_plan.access.tally.connected();
+        let is_listener_full = listener_plan.access.clients_max != 0
+            && of_listener >= listener_plan.access.clients_max;
         let is_full =
             is_listener_full || pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
@@ -217,8 +217,8 @@ impl<I: Io> Worker<I> {
             ClientEntry::new(&identity, laddr, self.index, listener_plan.pool, connected_unix);
         self.plan.clients.insert(id, entry);
         let is_secured =
-            listener_plan.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
-        listener_plan.entrance.tally.note_in(is_secured);
+            listener_plan.access.filter.as_ref().is_some_and(|filter| filter.tls.is_some());
+        listener_plan.access.tally.note_in(is_secured);
         self.install(Adopted { socket, pool: listener_plan.pool, listener, identity });
     }
 }

@@ -29,7 +29,7 @@ impl<I: Io> Worker<I> {
         for (index, listener) in (0..).zip(&plan.listeners) {
             match listener.is_ended {
                 true => self.end_listener(ListenerIndex(index)),
-                false => self.io.let_in_by(ListenerIndex(index), listener.entrance.gate.clone()),
+                false => self.io.let_in_by(ListenerIndex(index), listener.access.filter.clone()),
             }
         }
         self.plan = Arc::clone(&plan);

@@ -135,7 +135,7 @@ fn a_worker_is_drained_when_nobody_lingers() {
 fn an_idle_client_is_closed_whatever_state_its_session_is_in() {
     let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
     let own = Arc::get_mut(&mut plan).expect("nobody else has it");
-    own.listeners[0].entrance.idle_timeout = Some(Duration::from_secs(1));
+    own.listeners[0].access.idle_timeout = Some(Duration::from_secs(1));
     let mailbox = Mailbox::new(8).unwrap();
     let mailer = mailbox.mailer();
     let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);

@@ -97,9 +97,9 @@ impl Plane {
         busy: &mut Busy,
     ) -> Option<Step> {
         let own = self.own_pool(session);
-        let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
+        let home_of = session.stateful.as_ref().and_then(|stateful| stateful.home);
         // What it has begun ends where it is.
-        if lent_from.unwrap_or(session.pool) == own
+        if home_of.unwrap_or(session.pool) == own
             || self.has_begun(session)
             || self.stays_for_order(links, ClientMut { key, session })
         {

@@ -126,7 +126,7 @@ impl Plane {
         if incoming.session.tracking.is_some() {
             return self.dispatch_tracked(links, pool, sharded, incoming);
         }
-        if let Some(step) = self.dispatch_lent(links, incoming) {
+        if let Some(step) = self.dispatch_at_writer(links, incoming) {
             return step;
         }
         match self.dispatch_stateful(links, incoming) {
@@ -576,7 +576,7 @@ impl Plane {
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
         self.note_served(session.pool, request.command.counted());
-        self.doubt_unowned(session.pool);
+        self.request_view_for_unowned(session.pool);
         let mut told = Vec::new();
         self.write_unrouted(session.pool, Some(request), &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
@@ -599,19 +599,19 @@ impl Plane {
         if let Some(waited) = self.cluster.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
-        let trouble = self.upstream.failures.get(id);
+        let failures = self.upstream.failures.get(id);
         let pool = &self.plan.pools[usize::from(server.pool)].name;
-        if trouble.refusal.is_none()
+        if failures.refusal.is_none()
             && let Some(said) = self.foreign_words(server)
         {
             return format!("{name} ({said})");
         }
-        match (&trouble.refusal, trouble.tls) {
+        match (&failures.refusal, failures.tls) {
             (Some((_, said)), _) => match advice(pool, said) {
                 Some(advice) => format!("{name} (it said '{said}'; {advice})"),
                 None => format!("{name} (it said '{said}')"),
             },
-            (None, None) if trouble.is_mute() => {
+            (None, None) if failures.is_mute() => {
                 format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
             }
             (None, Some(fault)) => {

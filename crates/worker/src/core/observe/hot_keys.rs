@@ -6,7 +6,7 @@ use crate::{PoolPlan, Upstream};
 use keyway_base::ByteRange;
 use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
-use keyway_proxy::hot_keys::{Access, BigSight, Direction, NotedKeys};
+use keyway_proxy::hot_keys::{Access, BigSight, Direction, KeyStats};
 use keyway_proxy::{BigReply, Session};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
@@ -93,27 +93,27 @@ impl Plane {
         {
             return;
         }
-        let noted = &pools[usize::from(session.pool)].noted;
+        let key_stats = &pools[usize::from(session.pool)].key_stats;
         if let Some(weight) = weight {
             let picked = Picked::of(&request, random >> 32);
             let weight = weight * picked.stands_for;
             let keys =
                 picked.iter().map(|(index, access)| (argument(&request, index), access, weight));
-            noted.hot.note(self.worker(), self.clock.now, keys);
+            key_stats.hot.note(self.worker(), self.clock.now, keys);
         }
         if frame.len() >= self.observe.hot_keys.big_from {
-            self.note_big_request(noted, &request);
+            self.note_big_request(key_stats, &request);
         }
     }
 
     /// Examines the values of a request for each of its keys: the arguments up to the next key.
     #[cold]
-    fn note_big_request(&self, noted: &NotedKeys, request: &Request) {
+    fn note_big_request(&self, key_stats: &KeyStats, request: &Request) {
         let mut before: Option<(usize, bool)> = None;
         let tell = |(key, writes): (usize, bool), end: usize| {
             let bytes: usize = (key + 1..end).map(|index| argument(request, index).len()).sum();
             if writes && bytes >= self.observe.hot_keys.big_from {
-                noted.big.note(&BigSight {
+                key_stats.big.note(&BigSight {
                     key: argument(request, key),
                     bytes: bytes as u64,
                     command: request.command.name,
@@ -164,29 +164,29 @@ impl Plane {
             let picked = picked.take(KEYS_MAX);
             let weight = weight * count as f64 / picked.len() as f64;
             let keys = picked.map(|key| (key, access, weight));
-            pool.noted.hot.note(self.worker(), self.clock.now, keys);
+            pool.key_stats.hot.note(self.worker(), self.clock.now, keys);
         }
         let value = request.value.of(bytes).len();
         if verb.stores() && value >= self.observe.hot_keys.big_from {
             let sight = Sight::of_request(request.key(bytes, 0), command);
-            self.note_sight(&pool.noted, sight, value);
+            self.note_sight(&pool.key_stats, sight, value);
         }
     }
 
     fn note_sight(
         &self,
-        noted: &NotedKeys,
+        key_stats: &KeyStats,
         Sight { key, command, direction }: Sight<'_>,
         bytes: usize,
     ) {
         let (bytes, unix_seconds) = (bytes as u64, self.unix_seconds());
-        noted.big.note(&BigSight { key, bytes, command, direction, unix_seconds });
+        key_stats.big.note(&BigSight { key, bytes, command, direction, unix_seconds });
     }
 
     /// Notes a value, if it is large.
-    pub(in crate::core) fn note_large(&self, noted: &NotedKeys, sight: Sight<'_>, len: usize) {
+    pub(in crate::core) fn note_large(&self, key_stats: &KeyStats, sight: Sight<'_>, len: usize) {
         if len >= self.observe.hot_keys.big_from {
-            self.note_sight(noted, sight, len);
+            self.note_sight(key_stats, sight, len);
         }
     }
 
@@ -195,7 +195,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn note_stored_reply(
         &self,
-        noted: &NotedKeys,
+        key_stats: &KeyStats,
         request: &Request,
         len: usize,
     ) {
@@ -207,7 +207,7 @@ impl Plane {
         // With several keys it is not known whose value is large.
         if let (1, key) = keys {
             let sight = Sight::of_reply(argument(request, key), request.command.name);
-            self.note_sight(noted, sight, len);
+            self.note_sight(key_stats, sight, len);
         }
     }
 
@@ -226,7 +226,7 @@ impl Plane {
         }
         if let (Some(command), 1) = (command_of(request.head.verb), request.keys.len()) {
             let sight = Sight::of_reply(request.key(bytes, 0), command);
-            self.note_sight(&self.plan.pools[usize::from(pool)].noted, sight, len);
+            self.note_sight(&self.plan.pools[usize::from(pool)].key_stats, sight, len);
         }
     }
 
@@ -256,7 +256,7 @@ impl Plane {
             };
             if let Some(key) = key_of(&request, index, elements) {
                 let sight = Sight::of_reply(argument(&request, key), request.command.name);
-                self.note_large(&plan.noted, sight, bytes as usize);
+                self.note_large(&plan.key_stats, sight, bytes as usize);
             }
         }
         (self.args, self.inline) = (ranges, inline);

@@ -181,7 +181,7 @@ impl Core {
         // end of an unused connection.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
-            plane.doubt_cluster(connection);
+            plane.request_view(connection);
             let began = plane.began(connection, worked);
             plane.note_failure(connection, fault.into(), began);
         }
@@ -259,7 +259,7 @@ impl Core {
                 plane.on_private_expired(sessions, index, connection, is_blocking);
             }
             if let Some(began) = expired {
-                plane.doubt_cluster(connection);
+                plane.request_view(connection);
                 plane.note_failure(connection, FailureReason::Timeout, began);
             }
             if probe_expired {
@@ -418,8 +418,8 @@ impl Plane {
         cells.reconnects.add(u64::from(connection.was_connected));
         connection.is_lost = false;
         connection.link.begin_held(self.clock.now);
-        let trouble = self.upstream.failures.get_mut(connection.id);
-        (trouble.refusal, trouble.tls) = (None, None);
+        let failures = self.upstream.failures.get_mut(connection.id);
+        (failures.refusal, failures.tls) = (None, None);
         connection.was_connected = true;
         connection.is_counted_ready = true;
     }

@@ -34,18 +34,18 @@ impl Plane {
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
         let said = if is_refusal { self.refusal_text(connection) } else { None };
         let (is_mute, now) = (self.ends_unanswered(connection, fault), self.clock.now);
-        let trouble = self.upstream.failures.get_mut(connection.id);
-        let was_mute = trouble.is_mute();
-        trouble.mute = match is_mute {
-            true => trouble.mute.after(connection.attempted, now),
+        let failures = self.upstream.failures.get_mut(connection.id);
+        let was_mute = failures.is_mute();
+        failures.mute = match is_mute {
+            true => failures.mute.after(connection.attempted, now),
             false => Mute::No,
         };
-        let is_new = trouble.is_mute() && !was_mute;
-        if is_new || (said.is_some() && trouble.refusal.is_none()) {
+        let is_new = failures.is_mute() && !was_mute;
+        if is_new || (said.is_some() && failures.refusal.is_none()) {
             // It deserves a line, even in a series that began with something else.
-            trouble.lost = 0;
+            failures.lost = 0;
         }
-        trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
+        failures.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
     }
 
     /// Returns whether a server that never answered has closed a plain connection after a request,
@@ -72,7 +72,7 @@ impl Plane {
     }
 
     /// Discards what was known of the server at an index: another one is there.
-    pub(in crate::core) fn forget_troubles(&mut self, server: ServerId) {
+    pub(in crate::core) fn forget_failures(&mut self, server: ServerId) {
         let id = self.plan.topology.id_of(server);
         *self.upstream.failures.get_mut(id) = ConnectionFailures::default();
     }
@@ -84,8 +84,8 @@ impl Plane {
         state: LinkState,
         fault: BackendFault,
     ) {
-        let trouble = self.upstream.failures.get(connection.id);
-        let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
+        let failures = self.upstream.failures.get(connection.id);
+        let (is_known, has_spoken) = (failures.lost > 0, failures.has_spoken);
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
@@ -162,15 +162,15 @@ impl Plane {
         fault: ConnectFault,
     ) -> Cow<'static, str> {
         let id = self.plan.topology.id_of(server);
-        let trouble = self.upstream.failures.get_mut(id);
+        let failures = self.upstream.failures.get_mut(id);
         let ConnectFault::Tls(fault) = fault else {
-            (trouble.tls, trouble.unreached) = (None, Some(fault));
+            (failures.tls, failures.unreached) = (None, Some(fault));
             return fault.text().into();
         };
-        trouble.tls = Some(fault);
-        if trouble.tls_told.replace(fault) != Some(fault) {
+        failures.tls = Some(fault);
+        if failures.tls_told.replace(fault) != Some(fault) {
             // It deserves a line, even in a series that began with something else.
-            trouble.lost = 0;
+            failures.lost = 0;
         }
         self.tls_words(server, fault).into()
     }

@@ -2,7 +2,7 @@
 //! them are collected.
 
 use super::locked::is_locked;
-use super::reply::Lent;
+use super::reply::SharedBlock;
 use crate::core::observe::state::SlowClient;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Plane};
@@ -20,7 +20,7 @@ pub(super) struct Heard<'b> {
     /// Indices of the connection's pool and server.
     server: ServerId,
     /// The bytes, which may be in a block of which parts may be held.
-    lent: Lent<'b>,
+    shared: SharedBlock<'b>,
     is_blocking: bool,
     lease: Option<Key<Session>>,
     /// The answer to a blocking command that was ended.
@@ -47,11 +47,15 @@ pub(super) struct Heard<'b> {
 
 impl<'b> Heard<'b> {
     #[inline]
-    pub(super) fn new(key: ConnectionKey, connection: &Connection, lent: Lent<'b>) -> Self {
+    pub(super) fn new(
+        key: ConnectionKey,
+        connection: &Connection,
+        shared: SharedBlock<'b>,
+    ) -> Self {
         Heard {
             connection: key,
             server: connection.server_id,
-            lent,
+            shared,
             is_blocking: connection.link.is_blocking,
             lease: connection.lease,
             ended_with: connection.unblock.and_then(UnblockReason::text),
@@ -104,7 +108,7 @@ impl<'b> Heard<'b> {
                 if kind == Kind::Error && plane.pending.is_part_of::<MemcachedJoin>(owner) {
                     plane.on_memcached_join_refused(self.connection, reply);
                 }
-                plane.deliver(sessions, self.server, exchange, kind, self.lent, reply);
+                plane.deliver(sessions, self.server, exchange, kind, self.shared, reply);
             }
         }
     }
@@ -136,7 +140,7 @@ impl<'b> Heard<'b> {
             }
             Internal::ClientId => self.client_id = Some(read_integer(reply)),
             Internal::Push => plane.on_push(sessions, self.lease, reply),
-            _ => plane.deliver(sessions, self.server, exchange, kind, self.lent, reply),
+            _ => plane.deliver(sessions, self.server, exchange, kind, self.shared, reply),
         }
     }
 

@@ -35,10 +35,12 @@ impl Core {
     ) -> Result<(), BackendFault> {
         let bytes = match self.links[index].link.is_streaming_reply() {
             false => bytes,
-            true => match self.pass_on(index, bytes, Lent::of(block, &self.plane.plan.limits))? {
-                b"" => return Ok(()),
-                rest => rest,
-            },
+            true => {
+                match self.pass_on(index, bytes, SharedBlock::of(block, &self.plane.plan.limits))? {
+                    b"" => return Ok(()),
+                    rest => rest,
+                }
+            }
         };
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
@@ -49,7 +51,7 @@ impl Core {
         connection.heard = plane.clock.now;
         plane.note_latency(connection);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
-        let mut heard = Heard::new(index, connection, Lent::of(block, &limits));
+        let mut heard = Heard::new(index, connection, SharedBlock::of(block, &limits));
         let outcome = connection.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             heard.take(plane, sessions, exchange, kind, reply);
         });
@@ -149,19 +151,19 @@ pub(in crate::core) fn release_all(
 
 /// The read bytes, as far as parts of them may be held.
 #[derive(Clone, Copy)]
-pub(super) struct Lent<'b> {
+pub(super) struct SharedBlock<'b> {
     block: Option<&'b Block>,
     /// Replies of at least this length are held.
     len_min: usize,
 }
 
-impl<'b> Lent<'b> {
-    pub(super) const NONE: Lent<'static> = Lent { block: None, len_min: usize::MAX };
+impl<'b> SharedBlock<'b> {
+    pub(super) const NONE: SharedBlock<'static> = SharedBlock { block: None, len_min: usize::MAX };
 
     pub(super) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
         match block {
-            Some(_) => Lent { block, len_min: limits.refer_len as usize },
-            None => Lent::NONE,
+            Some(_) => SharedBlock { block, len_min: limits.refer_len as usize },
+            None => SharedBlock::NONE,
         }
     }
 }
@@ -170,8 +172,13 @@ impl Plane {
     /// Returns the range of a reply in a block, if it is long and its session may have it without a
     /// copy: only its client reads it.
     #[cold]
-    pub(super) fn part_for(&self, session: &Session, lent: Lent<'_>, reply: &[u8]) -> Option<Part> {
-        let block = lent.block.filter(|_| reply.len() >= lent.len_min)?;
+    pub(super) fn part_for(
+        &self,
+        session: &Session,
+        shared: SharedBlock<'_>,
+        reply: &[u8],
+    ) -> Option<Part> {
+        let block = shared.block.filter(|_| reply.len() >= shared.len_min)?;
         let busy = session.busy.as_ref()?;
         let is_plain =
             session.sub_request.is_none() && session.tracking.is_none() && !session.is_monitor;
@@ -206,7 +213,7 @@ impl Plane {
         kind: Kind,
         reply: &[u8],
     ) {
-        self.deliver(sessions, server, exchange, kind, Lent::NONE, reply);
+        self.deliver(sessions, server, exchange, kind, SharedBlock::NONE, reply);
     }
 
     /// Passes a backend's reply to its owner.
@@ -221,7 +228,7 @@ impl Plane {
         server: ServerId,
         exchange: &Exchange,
         kind: Kind,
-        lent: Lent<'_>,
+        shared: SharedBlock<'_>,
         reply: &[u8],
     ) {
         let cells = self.cells.backend(server.pool, server.server);
@@ -241,9 +248,9 @@ impl Plane {
                 if kind == Kind::Error {
                     cells.error_reply();
                 }
-                if reply.len() >= lent.len_min
+                if reply.len() >= shared.len_min
                     && kind != Kind::Error
-                    && let Some(part) = self.part_for(session, lent, reply)
+                    && let Some(part) = self.part_for(session, shared, reply)
                 {
                     return self.complete_with(key, session, sequence, part);
                 }

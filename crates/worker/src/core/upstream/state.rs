@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub(super) streamed: Vec<ConnectionKey>,
     pub(in crate::core) streamed_replies: StreamedReplies,
     /// Large values that are streamed into stores.
-    pub(in crate::core) landings: Landings,
+    pub(in crate::core) partial_sets: PartialSets,
     /// A buffer for the sums of the gauges, by server.
     pub(super) gauge_sums: Vec<(u64, u64)>,
     pub(in crate::core) leases: PrivateLinks,
@@ -57,7 +57,7 @@ impl State {
             blocked: Vec::new(),
             streamed: Vec::new(),
             streamed_replies: StreamedReplies::default(),
-            landings: Landings::default(),
+            partial_sets: PartialSets::default(),
             gauge_sums: Vec::new(),
         }
     }
@@ -157,8 +157,8 @@ impl StreamedReplies {
 }
 
 /// A request whose value is streamed into a store.
-pub(super) struct Landing {
-    pub(super) draft: Box<StreamedSet>,
+pub(super) struct PartialSet {
+    pub(super) set: Box<StreamedSet>,
     /// The request up to its value.
     pub(super) head: Vec<u8>,
     /// The arguments in it.
@@ -172,24 +172,24 @@ pub(super) struct Landing {
 /// The requests that are streamed into stores, at most one of a session. A request is removed when
 /// it is executed, is invalid or loses its client.
 #[derive(Default)]
-pub(in crate::core) struct Landings(BTreeMap<u64, Box<Landing>>);
+pub(in crate::core) struct PartialSets(BTreeMap<u64, Box<PartialSet>>);
 
-impl Landings {
-    pub(super) fn insert(&mut self, key: Key<Session>, landing: Landing) {
-        self.0.insert(key.to_bits(), Box::new(landing));
+impl PartialSets {
+    pub(super) fn insert(&mut self, key: Key<Session>, partial: PartialSet) {
+        self.0.insert(key.to_bits(), Box::new(partial));
     }
 
     /// Adds a part of a client's request to its value. Returns whether the bytes after the value
     /// are the start of a line end.
     pub(super) fn take_part(&mut self, key: Key<Session>, part: &[u8], context: Context) -> bool {
-        let Some(landing) = self.0.get_mut(&key.to_bits()) else { return false };
-        let rest = landing.draft.extend(part, context);
-        landing.line_end.extend_from_slice(rest);
-        b"\r\n".starts_with(&landing.line_end)
+        let Some(partial) = self.0.get_mut(&key.to_bits()) else { return false };
+        let rest = partial.set.extend(part, context);
+        partial.line_end.extend_from_slice(rest);
+        b"\r\n".starts_with(&partial.line_end)
     }
 
     /// Removes the request of a session. What a store has of it is freed with it.
-    pub(super) fn remove(&mut self, key: Key<Session>) -> Option<Box<Landing>> {
+    pub(super) fn remove(&mut self, key: Key<Session>) -> Option<Box<PartialSet>> {
         self.0.remove(&key.to_bits())
     }
 

@@ -19,7 +19,7 @@ use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
 use crate::core::request::{ClientMut, ClientRef};
 use crate::core::upstream::bypass::owes_late_write;
-use crate::core::upstream::reply::Lent;
+use crate::core::upstream::reply::SharedBlock;
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
@@ -159,7 +159,7 @@ impl Core {
         &mut self,
         index: ConnectionKey,
         bytes: &'b [u8],
-        lent: Lent<'_>,
+        shared: SharedBlock<'_>,
     ) -> Result<&'b [u8], BackendFault> {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
@@ -172,7 +172,7 @@ impl Core {
         if let Some(Owner::Session { session: key, .. }) = owner
             && let Some(session) = sessions.get_mut(key)
         {
-            plane.append_streamed(key, session, passed.part, lent);
+            plane.append_streamed(key, session, passed.part, shared);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
         let slow_client = exchange.is_slow.then(|| plane.slow_client(sessions, exchange.owner));
@@ -251,7 +251,7 @@ impl Core {
                 plane.upstream.streamed_replies.bulk.push(key);
             }
         }
-        plane.append_streamed(key, session, &part, Lent::NONE);
+        plane.append_streamed(key, session, &part, SharedBlock::NONE);
     }
 }
 
@@ -328,9 +328,9 @@ impl Plane {
         key: Key<Session>,
         session: &mut Session,
         bytes: &[u8],
-        lent: Lent<'_>,
+        shared: SharedBlock<'_>,
     ) {
-        let part = self.part_for(session, lent, bytes);
+        let part = self.part_for(session, shared, bytes);
         if let Some(busy) = &mut session.busy {
             match part {
                 Some(part) => busy.output.append(part),

@@ -85,7 +85,7 @@ impl Plane {
         part: PartialRequest<'_>,
     ) -> Begun {
         if let Some(store) = pool.kind.store() {
-            return self.begin_landing(pool, store, BusyClient { key, session, busy }, part);
+            return self.begin_partial_set(pool, store, BusyClient { key, session, busy }, part);
         }
         let PartialRequest { bytes, end, args } = part;
         let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
@@ -137,7 +137,7 @@ impl Plane {
         let link = self.lease_for(links, &mut incoming, server);
         if let Some(index) = link {
             let sight = Sight::of_request(&request.args[1], request.command.name);
-            self.note_large(&pool.noted, sight, value_len);
+            self.note_large(&pool.key_stats, sight, value_len);
             self.send_begun(links, &mut incoming, index);
         }
         let streaming = Streaming { link, left, tail: head_of(tail), ..Streaming::default() };
@@ -243,9 +243,9 @@ impl Plane {
     ) -> bool {
         if streaming.lands {
             let context = self.session_context(session);
-            let is_sound = self.upstream.landings.take_part(key, part, context);
+            let is_sound = self.upstream.partial_sets.take_part(key, part, context);
             if !is_sound {
-                self.upstream.landings.remove(key);
+                self.upstream.partial_sets.remove(key);
                 self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
             }
             return is_sound;
@@ -360,7 +360,7 @@ impl Plane {
     ) {
         let Some(streaming) = session.streaming.take() else { return };
         if streaming.lands {
-            self.upstream.landings.remove(key);
+            self.upstream.partial_sets.remove(key);
         }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
             links[index].link.abandon(|exchange| {
@@ -447,7 +447,7 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
     }
 }
 
-mod landing;
+mod partial;
 
 #[cfg(test)]
 mod tests;

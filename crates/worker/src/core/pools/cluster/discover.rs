@@ -2,7 +2,7 @@
 //! answer.
 
 use super::ClusterState;
-use super::groups::DOUBT_PAUSE;
+use super::groups::VIEW_PAUSE;
 use crate::cluster::{Learned, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::state::About;
@@ -115,14 +115,14 @@ impl Core {
         });
         if matches!(&view, Ok(view) if view.owners.owned_count() == 0) {
             let what = format!("what {from} says of it {}", ViewError::NoSlots);
-            shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
+            shared.note_unanswered(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
             Ok(view) if self.asks_another_before(server.pool, query, &view) => {}
             Ok(view) => self.learn_slots(server, &view),
             Err(error) => {
                 let what = format!("what {from} says of it {error}");
-                shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
+                shared.note_unanswered(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
                     let name = &self.plane.plan.pools[usize::from(server.pool)].name;
                     tracing::warn!(
@@ -168,9 +168,9 @@ impl Core {
         // The servers are asked at random. In a small cluster, a majority of answers could come
         // from one server that is asked again and again.
         let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
-        let lesson = shared.learn(view, Speaker { server: server.server, of, times }, now);
-        let is_stale = matches!(lesson, ViewUpdate::Stale);
-        match lesson {
+        let update = shared.learn(view, Speaker { server: server.server, of, times }, now);
+        let is_stale = matches!(update, ViewUpdate::Stale);
+        match update {
             ViewUpdate::New(learned) => {
                 tell_changes(&self.plane.plan.pools[usize::from(server.pool)].name, &learned);
             }
@@ -181,7 +181,7 @@ impl Core {
         let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
         let mut after = refresh - earlier;
         if is_stale || !view.is_whole() {
-            after = after.min(DOUBT_PAUSE);
+            after = after.min(VIEW_PAUSE);
         }
         shared.note_answered(now, after);
         self.plane.trust_all(server.pool);
@@ -305,7 +305,7 @@ impl Plane {
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(server);
             let (why, telling) = self.why_unanswered(server, fault);
-            state.shared.note_trouble(format!("{backend} {why}"), telling, self.clock.now);
+            state.shared.note_unanswered(format!("{backend} {why}"), telling, self.clock.now);
         }
         self.distrust(server);
         self.cluster.unanswered.push((server, number));
@@ -400,7 +400,7 @@ impl Plane {
         if asks_seeds && state.shared.notice.is_due(now) {
             let state = self.cluster_state(pool);
             let has_slots = state.is_some_and(ClusterState::has_slots);
-            let why = state.map(|state| state.shared.trouble());
+            let why = state.map(|state| state.shared.unanswered());
             let pool = &self.plan.pools[usize::from(pool)].name;
             if has_slots {
                 tracing::warn!(
@@ -459,7 +459,7 @@ impl Plane {
 
     /// Asks the cluster soon because a key's slot has no server.
     #[cold]
-    pub(in crate::core) fn doubt_unowned(&self, pool: u16) {
+    pub(in crate::core) fn request_view_for_unowned(&self, pool: u16) {
         if let Some(state) = self.cluster_state(pool) {
             state.shared.ask_about_unowned(self.clock.now);
         }
@@ -467,7 +467,7 @@ impl Plane {
 
     /// Asks the cluster soon because a connection to one of its servers failed.
     #[cold]
-    pub(in crate::core) fn doubt_cluster(&self, connection: &Connection) {
+    pub(in crate::core) fn request_view(&self, connection: &Connection) {
         if let Some(state) = self.cluster_state(connection.server_id.pool) {
             state.shared.ask_soon();
         }

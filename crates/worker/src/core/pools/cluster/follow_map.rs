@@ -140,7 +140,7 @@ impl Core {
                 let leaving = there.map(|(index, connection)| (index, connection.generation));
                 self.plane.cluster.leaving.extend(leaving);
             }
-            self.plane.forget_troubles(server);
+            self.plane.forget_failures(server);
             if is.is_some() {
                 self.plane.cells.pool(usize::from(pool)).backend(index).restart();
             }
@@ -318,7 +318,7 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         self.cluster.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
-        let why = state.shared.trouble_in(name);
+        let why = state.shared.unanswered_in(name);
         let readers = self.pools[usize::from(pool)].readers();
         let reads_replicas_only =
             readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));

@@ -21,7 +21,7 @@ use std::time::Duration;
 const EARLIER_TIMES: u32 = 3;
 
 /// The pause before the sentinels are asked again when most of them tell of an earlier epoch.
-pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const VIEW_PAUSE: Duration = Duration::from_secs(1);
 
 /// The error text of a sentinel for a name that it does not watch.
 const UNWATCHED: &str = "No such master";
@@ -141,7 +141,7 @@ impl Core {
             return self.plane.note_unanswered(pool);
         }
         // The sentinels that tell of an earlier epoch may become the majority.
-        let again = if told.stale * 2 > self.sentinel_count(pool) { DOUBT_PAUSE } else { refresh };
+        let again = if told.stale * 2 > self.sentinel_count(pool) { VIEW_PAUSE } else { refresh };
         shared.note_answered(self.plane.clock.now, refresh.min(again));
     }
 
@@ -271,7 +271,7 @@ impl Core {
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(pool = name, "{why}; told at most once a minute");
         }
-        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+        state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
     }
 
     /// Notes that servers told their roles, and that none of them is the primary.
@@ -280,7 +280,7 @@ impl Core {
         if !told.roles.is_empty() {
             let count = told.roles.len();
             let why = format!("none of the {count} that answered is a primary");
-            state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+            state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
         }
     }
 
@@ -359,7 +359,7 @@ impl Core {
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(pool = name, backend, "{log}; told at most once a minute");
         }
-        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+        state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
     }
 }
 

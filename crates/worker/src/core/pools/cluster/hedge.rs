@@ -214,7 +214,7 @@ impl Plane {
                 server != connection.server_id.server && is_there && to.has_room(&options);
             // A server that is left out is good enough for a read that has lost its own server.
             is_free
-                && match look.standing(server) {
+                && match look.status(server) {
                     ReplicaStatus::In => true,
                     ReplicaStatus::Out => !is_ready,
                     ReplicaStatus::Unfit => false,

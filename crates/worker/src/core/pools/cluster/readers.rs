@@ -49,7 +49,7 @@ impl LookOf<'_> {
 
 impl Look for LookOf<'_> {
     #[inline]
-    fn standing(&self, server: u16) -> ReplicaStatus {
+    fn status(&self, server: u16) -> ReplicaStatus {
         let (health, id, connection) = (&self.plan.health, self.id(server), self.slot(server));
         let is_fit = health.is_usable(id)
             && !connection.link.is_down(self.now)

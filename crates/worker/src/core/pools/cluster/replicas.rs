@@ -6,7 +6,7 @@ use keyway_topology::{ClusterMap, Endpoint, KnownNode, NodeHealth, ReadFrom, Rea
 /// The facts that the choice among servers is based on, by server index.
 pub(super) trait Look {
     /// Returns whether the server may be read.
-    fn standing(&self, server: u16) -> ReplicaStatus;
+    fn status(&self, server: u16) -> ReplicaStatus;
     /// Returns the cost of a request to the server.
     fn cost(&self, server: u16) -> u64;
     /// Returns whether the server is to get one read now to see how fast it is.
@@ -122,10 +122,8 @@ impl Readers {
             }
             // A server that is left out is better than none.
             _ => choice
-                .in_turn(self.turn, |server| look.standing(server) == ReplicaStatus::In)
-                .or_else(|| {
-                    choice.in_turn(self.turn, |at| look.standing(at) == ReplicaStatus::Out)
-                }),
+                .in_turn(self.turn, |server| look.status(server) == ReplicaStatus::In)
+                .or_else(|| choice.in_turn(self.turn, |at| look.status(at) == ReplicaStatus::Out)),
         };
         match found {
             Some(server) if server == primary => Reader::Primary,
@@ -204,7 +202,7 @@ impl Choice {
         let mut of_in: Option<(u64, u16)> = None;
         let mut of_out: Option<(u64, u16)> = None;
         for &server in &self.all {
-            let best = match look.standing(server) {
+            let best = match look.status(server) {
                 ReplicaStatus::In => &mut of_in,
                 ReplicaStatus::Out => &mut of_out,
                 ReplicaStatus::Unfit => continue,
@@ -220,7 +218,7 @@ impl Choice {
     /// Returns a server that was not read of late.
     pub(super) fn to_explore(&self, look: &impl Look) -> Option<u16> {
         let is_it =
-            |server: u16| look.standing(server) == ReplicaStatus::In && look.claim_try(server);
+            |server: u16| look.status(server) == ReplicaStatus::In && look.claim_try(server);
         self.all.iter().copied().find(|&server| is_it(server))
     }
 }
@@ -302,7 +300,7 @@ mod tests {
     }
 
     impl Look for Told {
-        fn standing(&self, server: u16) -> ReplicaStatus {
+        fn status(&self, server: u16) -> ReplicaStatus {
             match (self.unfit.contains(&server), self.out.contains(&server)) {
                 (true, _) => ReplicaStatus::Unfit,
                 (false, true) => ReplicaStatus::Out,

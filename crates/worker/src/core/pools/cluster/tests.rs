@@ -74,8 +74,8 @@ fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
 
 fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    let lesson = shared.learn(&view(owners), Speaker::ALONE, now);
-    assert!(matches!(lesson, ViewUpdate::New(_)));
+    let update = shared.learn(&view(owners), Speaker::ALONE, now);
+    assert!(matches!(update, ViewUpdate::New(_)));
     core.follow_clusters();
 }
 

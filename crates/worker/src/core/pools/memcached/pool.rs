@@ -482,7 +482,7 @@ impl Plane {
         self.count_memcached(call);
         self.count_fault(call.session.pool, call.counted(), Fault::Unrouted);
         self.note_served(call.session.pool, call.counted());
-        self.doubt_unowned(call.session.pool);
+        self.request_view_for_unowned(call.session.pool);
         let is_left_out = self.leaves_out(call.session.pool);
         match self.unknown_server(call.session.pool, is_left_out) {
             Some(text) => self.tell_unknown(call, &text),

@@ -143,7 +143,7 @@ impl Plane {
     #[cold]
     fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
         let is_flush = call.head().verb == Verb::FlushAll;
-        let settlement = self.gather_script(call.session, store, BTreeSet::new(), is_flush);
+        let settlement = self.settlement_of_script(call.session, store, BTreeSet::new(), is_flush);
         self.tell_changes(call.session, call.busy, settlement);
         self.serve_waiters(call.session.pool, store);
     }

@@ -251,7 +251,7 @@ impl Plane {
 
     /// Returns whether items are on their way to or from a pool that is being ended.
     #[cold]
-    pub(in crate::core) fn is_warming(&self, pool: u16) -> bool {
+    pub(in crate::core) fn is_warming_up(&self, pool: u16) -> bool {
         let is_of = |other: u16| {
             let from = warm_up_of(&self.plan, other).map(|(_, warm_up)| warm_up.from);
             other == pool || from == Some(pool)

@@ -108,9 +108,10 @@ fn holds_one(client: &mut Session) -> bool {
 impl Plane {
     /// Returns whether a request in flight of a session may be at a server of `pool`.
     fn may_be_at(&self, session: &Session, pool: u16) -> bool {
-        let is_lent = session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
+        let is_at_writer =
+            session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
         let kind = &self.plan.pools[usize::from(session.pool)].kind;
-        session.pool == pool || is_lent || matches!(kind, PoolKind::Routed(_))
+        session.pool == pool || is_at_writer || matches!(kind, PoolKind::Routed(_))
     }
 
     /// Returns the number of sub-requests that wait for the request of this one.

@@ -274,7 +274,7 @@ impl Plane {
 /// Writes to the log, at most once a minute, that a child fails.
 #[cold]
 fn tell_of_child(now: Time, plan: &Plan, routes: &RoutePlan, pool: u16, child: u16) {
-    if routes.trouble.is_due(now) {
+    if routes.failure_notice.is_due(now) {
         let pool = &plan.pools[usize::from(pool)].name;
         let child = &plan.pools[usize::from(child)].name;
         let kind = routes.pool.kind();

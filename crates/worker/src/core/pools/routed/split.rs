@@ -45,7 +45,7 @@ impl Plane {
         let writer = end_of(plan, split.write, false)?;
         let now = self.clock.now;
         if needs_connection(incoming.request) {
-            return Some(self.lend(writer, incoming));
+            return Some(self.move_to_writer(writer, incoming));
         }
         if !matches!(incoming.request.handling(), Handling::Across(_) | Handling::Everywhere(_)) {
             return None;
@@ -71,7 +71,7 @@ impl Plane {
     }
 
     /// Lends a session to the pool that writes. Its request is handled again there.
-    fn lend(&mut self, writer: u16, incoming: &mut RequestContext) -> Step {
+    fn move_to_writer(&mut self, writer: u16, incoming: &mut RequestContext) -> Step {
         if incoming.session.is_monitor {
             let text = "ERR a client that monitors does nothing else here: send RESET first";
             return self.refuse_request(incoming, text);
@@ -85,7 +85,7 @@ impl Plane {
     /// Handles a request of a session that is lent. Returns `None` if the pool that writes handles
     /// it, and if the session is not lent.
     #[cold]
-    pub(in crate::core) fn dispatch_lent(
+    pub(in crate::core) fn dispatch_at_writer(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -102,9 +102,9 @@ impl Plane {
         }
         let plan = std::sync::Arc::clone(&self.plan);
         let own = &plan.pools[usize::from(home)];
-        let lent_to = std::mem::replace(&mut incoming.session.pool, home);
+        let writer = std::mem::replace(&mut incoming.session.pool, home);
         let step = self.look_from_home(&plan, incoming, own);
-        incoming.session.pool = lent_to;
+        incoming.session.pool = writer;
         step
     }
 

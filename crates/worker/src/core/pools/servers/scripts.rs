@@ -261,8 +261,8 @@ impl Plane {
     /// it again when it is next needed.
     #[cold]
     pub(in crate::core) fn on_load_refused(&mut self, index: ConnectionKey, said: &[u8]) {
-        let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
-        if passing.iter().any(|code| said.starts_with(code)) {
+        let transient: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
+        if transient.iter().any(|code| said.starts_with(code)) {
             self.pending.add_due(Due::Loads(index));
         }
     }

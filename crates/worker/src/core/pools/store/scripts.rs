@@ -345,9 +345,10 @@ impl Plane {
         let effects = host.effects.take();
         self.servers.pubsub.has_mail |= effects.has_own_messages;
         self.observe.monitoring.has_mail |= effects.has_own_lines;
-        // The changes are gathered now, before another client can change what was read.
-        let settlement = (store.notifies() || effects.is_of_everything || tracks)
-            .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));
+        // The changes are collected now, before another client can change what was read.
+        let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {
+            self.settlement_of_script(session, store, effects.reads, effects.is_of_everything)
+        });
         drop(host);
         settlement
     }

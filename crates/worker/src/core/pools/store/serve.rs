@@ -102,7 +102,7 @@ impl Plane {
             len += insert_lent(&mut busy.output, *lent);
         }
         if len >= self.observe.hot_keys.look_from {
-            self.note_stored_reply(&pool.noted, request, len);
+            self.note_stored_reply(&pool.key_stats, request, len);
             work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
         }
         if let Some(work) = work {

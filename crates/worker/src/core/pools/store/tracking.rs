@@ -164,14 +164,14 @@ impl Plane {
         request: &Request,
         is_refused: bool,
     ) {
-        let settlement = self.gather(session.pool, store, request, is_refused);
+        let settlement = self.settlement_of(session.pool, store, request, is_refused);
         self.tell_changes(session, busy, settlement);
         self.serve_waiters(session.pool, store);
     }
 
     /// Publishes the changes of the request that was just executed. Returns the changes that
     /// clients must be told of.
-    pub(in crate::core::pools::store) fn gather(
+    pub(in crate::core::pools::store) fn settlement_of(
         &mut self,
         pool: u16,
         store: &Store,
@@ -196,7 +196,7 @@ impl Plane {
 
     /// Does the same for a script, which alone knows the keys that it has read. None of them has
     /// changed since.
-    pub(in crate::core) fn gather_script(
+    pub(in crate::core) fn settlement_of_script(
         &mut self,
         session: &Session,
         store: &Store,

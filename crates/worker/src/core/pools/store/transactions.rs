@@ -41,7 +41,7 @@ impl Plane {
         store: &Store,
         incoming: &mut RequestContext,
     ) -> Option<Step> {
-        if let Some(step) = self.dispatch_lent(links, incoming) {
+        if let Some(step) = self.dispatch_at_writer(links, incoming) {
             return Some(step);
         }
         let stateful = incoming.session.stateful.as_ref();
@@ -206,8 +206,9 @@ impl Plane {
         if watched.is_some_and(WatchedKeys::has_changed) {
             incoming.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let gathered = self.gather(incoming.session.pool, store, incoming.request, true);
-                executed.settlements.push(gathered);
+                let settlement =
+                    self.settlement_of(incoming.session.pool, store, incoming.request, true);
+                executed.settlements.push(settlement);
             }
             return Ok(executed);
         }
@@ -246,7 +247,8 @@ impl Plane {
             held.execute(request, self.context_of(incoming), out);
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
-                let settlement = self.gather(incoming.session.pool, store, request, is_error);
+                let settlement =
+                    self.settlement_of(incoming.session.pool, store, request, is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {

@@ -5,7 +5,7 @@ use super::{Begun, PartialRequest, head_of, is_plain, tail_limits, tail_of};
 use crate::core::observe::hot_keys::Sight;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, Step};
-use crate::core::upstream::state::Landing;
+use crate::core::upstream::state::PartialSet;
 use crate::core::{Connections, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Limits};
@@ -26,7 +26,7 @@ impl Plane {
     }
 
     /// Begins to stream a request of which a part has arrived into a store.
-    pub(super) fn begin_landing(
+    pub(super) fn begin_partial_set(
         &mut self,
         pool: &PoolPlan,
         store: &Arc<Store>,
@@ -37,7 +37,7 @@ impl Plane {
         let Some((tail, value_len)) = tail_of(bytes, args, end, len_min) else {
             return Begun::No;
         };
-        if !may_land(pool, store, session) {
+        if !may_stream(pool, store, session) {
             return Begun::No;
         }
         let before = args.clone();
@@ -56,22 +56,17 @@ impl Plane {
             session.fence();
             return Begun::Wait;
         }
-        let Some(mut draft) = StreamedSet::new(store, &request.args[1], value_len) else {
+        let Some(mut set) = StreamedSet::new(store, &request.args[1], value_len) else {
             return Begun::No;
         };
         let counted = request.command.counted();
         self.last_verb = Some(request.command.verb);
         self.batch += 1;
         let (head, part) = bytes.split_at(end - "\r\n".len() - value_len);
-        let line_end = draft.extend(part, self.session_context(session)).to_vec();
-        let landing = Landing {
-            draft: Box::new(draft),
-            head: head.to_vec(),
-            args: before,
-            line_end,
-            counted,
-        };
-        self.upstream.landings.insert(key, landing);
+        let line_end = set.extend(part, self.session_context(session)).to_vec();
+        let partial =
+            PartialSet { set: Box::new(set), head: head.to_vec(), args: before, line_end, counted };
+        self.upstream.partial_sets.insert(key, partial);
         session.streaming = Some(Box::new(Streaming {
             lands: true,
             left: end - bytes.len(),
@@ -88,13 +83,13 @@ impl Plane {
         BusyClient { key, session, busy }: BusyClient<'_>,
         streaming: Streaming,
     ) {
-        let Some(landing) = self.upstream.landings.remove(key) else { return };
-        let Landing { draft, mut head, mut args, counted, .. } = *landing;
+        let Some(partial) = self.upstream.partial_sets.remove(key) else { return };
+        let PartialSet { set, mut head, mut args, counted, .. } = *partial;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
         let is_direct = match &pool.kind {
             PoolKind::Store(store) => {
-                draft.is_for(store) && may_land(pool, store, session) && session.is_quiet(busy)
+                set.is_for(store) && may_stream(pool, store, session) && session.is_quiet(busy)
             }
             _ => false,
         };
@@ -104,20 +99,20 @@ impl Plane {
             return self.land_whole(
                 links,
                 BusyClient { key, session, busy },
-                &draft,
+                &set,
                 counted,
                 &head,
                 tail,
             );
         }
-        let (value, head_len) = (draft.bytes(), head.len());
+        let (value, head_len) = (set.bytes(), head.len());
         let value_len = value.len();
         head.extend_from_slice(&value[..value_len.min(SHOWN_LEN)]);
         args.push(ByteRange::new(head_len, head.len()));
         let behind = head.len();
         head.extend_from_slice(tail);
         args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
-        self.store.streamed_set = Some(draft);
+        self.store.streamed_set = Some(set);
         let step = self.dispatch(
             links,
             PoolInPlan { plan: &plan, pool },
@@ -134,12 +129,12 @@ impl Plane {
             }
             // It was refused.
             (Some(_), Step::Started) => {}
-            (Some(draft), _) => {
+            (Some(set), _) => {
                 let head = &head[..head_len];
                 self.land_whole(
                     links,
                     BusyClient { key, session, busy },
-                    &draft,
+                    &set,
                     counted,
                     head,
                     tail,
@@ -159,7 +154,7 @@ impl Plane {
     ) {
         let Ok(request) = Request::resolve(Args::new(frame, args)) else { return };
         let sight = Sight::of_request(&request.args[1], request.command.name);
-        self.note_large(&pool.noted, sight, value_len);
+        self.note_large(&pool.key_stats, sight, value_len);
         if self.observe.hot_keys.is_due(0) {
             self.note_request(plan.pools.as_slice(), session, frame, args);
         }
@@ -171,19 +166,19 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         BusyClient { key, session, busy }: BusyClient<'_>,
-        draft: &StreamedSet,
+        set: &StreamedSet,
         counted: Counted,
         head: &[u8],
         tail: &[u8],
     ) {
-        if draft.is_refused() {
-            // The draft has freed the value.
+        if set.is_refused() {
+            // It has freed the value.
             self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
             self.request_cells(session.pool, counted).call();
             self.note_served(session.pool, counted);
             return self.note_store_error(session.pool, counted, true);
         }
-        [head, draft.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));
+        [head, set.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));
         busy.input_needed = 0;
         self.parse_kept(links, key, session, busy);
     }
@@ -206,6 +201,6 @@ fn words_of(tail: &[u8], behind: usize, limits: &Limits) -> Vec<ByteRange> {
 }
 
 /// Returns whether nothing needs complete requests of a session.
-fn may_land(pool: &PoolPlan, store: &Store, session: &Session) -> bool {
+fn may_stream(pool: &PoolPlan, store: &Store, session: &Session) -> bool {
     is_plain(session) && pool.pause.is_unused() && !store.has_script()
 }

@@ -16,9 +16,9 @@ pub struct Answer<'a> {
     pub expect: Expect,
 }
 
-/// How [`relay_elements`] went.
+/// How [`translate_elements`] went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relayed {
+pub enum Translated {
     /// There were items or statistics, or none. More may follow, and [`write_end`] ends them.
     Open,
     /// The reply is complete.
@@ -30,8 +30,12 @@ pub enum Relayed {
 /// # Errors
 /// Returns an error if the bytes are no reply. `out` is then unchanged.
 #[inline]
-pub fn relay(out: &mut Vec<u8>, asker: &Asker<'_>, answer: &Answer<'_>) -> Result<(), ReplyFault> {
-    if relay_elements(out, asker, answer)? == Relayed::Open {
+pub fn translate_reply(
+    out: &mut Vec<u8>,
+    asker: &Asker<'_>,
+    answer: &Answer<'_>,
+) -> Result<(), ReplyFault> {
+    if translate_elements(out, asker, answer)? == Translated::Open {
         write_end(out, asker.head);
     }
     Ok(())
@@ -42,11 +46,11 @@ pub fn relay(out: &mut Vec<u8>, asker: &Asker<'_>, answer: &Answer<'_>) -> Resul
 ///
 /// # Errors
 /// Returns an error if the bytes are no reply. `out` is then unchanged.
-pub fn relay_elements(
+pub fn translate_elements(
     out: &mut Vec<u8>,
     asker: &Asker<'_>,
     answer: &Answer<'_>,
-) -> Result<Relayed, ReplyFault> {
+) -> Result<Translated, ReplyFault> {
     let limits = ReplyLimits { reply_len_max: u32::MAX };
     let before = out.len();
     let mut rest = answer.bytes;
@@ -61,7 +65,7 @@ pub fn relay_elements(
             Outcome::Error { .. } => {
                 out.truncate(before);
                 write_reply(out, asker, &reply.outcome);
-                return Ok(Relayed::Complete);
+                return Ok(Translated::Complete);
             }
             Outcome::End => {}
             Outcome::Noop if answer.expect == Expect::UntilNoop => {}
@@ -72,7 +76,7 @@ pub fn relay_elements(
                 write_reply(out, asker, &outcome);
                 let is_listed = matches!(outcome, Outcome::Hit(_) | Outcome::Stat { .. });
                 if answer.expect == Expect::List && !is_listed {
-                    return Ok(Relayed::Complete);
+                    return Ok(Translated::Complete);
                 }
             }
         }
@@ -82,7 +86,7 @@ pub fn relay_elements(
     if items == 0 && asker.head.verb.reads() && asker.head.dialect != Dialect::Text {
         write_reply(out, asker, &Outcome::NotFound);
     }
-    Ok(Relayed::Open)
+    Ok(Translated::Open)
 }
 
 #[cfg(test)]
@@ -94,7 +98,7 @@ mod tests {
         let asker = Asker { head, key: b"k", meta: b"" };
         let mut out = b">".to_vec();
         let answer = Answer { bytes, wire: Wire::Text, expect };
-        if relay(&mut out, &asker, &answer).is_err() {
+        if translate_reply(&mut out, &asker, &answer).is_err() {
             out.extend_from_slice(b"fault");
         }
         out.escape_ascii().to_string()

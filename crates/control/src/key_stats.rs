@@ -8,18 +8,18 @@ use serde::{Serialize, Serializer};
 
 /// The hot and big keys of all pools.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct NotedKeyList {
+pub struct KeyStatsList {
     /// One request in this many is counted for hot keys; 0: none.
     pub hot_keys_every: u32,
     /// Length in bytes from which a value is large; 0: none is noted.
     pub big_values_from: u32,
     /// The keys of each pool.
-    pub pools: Vec<NotedKeysOfPool>,
+    pub pools: Vec<KeyStatsOfPool>,
 }
 
 /// The hot and big keys of a pool.
 #[derive(Clone, Debug, Serialize)]
-pub struct NotedKeysOfPool {
+pub struct KeyStatsOfPool {
     /// The pool.
     pub pool: String,
     /// The keys that are read most.

@@ -113,19 +113,19 @@ impl Drop for Process {
     }
 }
 
-/// The next line of each of the crew from number `first` on. All are watched meanwhile.
+/// The next line of each of the processes from number `first` on. All are watched meanwhile.
 ///
 /// # Errors
-/// When one of the crew fails, or not all have told by `end`.
+/// When one of the processes fails, or not all have told by `end`.
 pub fn hear<T: DeserializeOwned>(
-    crew: &mut [Process],
+    processes: &mut [Process],
     first: usize,
     end: &End,
 ) -> Result<Vec<T>, Fault> {
-    let mut lines: Vec<Option<Vec<u8>>> = crew.iter().map(|_| None).collect();
+    let mut lines: Vec<Option<Vec<u8>>> = processes.iter().map(|_| None).collect();
     loop {
         let mut awaited = None;
-        for (process, line) in crew.iter_mut().zip(&mut lines).skip(first) {
+        for (process, line) in processes.iter_mut().zip(&mut lines).skip(first) {
             if line.is_none() {
                 *line = process.line();
             }
@@ -136,53 +136,56 @@ pub fn hear<T: DeserializeOwned>(
             }
         }
         let Some(awaited) = awaited else { break };
-        if !watch(crew, end)? {
+        if !watch(processes, end)? {
             return Err(Fault::Late(awaited));
         }
     }
     lines.iter().flatten().map(|line| Ok(serde_json::from_slice(line)?)).collect()
 }
 
-/// Waits a while for one of the crew to tell something or end, and hears it; whether there is time left.
-fn watch(crew: &mut [Process], end: &End) -> Result<bool, Fault> {
+/// Waits a while for one of the processes to tell something or end, and hears it; whether there is time left.
+fn watch(processes: &mut [Process], end: &End) -> Result<bool, Fault> {
     let left = end.until.saturating_duration_since(Instant::now());
-    let told = ready(crew, left.min(LOOK))?;
+    let told = ready(processes, left.min(LOOK))?;
     if end.is_stopped.load(Ordering::Relaxed) {
         return Err(Fault::Interrupted);
     }
     for number in told {
-        crew[number].read()?;
+        processes[number].read()?;
     }
-    match crew.iter().any(Process::has_failed) {
-        true => Err(cause(crew)?),
+    match processes.iter().any(Process::has_failed) {
+        true => Err(cause(processes)?),
         false => Ok(!left.is_zero()),
     }
 }
 
-/// Why it failed, when one of the crew has: because of one that was killed, whose end the others
+/// Why it failed, when one of the processes has: because of one that was killed, whose end the others
 /// have seen; else because of the first, to which all are connected, if it has failed.
-fn cause(crew: &mut [Process]) -> Result<Fault, Fault> {
+fn cause(processes: &mut [Process]) -> Result<Fault, Fault> {
     let end = Instant::now() + AFTERMATH;
     loop {
-        if let Some(killed) = crew.iter().find(|process| process.is_killed()) {
+        if let Some(killed) = processes.iter().find(|process| process.is_killed()) {
             return Ok(killed.fault());
         }
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let failed = crew.iter().find(|process| process.has_failed());
+            let failed = processes.iter().find(|process| process.has_failed());
             return Ok(failed.map_or(Fault::Wrong("none has failed"), Process::fault));
         }
-        for number in ready(crew, left)? {
-            crew[number].read()?;
+        for number in ready(processes, left)? {
+            processes[number].read()?;
         }
     }
 }
 
 /// Numbers of those that have told something or ended.
-fn ready(crew: &[Process], most: Duration) -> Result<Vec<usize>, Fault> {
-    let numbers: Vec<usize> = (0..crew.len()).filter(|&number| !crew[number].has_ended).collect();
-    let mut all: Vec<PollFd<'_>> =
-        numbers.iter().map(|&number| PollFd::new(&crew[number].output, PollFlags::IN)).collect();
+fn ready(processes: &[Process], most: Duration) -> Result<Vec<usize>, Fault> {
+    let numbers: Vec<usize> =
+        (0..processes.len()).filter(|&number| !processes[number].has_ended).collect();
+    let mut all: Vec<PollFd<'_>> = numbers
+        .iter()
+        .map(|&number| PollFd::new(&processes[number].output, PollFlags::IN))
+        .collect();
     let most = Timespec {
         tv_sec: most.as_secs().min(i64::MAX as u64) as i64,
         tv_nsec: most.subsec_nanos().into(),

@@ -4,7 +4,7 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, listed, quoted};
 use crate::limits::at_most_the_limit;
-use crate::model::{Config, EntranceConfig, ListenerTlsConfig};
+use crate::model::{AccessConfig, Config, ListenerTlsConfig};
 use crate::secret::ReadFile;
 use crate::section::{Section, Value};
 use crate::toml_text::string;
@@ -71,13 +71,13 @@ pub(crate) fn resolve(
     limits: &Limits,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
-) -> EntranceConfig {
+) -> AccessConfig {
     refuse_stray_keys(section, bind, report);
     let networks = |name| match section.value(name) {
         Some(Value::Networks(networks)) => networks.clone(),
         _ => Vec::new(),
     };
-    let entrance = EntranceConfig {
+    let access = AccessConfig {
         tls: section.section("tls").map(|section| tls(section, read_file, report)),
         proxies: section.bool("proxy_protocol").then(|| networks("proxy_from")),
         allow: networks("allow"),
@@ -90,8 +90,8 @@ pub(crate) fn resolve(
         }),
         idle_timeout: section.duration("idle_timeout"),
     };
-    warn_of_believers(section, bind, &entrance, report);
-    entrance
+    warn_of_believers(section, bind, &access, report);
+    access
 }
 
 /// Refuses keys that have no effect here.
@@ -135,10 +135,10 @@ fn refuse_stray_keys(section: &Section, bind: &ListenAddr, report: &mut Report<'
 fn warn_of_believers(
     section: &Section,
     bind: &ListenAddr,
-    entrance: &EntranceConfig,
+    access: &AccessConfig,
     report: &mut Report<'_>,
 ) {
-    let believes_all = entrance.proxies.as_ref().is_some_and(Vec::is_empty);
+    let believes_all = access.proxies.as_ref().is_some_and(Vec::is_empty);
     if believes_all && crate::warnings::is_open(bind) && section.value("proxy_protocol").is_some() {
         let what = format!(
             "{bind} can be reached from other machines and has proxy_protocol without proxy_from: whoever connects can say that he is anybody"
@@ -263,16 +263,16 @@ fn load(
 
 /// Adds the memory that clients in a handshake and clients with TLS may use.
 pub(crate) fn describe_memory(config: &Config, text: &mut String) {
-    let entrances = config.listeners.iter().map(|listener| &listener.entrance);
-    let asks = |one: &&EntranceConfig| one.tls.is_some() || one.proxies.is_some();
+    let accesses = config.listeners.iter().map(|listener| &listener.access);
+    let asks = |one: &&AccessConfig| one.tls.is_some() || one.proxies.is_some();
     let arrivals: u64 =
-        entrances.clone().filter(asks).map(|one| u64::from(one.handshakes_max)).sum();
+        accesses.clone().filter(asks).map(|one| u64::from(one.handshakes_max)).sum();
     if arrivals > 0 {
         let bytes = format_size(arrivals * SECURED_LEN_MAX);
         let _ =
             writeln!(text, "  clients that come in: {bytes} per worker (handshakes: {arrivals})");
     }
-    if entrances.clone().any(|one| one.tls.is_some()) {
+    if accesses.clone().any(|one| one.tls.is_some()) {
         let bytes = format_size(SECURED_LEN_MAX);
         let _ =
             writeln!(text, "  clients by tls: some 8KiB each when idle, {bytes} more when busy");

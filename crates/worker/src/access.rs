@@ -1,7 +1,7 @@
 //! How the clients of a listener are accepted, and the counts of that.
 
 use crate::Notice;
-use keyway_metrics::EntranceFigures;
+use keyway_metrics::AccessFigures;
 use keyway_net::{AWAY_LABELS, AcceptFilter, Away};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct ListenerAccess {
     /// What clients must send first. `None`: nothing.
-    pub gate: Option<Arc<AcceptFilter>>,
+    pub filter: Option<Arc<AcceptFilter>>,
     /// Largest number of clients at once, over all workers. 0: no limit of its own.
     pub clients_max: u32,
     /// How long a client may send no request. `None`: without a limit.
@@ -55,9 +55,9 @@ impl Tally {
     }
 
     /// Returns the counts for metrics.
-    pub fn figures(&self) -> EntranceFigures {
+    pub fn figures(&self) -> AccessFigures {
         let counts = self.turned_away.iter().map(|count| count.load(Ordering::Relaxed));
-        EntranceFigures {
+        AccessFigures {
             connected: u64::from(self.connected()),
             secured: self.secured.load(Ordering::Relaxed),
             turned_away: AWAY_LABELS.into_iter().zip(counts).collect(),

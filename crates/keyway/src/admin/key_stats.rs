@@ -3,18 +3,18 @@
 use super::Current;
 use crate::plan::monotonic;
 use crate::serve::wall_clock;
-use keyway_control::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
-use keyway_proxy::hot_keys::{Access, Direction, Hottest, NotedKeys, shown_key};
+use keyway_control::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
+use keyway_proxy::hot_keys::{Access, Direction, Hottest, KeyStats, shown_key};
 
 impl Current {
     /// Returns the keys of all pools, or of the pool at the position `only`.
-    pub(super) fn noted_keys(&self, only: Option<usize>, limit: usize) -> NotedKeyList {
+    pub(super) fn key_stats(&self, only: Option<usize>, limit: usize) -> KeyStatsList {
         let asked = self.live_pools().filter(|&index| only.is_none_or(|only| only == index));
         let told = asked.map(|index| {
             let pool = &self.plan.pools[index];
-            of_pool(&pool.name, &pool.noted, limit)
+            of_pool(&pool.name, &pool.key_stats, limit)
         });
-        NotedKeyList {
+        KeyStatsList {
             hot_keys_every: self.plan.limits.hot_keys_every,
             big_values_from: self.plan.limits.big_values_from,
             pools: told.collect(),
@@ -22,11 +22,11 @@ impl Current {
     }
 }
 
-fn of_pool(name: &str, noted: &NotedKeys, limit: usize) -> NotedKeysOfPool {
-    let hottest = |access| hot_keys(noted.hot.hottest(access, limit, monotonic()));
+fn of_pool(name: &str, key_stats: &KeyStats, limit: usize) -> KeyStatsOfPool {
+    let hottest = |access| hot_keys(key_stats.hot.hottest(access, limit, monotonic()));
     let unix_seconds = wall_clock().unix_micros / 1_000_000;
-    let biggest = noted.big.biggest(limit, unix_seconds).into_iter();
-    NotedKeysOfPool {
+    let biggest = key_stats.big.biggest(limit, unix_seconds).into_iter();
+    KeyStatsOfPool {
         pool: name.to_owned(),
         reads: hottest(Access::Read),
         writes: hottest(Access::Write),
