@@ -165,7 +165,7 @@ pub struct Cluster {
     /// The addresses of host names in reports about replicas.
     hosts: Mutex<Hosts>,
     /// Why questions are not answered.
-    unanswered: Mutex<UnansweredReason>,
+    reason: Mutex<UnansweredReason>,
     /// Limits a log line to one a minute.
     pub(crate) notice: Notice,
     /// The same for addresses that cannot be reached.
@@ -251,7 +251,7 @@ impl Cluster {
             lags_told: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
             settled: (0..server_count).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
-            unanswered: Mutex::new(UnansweredReason::new("none was asked yet")),
+            reason: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
@@ -465,23 +465,23 @@ impl Cluster {
     }
 
     /// Notes why a question was not answered.
-    pub(crate) fn note_unanswered(&self, text: String, telling: Telling, now: Time) {
-        self.unanswered.lock().note(text, telling, now);
+    pub(crate) fn note_reason(&self, text: String, telling: Telling, now: Time) {
+        self.reason.lock().note(text, telling, now);
     }
 
     /// Returns why questions are not answered.
-    pub(crate) fn unanswered(&self) -> String {
-        self.unanswered.lock().text().to_owned()
+    pub(crate) fn reason(&self) -> String {
+        self.reason.lock().text().to_owned()
     }
 
     /// Returns the same with what to change in the configuration, if that is known, for the pool of
     /// this name.
-    pub(crate) fn unanswered_in(&self, pool: &str) -> String {
-        let unanswered = self.unanswered();
+    pub(crate) fn reason_in(&self, pool: &str) -> String {
+        let reason = self.reason();
         let asked = self.sentinels().unwrap_or(pool);
-        match advice(asked, &unanswered).filter(|_| !unanswered.contains(" [pool.")) {
-            Some(advice) => format!("{unanswered}; {advice}"),
-            None => unanswered,
+        match advice(asked, &reason).filter(|_| !reason.contains(" [pool.")) {
+            Some(advice) => format!("{reason}; {advice}"),
+            None => reason,
         }
     }
 

@@ -64,7 +64,7 @@ impl Cluster {
             names => format!("{what} ({})", names.join(", ")),
         };
         Some(match map.count_without_index() {
-            0 => format!("{what}: {}", self.unanswered_in(pool)),
+            0 => format!("{what}: {}", self.reason_in(pool)),
             _ => "nodes_max leaves no place for the servers that have the keys".to_owned(),
         })
     }

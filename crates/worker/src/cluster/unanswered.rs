@@ -48,15 +48,15 @@ mod tests {
     #[test]
     fn silence_does_not_hide_a_cause_and_no_cause_stands_for_ever() {
         let at = |seconds: u64| Time(0) + Duration::from_secs(seconds);
-        let mut unanswered = UnansweredReason::new("none was asked yet");
-        unanswered.note("a is silent".into(), Telling::Silence, at(1));
-        assert_eq!(unanswered.text(), "a is silent");
-        unanswered.note("b refuses".into(), Telling::Cause, at(2));
-        unanswered.note("a is silent".into(), Telling::Silence, at(3));
-        assert_eq!(unanswered.text(), "b refuses");
-        unanswered.note("c refuses".into(), Telling::Cause, at(4));
-        assert_eq!(unanswered.text(), "c refuses", "the latest of those that say as much");
-        unanswered.note("a is silent".into(), Telling::Silence, at(14));
-        assert_eq!(unanswered.text(), "a is silent");
+        let mut reason = UnansweredReason::new("none was asked yet");
+        reason.note("a is silent".into(), Telling::Silence, at(1));
+        assert_eq!(reason.text(), "a is silent");
+        reason.note("b refuses".into(), Telling::Cause, at(2));
+        reason.note("a is silent".into(), Telling::Silence, at(3));
+        assert_eq!(reason.text(), "b refuses");
+        reason.note("c refuses".into(), Telling::Cause, at(4));
+        assert_eq!(reason.text(), "c refuses", "the latest of those that say as much");
+        reason.note("a is silent".into(), Telling::Silence, at(14));
+        assert_eq!(reason.text(), "a is silent");
     }
 }

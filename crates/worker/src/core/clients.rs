@@ -28,7 +28,7 @@ pub(crate) struct State {
 }
 
 /// What a client begins to wait for.
-pub(in crate::core) enum Wait<'a> {
+pub(in crate::core) enum WaitOn<'a> {
     /// Room on a connection, or until the connection is established.
     Connection(&'a mut Connection),
     /// Room among the requests that are led to other pools, at most until this time.
@@ -46,32 +46,32 @@ impl Plane {
     /// added to the list of those who wait for the same. A client waits for one thing at a time:
     /// one that waits for a connection or for routes already goes on with that wait.
     #[cold]
-    pub(in crate::core) fn wait(&mut self, client: ClientMut<'_>, wait: Wait<'_>) {
+    pub(in crate::core) fn wait_for(&mut self, client: ClientMut<'_>, on: WaitOn<'_>) {
         let ClientMut { key, session } = client;
-        if session.waits_for.is_some() && matches!(wait, Wait::Connection(_) | Wait::Routes(_)) {
+        if session.waits_for.is_some() && matches!(on, WaitOn::Connection(_) | WaitOn::Routes(_)) {
             return;
         }
-        session.waits_for = Some(match wait {
-            Wait::Connection(connection) => {
+        session.waits_for = Some(match on {
+            WaitOn::Connection(connection) => {
                 connection.waiting.push(key);
                 WaitFor::Connection
             }
-            Wait::Routes(until) => {
+            WaitOn::Routes(until) => {
                 self.note_deadline(until);
-                self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+                self.routes.await_room(key, until);
                 WaitFor::Routes
             }
-            Wait::Owner(until) => {
+            WaitOn::Owner(until) => {
                 self.await_owner(key, until);
                 WaitFor::Owner
             }
-            Wait::Pause(until) => {
+            WaitOn::Pause(until) => {
                 self.clients.held_back.push((key, session.pool));
                 self.plan.clients.set_paused(session.identity.id, true);
                 self.note_deadline(Some(until));
                 WaitFor::Pause
             }
-            Wait::Login => {
+            WaitOn::Login => {
                 self.clients.logins.push(key);
                 WaitFor::Login
             }

@@ -220,8 +220,7 @@ impl Room for cluster::State {
     }
 
     fn trim(&mut self, kept_max: usize) {
-        self.split.trim(kept_max);
-        self.hedges.trim(kept_max);
+        self.trim_requests(kept_max);
     }
 }
 

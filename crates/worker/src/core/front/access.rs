@@ -1,6 +1,6 @@
 //! Checks requests of clients that may not do everything, before they start.
 
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::request::{ClientMut, Step};
 use crate::core::{Connections, Plane};
@@ -75,7 +75,7 @@ impl Plane {
         if prepared == Prepared::Ready {
             return false;
         }
-        self.wait(ClientMut { key, session }, Wait::Login);
+        self.wait_for(ClientMut { key, session }, WaitOn::Login);
         true
     }
 

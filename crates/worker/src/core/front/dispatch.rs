@@ -1,5 +1,5 @@
 use crate::advice::{advice, advice_of_tls};
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
@@ -264,7 +264,7 @@ impl Plane {
         let key = *key;
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
-            self.wait(ClientMut { key, session }, Wait::Pause(until));
+            self.wait_for(ClientMut { key, session }, WaitOn::Pause(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
         } else if pool.pause.is_monitored() {

@@ -5,7 +5,7 @@
 //! of how long the requests have waited.
 
 use super::waits::{NextRequest, waited_for_room};
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
@@ -180,7 +180,7 @@ impl Plane {
             Step::Started | Step::Wait => {}
             Step::Crowded => self.wait_among_routed_requests(key, session),
             Step::Full(link) => {
-                self.wait(ClientMut { key, session }, Wait::Connection(&mut links[link]));
+                self.wait_for(ClientMut { key, session }, WaitOn::Connection(&mut links[link]));
             }
         }
     }

@@ -15,7 +15,7 @@
 //! they are complete, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::observe::hot_keys::Sight;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::owes_late_write;
@@ -326,7 +326,7 @@ impl Plane {
             && session.waits_for.is_none()
         {
             session.paused = true;
-            self.wait(ClientMut { key, session }, Wait::Connection(connection));
+            self.wait_for(ClientMut { key, session }, WaitOn::Connection(connection));
         }
     }
 

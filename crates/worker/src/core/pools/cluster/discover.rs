@@ -115,14 +115,14 @@ impl Core {
         });
         if matches!(&view, Ok(view) if view.owners.owned_count() == 0) {
             let what = format!("what {from} says of it {}", ViewError::NoSlots);
-            shared.note_unanswered(what, Telling::Cause, self.plane.clock.now);
+            shared.note_reason(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
             Ok(view) if self.asks_another_before(server.pool, query, &view) => {}
             Ok(view) => self.learn_slots(server, &view),
             Err(error) => {
                 let what = format!("what {from} says of it {error}");
-                shared.note_unanswered(what, Telling::Cause, self.plane.clock.now);
+                shared.note_reason(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
                     let name = &self.plane.plan.pools[usize::from(server.pool)].name;
                     tracing::warn!(
@@ -305,7 +305,7 @@ impl Plane {
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(server);
             let (why, telling) = self.why_unanswered(server, fault);
-            state.shared.note_unanswered(format!("{backend} {why}"), telling, self.clock.now);
+            state.shared.note_reason(format!("{backend} {why}"), telling, self.clock.now);
         }
         self.distrust(server);
         self.cluster.unanswered.push((server, number));
@@ -400,7 +400,7 @@ impl Plane {
         if asks_seeds && state.shared.notice.is_due(now) {
             let state = self.cluster_state(pool);
             let has_slots = state.is_some_and(ClusterState::has_slots);
-            let why = state.map(|state| state.shared.unanswered());
+            let why = state.map(|state| state.shared.reason());
             let pool = &self.plan.pools[usize::from(pool)].name;
             if has_slots {
                 tracing::warn!(

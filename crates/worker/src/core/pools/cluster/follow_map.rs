@@ -1,7 +1,7 @@
 //! Makes a worker follow the latest map of a cluster.
 
 use crate::Upstream;
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
 use crate::core::request::{ClientMut, RequestContext};
@@ -307,7 +307,7 @@ impl Plane {
         if until <= self.clock.now || self.cluster.waited.is_some() {
             return false;
         }
-        self.wait(ClientMut { key, session }, Wait::Owner(until));
+        self.wait_for(ClientMut { key, session }, WaitOn::Owner(until));
         true
     }
 
@@ -318,7 +318,7 @@ impl Plane {
         let state = self.cluster_state(pool)?;
         self.cluster.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
-        let why = state.shared.unanswered_in(name);
+        let why = state.shared.reason_in(name);
         let readers = self.pools[usize::from(pool)].readers();
         let reads_replicas_only =
             readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));

@@ -12,7 +12,7 @@
 //! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::{ASIDE_KEPT, Aside};
 use crate::core::request::ClientMut;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
@@ -138,7 +138,7 @@ impl Plane {
             self.upstream.connects.push(index);
         }
         let until = self.waits_until(key, connection.server_id.pool);
-        self.wait(ClientMut { key, session }, Wait::Connection(connection));
+        self.wait_for(ClientMut { key, session }, WaitOn::Connection(connection));
         connection.waiting_due =
             Some(connection.waiting_due.map_or(until, |first| first.min(until)));
         self.note_cluster_deadline(until);

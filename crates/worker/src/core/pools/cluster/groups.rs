@@ -271,7 +271,7 @@ impl Core {
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(pool = name, "{why}; told at most once a minute");
         }
-        state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
+        state.shared.note_reason(why, Telling::Cause, self.plane.clock.now);
     }
 
     /// Notes that servers told their roles, and that none of them is the primary.
@@ -280,7 +280,7 @@ impl Core {
         if !told.roles.is_empty() {
             let count = told.roles.len();
             let why = format!("none of the {count} that answered is a primary");
-            state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
+            state.shared.note_reason(why, Telling::Cause, self.plane.clock.now);
         }
     }
 
@@ -359,7 +359,7 @@ impl Core {
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(pool = name, backend, "{log}; told at most once a minute");
         }
-        state.shared.note_unanswered(why, Telling::Cause, self.plane.clock.now);
+        state.shared.note_reason(why, Telling::Cause, self.plane.clock.now);
     }
 }
 

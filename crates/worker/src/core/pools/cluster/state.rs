@@ -103,6 +103,12 @@ impl State {
         State { pools, sentinels: sentinels(plan), ..State::default() }
     }
 
+    /// Frees memory that one huge request needed: lists keep at most `kept_max` elements.
+    pub(in crate::core) fn trim_requests(&mut self, kept_max: usize) {
+        self.split.trim(kept_max);
+        self.hedges.trim(kept_max);
+    }
+
     /// Takes on the pools of another version of the settings. Pools that are being ended are looked
     /// after until they have ended.
     pub(in crate::core) fn follow(&mut self, plan: &Plan) {

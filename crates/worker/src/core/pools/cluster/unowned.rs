@@ -6,7 +6,7 @@
 //! ```
 //! No other request of the client is started meanwhile, so that their order is kept.
 
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::ASIDE_KEPT;
 use crate::core::pools::cluster::state::Wait;
 use crate::core::request::{ClientMut, RequestContext};
@@ -72,7 +72,7 @@ impl Plane {
             return false;
         }
         state.shared.ask_about_unowned(now);
-        self.wait(ClientMut { key, session }, Wait::Owner(until));
+        self.wait_for(ClientMut { key, session }, WaitOn::Owner(until));
         true
     }
 

@@ -1,12 +1,12 @@
 //! Sends a request of a memcached client to its store or to its servers.
 
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::writes;
 use crate::core::pools::store::state::StorePool;
 use crate::core::request::PoolInPlan;
-use crate::core::request::{ClientRef, Step};
+use crate::core::request::{ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
 use crate::{PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::Fault;
@@ -113,7 +113,7 @@ impl Plane {
             }
             return false;
         };
-        self.wait(ClientMut { key: call.key, session: call.session }, Wait::Pause(until));
+        self.wait_for(ClientMut { key: call.key, session: call.session }, WaitOn::Pause(until));
         true
     }
 

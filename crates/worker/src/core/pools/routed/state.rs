@@ -74,6 +74,11 @@ impl State {
         self.held + self.shadows_held + self.shadows.iter().sum::<u32>() as usize
     }
 
+    /// Adds a client to those that wait for room, at most until a time.
+    pub(in crate::core) fn await_room(&mut self, key: Key<Session>, until: Option<Time>) {
+        self.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+    }
+
     /// Returns the number of waiting questions, and of clients that wait for room.
     pub(in crate::core) fn queued(&self) -> usize {
         self.queues.len() + self.dirty.len() + self.copies.len() + self.waiting.len()

@@ -1,15 +1,15 @@
 //! The beginning, the steps and the end of requests to pools of pools.
 
-use crate::core::clients::Wait;
+use crate::core::clients::WaitOn;
 use crate::core::pools::routed::state::Wants;
 use crate::core::pools::routed::state::{
     Destination, HELD_MAX, Lots, ROUTED_REQUESTS_MAX, SHADOWS_HELD_MAX, UnsentSubRequest, Whose,
     routes_of, shadow_of,
 };
-use crate::core::request::Step;
+use crate::core::request::{ClientMut, Step};
 use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
-use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent};
 use keyway_command::Counted;
 use keyway_proxy::route_policy::{KeyOwner, Part, RouteTotals, RoutedRequest, SubRequestFor};
 use keyway_proxy::{Busy, ReplyTo, Session};
@@ -196,7 +196,7 @@ impl Plane {
         }
         let since = session.full_since.unwrap_or(self.clock.now);
         let until = self.longest_timeout(session.pool).map(|timeout| since + timeout);
-        self.wait(ClientMut { key, session }, Wait::Routes(until));
+        self.wait_for(ClientMut { key, session }, WaitOn::Routes(until));
     }
 
     /// Returns the error for a client whose request has waited too long for room among routed

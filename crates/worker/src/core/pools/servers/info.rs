@@ -116,7 +116,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
             name: kind.label(index),
             address: address.to_string(),
             health,
-            status: cluster.map_or_else(String::new, |it| status(it, index)),
+            standing: cluster.map_or_else(String::new, |it| standing(it, index)),
             latency_micros: plan.facts.backend_latency_micros(pool, index),
             info: Err(format!("it is {health}{why} and was not asked")),
         });
@@ -143,7 +143,7 @@ pub(in crate::core) fn write_report(plan: &Plan, pool: u16, join: &Join, out: &m
 }
 
 /// Returns the role and state of a server, as fields of the INFO text.
-fn status(cluster: &Cluster, server: usize) -> String {
+fn standing(cluster: &Cluster, server: usize) -> String {
     let Some(known) = cluster.status(server) else { return String::new() };
     let mut fields = format!(",standing={}", known.role);
     let others = [
