@@ -323,7 +323,7 @@ fn put(before: &Before, new: &Config, pools: &[NewPosition], listeners: &[(usize
     slots.resize(count, None);
     let (mut is_same, mut heir_of) = (vec![true; count], vec![None; count]);
     let mut retired: Vec<Retired> = before.retired.to_vec();
-    retired.retain(|it| !pools.iter().any(|it| it.position == usize::from(it.pool)));
+    retired.retain(|it| !pools.iter().any(|its| its.position == usize::from(it.pool)));
     for (position, slot) in slots.iter_mut().enumerate().take(old.pools.len()) {
         let stays = pools.iter().any(|it| it.is_same && it.position == position);
         if stays || is_retired(before, position) {
