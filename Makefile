@@ -73,9 +73,11 @@ shuttle: ## nodes of the bus on threads with rings between them, in ROUNDS=20000
 	@RUSTFLAGS="--cfg shuttle" KEYWAY_SHUTTLE_ROUNDS=$(or $(ROUNDS),20000) CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/shuttle" \
 	  cargo test --locked --package keyway-bus --test orders -- --nocapture
 
-soak: ## values of 512 MB both ways, 10,000 writers of rings killed and as often stopped, then MINUTES=10 of load and faults on the store and on four servers; every reply is checked
+soak: ## values of 512 MB both ways, 10,000 writers of rings killed and as often stopped, KILLS=2000 of processes with a log for each rule of fsync, then MINUTES=10 of load and faults on the store and on four servers; every reply is checked
 	@cargo test --release --locked --package keyway --test large_values -- --ignored --nocapture
 	@KEYWAY_RING_FAULTS=10000 cargo test --release --locked --package keyway-ring --test crash writer
+	@KEYWAY_LOG_KILLS=$(or $(KILLS),2000) cargo test --release --locked --package keyway-log --test kills
+	@KEYWAY_LOG_KILLS=$(or $(KILLS),2000) cargo test --release --locked --package keyway --test store_logs -- kill other_rules
 	@KEYWAY_SOAK_MINUTES=$(or $(MINUTES),10) \
 	  cargo test --release --locked --package keyway --test soak -- --ignored --nocapture
 

@@ -22,6 +22,8 @@ Usage:
                                           transactions and pipelines without them
   keyway-peer-bench fanout [OPTIONS]      one channel with 1000 subscribers
   keyway-peer-bench reload [OPTIONS]      latency while a pool is replaced
+  keyway-peer-bench persistence [OPTIONS] loading, saving and logs of the store
+                                          and of redis-server
 
 What runs:
   --keyway PATH          the keyway binary; default: beside this program
@@ -47,6 +49,7 @@ How:
                          the system has used a CPU-second, up to four times S)
   --quick                2 rounds of 0.3 s: a first look, no evidence
   --nice N               run everything at this nice value (below 0: as root)
+  --items N              persistence: items that are loaded; default 10000000
   --requests N           callgrind: requests of the shorter run; default 10000
 
 Where it goes (always to standard output as well):
@@ -86,6 +89,8 @@ pub enum Action {
     Fanout,
     /// Latency during reloads.
     Reload,
+    /// Loading, saving and logs.
+    Persistence,
     /// Print the help.
     Help,
 }
@@ -115,6 +120,8 @@ pub struct Options {
     pub quick: bool,
     /// The nice value for everything. `None`: unchanged.
     pub nice: Option<i32>,
+    /// Number of items that are loaded and saved.
+    pub items: u32,
     /// Number of requests of callgrind's shorter run.
     pub requests: u64,
     /// The requested document.
@@ -126,13 +133,14 @@ pub struct Options {
 }
 
 /// The tasks by the first word of the command line.
-const ACTIONS: [(&str, Action); 6] = [
+const ACTIONS: [(&str, Action); 7] = [
     ("callgrind", Action::Callgrind),
     ("misses", Action::Misses),
     ("tls", Action::Tls),
     ("transactions", Action::Transactions),
     ("fanout", Action::Fanout),
     ("reload", Action::Reload),
+    ("persistence", Action::Persistence),
 ];
 
 impl Options {
@@ -185,6 +193,7 @@ impl Options {
             seconds: 1.5,
             quick: false,
             nice: None,
+            items: 10_000_000,
             requests: 10_000,
             doc: None,
             no_doc: false,
@@ -228,6 +237,7 @@ impl Options {
             "--rounds" => self.rounds = number(flag, &value()?, 1)?,
             "--seconds" => self.seconds = number(flag, &value()?, 0.1)?,
             "--nice" => self.nice = Some(number(flag, &value()?, -20)?),
+            "--items" => self.items = number(flag, &value()?, 1)?,
             "--requests" => self.requests = number(flag, &value()?, 100)?,
             "--doc" => self.doc = Some(value()?.into()),
             "--json" => self.json = Some(value()?.into()),

@@ -448,7 +448,7 @@ fn keyway_cluster(port: u16, admin: u16, servers: &[u16]) -> String {
     format!("{head}kind = \"cluster\"\nservers = [{}]\n", seeds.join(", "))
 }
 
-fn keyway_store(port: u16, admin: u16) -> String {
+pub(crate) fn keyway_store(port: u16, admin: u16) -> String {
     format!("{}kind = \"store\"\n", keyway_head(port, admin))
 }
 

@@ -532,6 +532,7 @@ pub const fn store_serves(verb: Verb) -> bool {
             | Keys
             | Randomkey
             | Flushdb
+            | Bgrewriteaof
             | Bgsave
             | Lastsave
             | Flushall

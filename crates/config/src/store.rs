@@ -43,11 +43,6 @@ pub(crate) fn store(
     let eviction = Eviction::ALL.into_iter().find(|eviction| eviction.name() == name);
     let log = section.section("log").and_then(log);
     let replica = replica::resolve(section, read_file, report);
-    if log.is_some() && replica.primary.is_some() {
-        let what = format!("{} has `log` and `replica_of`", section.header);
-        let hint = "leave out one of them: the log of a replica would miss its primary's snapshots";
-        report.consequence(section.at, Problem::new(what, hint));
-    }
     StoreConfig {
         memory_max: section.number("memory_max"),
         eviction: eviction.unwrap_or(Eviction::AllKeysS3Fifo),

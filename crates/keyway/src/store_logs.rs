@@ -217,6 +217,13 @@ impl Teller {
                 pool,
                 "the log has failed: {fault}; writes go on without it until it has begun anew"
             ),
+            Notice::Replaced { base_len, took } => tracing::info!(
+                pool,
+                bytes = base_len,
+                seconds = took.as_secs_f64(),
+                "the log has the data that replaced the old: a base of {base_len} bytes in \
+                 {took:.1?}"
+            ),
             Notice::Healed => {
                 tracing::info!(pool, "the log has begun anew, and has all that the pool holds");
             }

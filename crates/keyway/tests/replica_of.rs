@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Signal, Value, encode_words, wait_until,
-    watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Signal, TempDir, Value, encode_words,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -248,6 +248,92 @@ fn a_reload_changes_the_role_only_with_its_setting() {
     reload(&keyway, &text.replace("replica_of", "# replica_of"));
     wait_until("it is a primary", BOUND, || info(&mut client, "role") == "master");
     ok(&mut client, "SET k own");
+}
+
+/// Resyncs that a server has made: full ones, and partial ones.
+fn resyncs(server: &mut Client) -> [u64; 2] {
+    let text = server.words("INFO stats").text();
+    ["sync_full:", "sync_partial_ok:"].map(|field| {
+        let found = text.lines().find_map(|line| line.strip_prefix(field));
+        found.and_then(|text| text.trim().parse().ok()).expect("a number")
+    })
+}
+
+fn goes_on_after_restarts(pool: Pool) {
+    let _watchdog = watchdog(Duration::from_secs(120), "restarts of a replica");
+    let from = RedisServer::start_with(&DISKLESS);
+    let mut server = from.client();
+    let library = "#!lua name=mylib\nredis.register_function{function_name='twice', \
+                   flags={'no-writes'}, callback=function(keys, args) return 2 * args[1] end}";
+    server.words("RPUSH list a");
+    let config = config(pool.with("replica_of", &url(&from)));
+    let keyway = Keyway::start(KEYWAY, config.clone());
+    let mut client = keyway.client(0);
+    await_up(&mut client);
+    assert!(!server.command(&["FUNCTION", "LOAD", library]).is_error());
+    server.pipeline(&["SELECT 3", "INCR n"]);
+    await_same(&mut server, &mut client);
+    assert_eq!(resyncs(&mut server), [1, 0]);
+    drop(client);
+    keyway.stop(BOUND);
+    for round in 2..4 {
+        // The stream selects no database again.
+        server.pipeline(&["INCR n", "RPUSH other b"]);
+        let keyway = Keyway::start(KEYWAY, config.clone());
+        let mut client = keyway.client(0);
+        wait_until("it is loaded", BOUND, || !client.words("DBSIZE").is_error());
+        await_up(&mut client);
+        await_same(&mut server, &mut client);
+        assert_eq!(resyncs(&mut server), [1, round - 1]);
+        assert_eq!(client.words("FCALL_RO twice 0 21"), Value::Integer(42));
+        assert_eq!(client.words("LRANGE list 0 -1").array().len(), 1);
+        client.words("SELECT 3");
+        assert_eq!(client.words("GET n"), Value::bulk(&round.to_string()));
+        drop(client);
+        keyway.stop(BOUND);
+    }
+}
+
+#[test]
+fn a_replica_with_a_log_goes_on_after_a_restart_without_a_snapshot() {
+    let folder = TempDir::new();
+    let log = format!("{{ dir = {:?}, fsync = \"1s\" }}", folder.path().display().to_string());
+    goes_on_after_restarts(Pool::store("main").with("log", &log));
+}
+
+#[test]
+fn a_replica_with_a_snapshot_goes_on_after_a_restart_without_another() {
+    let folder = TempDir::new();
+    let file = folder.path().join("a.rdb").display().to_string();
+    goes_on_after_restarts(Pool::store("main").with("snapshot", &format!("{{ file = {file:?} }}")));
+}
+
+#[test]
+fn a_store_with_a_log_follows_when_it_is_told_and_writes_once_it_is_a_primary() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a store with a log");
+    let folder = TempDir::new();
+    let log = format!("{{ dir = {:?}, fsync = \"always\" }}", folder.path().display().to_string());
+    let config = config(Pool::store("main").with("log", &log));
+    let from = RedisServer::start_with(&DISKLESS);
+    from.client().words("SET k of-the-primary");
+    let mut keyway = Keyway::start(KEYWAY, config.clone());
+    let mut client = keyway.client(0);
+    ok(&mut client, "SET own v");
+    ok(&mut client, &format!("REPLICAOF 127.0.0.1 {}", from.port()));
+    await_up(&mut client);
+    assert_eq!(client.words("DBSIZE"), Value::Integer(1));
+    wait_until("the log has the data", BOUND, || {
+        keyway.process().log().contains("the log has the data")
+    });
+    ok(&mut client, "REPLICAOF NO ONE");
+    assert_eq!(client.words("APPEND k -and-own"), Value::Integer(22));
+    keyway.process_mut().kill();
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    wait_until("it is loaded", BOUND, || !client.words("DBSIZE").is_error());
+    assert_eq!(client.words("GET k"), Value::bulk("of-the-primary-and-own"));
+    assert_eq!(client.words("DBSIZE"), Value::Integer(1));
+    ok(&mut client, "SET k v");
 }
 
 fn reload(keyway: &Keyway, text: &str) {

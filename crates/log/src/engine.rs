@@ -5,6 +5,7 @@
 //!  beginning (a base) ─► open │
 //!             open ─► lost ─► beginning: a fault of the disk, or effects that were lost
 //!             open ─► open, with a base that is being written: a compaction
+//!             open ─► paused ─► beginning: a replica takes a snapshot of its primary
 //! ```
 //! *Beginning* and a compaction are the same but for what counts meanwhile. In a compaction the
 //! manifest has the base before, all segments since, and those behind the cut. At a beginning it
@@ -19,7 +20,7 @@ use crate::manifest::Numbered;
 use crate::settings::{Fsync, Notice, Settings};
 use crate::writer::Writer;
 use keyway_base::Time;
-use keyway_store::{EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
+use keyway_store::{Compaction, EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,10 @@ pub(crate) struct Engine {
     compact_at: Time,
     idle_rounds: u32,
     is_compaction_asked: bool,
+    /// The data is being replaced: nothing is followed.
+    is_paused: bool,
+    /// The data was replaced, and is not in the log yet.
+    is_replaced: bool,
 }
 
 impl Engine {
@@ -106,6 +111,8 @@ impl Engine {
             compact_at: Time(0),
             idle_rounds: 0,
             is_compaction_asked: false,
+            is_paused: false,
+            is_replaced: false,
         }
     }
 
@@ -152,12 +159,17 @@ impl Engine {
 
     /// The thread.
     pub(crate) fn run(mut self) {
+        let _over = SaysOver(Arc::clone(&self.gate));
         if self.has_data() && !self.is_open() {
             if let Err(fault) = self.load() {
                 return match fault {
                     LogFault::Ends => {}
                     fault => (self.settings.notify)(Notice::CannotLoad(fault)),
                 };
+            }
+            if !self.store.is_replica() {
+                // Clients write from here on.
+                self.store.leave_history();
             }
             self.store.end_loading();
         }
@@ -175,7 +187,31 @@ impl Engine {
             if orders.is_ending {
                 return self.end();
             }
+            self.follow_pause(orders.pauses);
         }
+    }
+
+    /// Stops taking units before the data is replaced, or lets the log begin anew.
+    fn follow_pause(&mut self, pauses: bool) {
+        if pauses == self.is_paused {
+            return;
+        }
+        self.is_paused = pauses;
+        if pauses {
+            if let Err(fault) = self.settle() {
+                self.lose(fault);
+            }
+            // What is written from here on is not in the log until it has begun anew.
+            self.store.refuse_writes(self.settings.fsync == Fsync::Always);
+            self.following = None;
+            let mut status = self.gate.status_mut();
+            if status.state == LogState::Open {
+                status.state = LogState::Loading;
+            }
+        }
+        self.is_replaced = !pauses;
+        self.retry_at = Time(0);
+        self.gate.set_paused(pauses);
     }
 
     fn load(&mut self) -> Result<(), LogFault> {
@@ -213,7 +249,7 @@ impl Engine {
 
     /// Begins anew when it is time.
     fn try_begin(&mut self) -> Result<(), LogFault> {
-        match self.now() < self.retry_at || self.store.is_loading() {
+        match self.is_paused || self.now() < self.retry_at || self.store.is_loading() {
             true => Ok(()),
             false => self.begin(),
         }
@@ -244,6 +280,7 @@ impl Engine {
         let Some((reader, saving)) = cut else { return Ok(None) };
         let number = self.directory.take_number();
         let file = NewBase::begin(self.directory.base_path(number), saving, &self.settings)?;
+        self.gate.status_mut().compaction_began = clock.unix_millis() / 1000;
         let base = Numbered { number, offset: 0 };
         Ok(Some((reader, Rebase { file, base, began: self.now() })))
     }
@@ -448,12 +485,16 @@ impl Engine {
         }
         // All units that were told until now are written and on the disk.
         self.retry_after = RETRY_AFTER;
+        self.is_compaction_asked = false;
         self.gate.open(following.told);
         let has_failed = self.gate.status_mut().state == LogState::Lost;
         self.gate.status_mut().state = LogState::Open;
         self.store.refuse_writes(false);
+        let is_replaced = std::mem::take(&mut self.is_replaced);
         if has_failed {
             (self.settings.notify)(Notice::Healed);
+        } else if is_replaced {
+            (self.settings.notify)(Notice::Replaced { base_len: len, took });
         }
         Ok(())
     }
@@ -493,6 +534,12 @@ impl Engine {
     }
 
     fn note_status(&self) {
+        let has_base = self.following.as_ref().is_some_and(|following| following.base.is_some());
+        self.gate.note_compaction(match (has_base, self.is_compaction_asked) {
+            (true, _) => Compaction::Running,
+            (false, true) => Compaction::Scheduled,
+            (false, false) => Compaction::Idle,
+        });
         let mut status = self.gate.status_mut();
         let Some(following) = &self.following else { return };
         if status.state == LogState::Loading && following.is_listed {
@@ -501,7 +548,6 @@ impl Engine {
         status.base_len = self.base_len;
         status.segments_len = following.complete_len + following.writer.len();
         status.is_unsynced = following.unsynced_since.is_some();
-        status.is_compacting = following.base.is_some();
     }
 
     /// Waits until there is something to do.
@@ -530,12 +576,26 @@ impl Engine {
     /// Writes all that was told, and puts it on the disk.
     fn finish(&mut self) -> Result<(), LogFault> {
         self.await_base()?;
+        self.settle()
+    }
+
+    /// Writes all that was told, and puts it on the disk with a mark that says so.
+    fn settle(&mut self) -> Result<(), LogFault> {
         while self.drain()? {}
         self.sync()?;
         if let Some(following) = &mut self.following {
             following.writer.mark_synced()?;
         }
         self.publish()
+    }
+}
+
+/// Says that the thread has ended, however it does.
+struct SaysOver(Arc<Gate>);
+
+impl Drop for SaysOver {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

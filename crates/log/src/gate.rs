@@ -1,7 +1,7 @@
 //! The place where workers wait for the log.
 
 use crate::settings::Fsync;
-use keyway_store::{EffectLog, LogStatus};
+use keyway_store::{Compaction, EffectLog, LogStatus};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,11 +19,14 @@ pub(crate) struct Gate {
     /// The thread sleeps until it is woken.
     is_idle: AtomicBool,
     state: Mutex<State>,
+    /// Locked behind `state`, where both are.
     status: Mutex<LogStatus>,
     /// Workers wait here.
     has_done: Condvar,
     /// The thread of the log waits here.
     has_work: Condvar,
+    /// Whoever pauses the log waits here.
+    has_paused: Condvar,
 }
 
 #[derive(Default)]
@@ -33,6 +36,12 @@ struct State {
     is_open: bool,
     is_ending: bool,
     is_compaction_asked: bool,
+    /// The data is being replaced: the log is to take nothing.
+    is_pause_asked: bool,
+    /// The log takes nothing until it is to begin anew.
+    is_paused: bool,
+    /// The thread has ended.
+    is_over: bool,
 }
 
 /// Work of the log's thread besides writing.
@@ -40,6 +49,8 @@ struct State {
 pub(crate) struct Orders {
     pub(crate) is_ending: bool,
     pub(crate) compacts: bool,
+    /// Nothing is to be taken, as the data is being replaced.
+    pub(crate) pauses: bool,
 }
 
 impl Gate {
@@ -53,6 +64,7 @@ impl Gate {
             status: Mutex::default(),
             has_done: Condvar::new(),
             has_work: Condvar::new(),
+            has_paused: Condvar::new(),
         }
     }
 
@@ -86,9 +98,33 @@ impl Gate {
         self.has_done.notify_all();
     }
 
+    /// The log takes nothing from here on, and has lost nothing; or it may begin anew.
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        let mut state = self.state.lock();
+        state.is_paused = is_paused;
+        state.is_open &= !is_paused;
+        drop(state);
+        self.has_paused.notify_all();
+        self.has_done.notify_all();
+    }
+
+    /// The thread has ended: nobody waits for it any more.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_over = true;
+        self.has_paused.notify_all();
+    }
+
     pub(crate) fn end(&self) {
         self.state.lock().is_ending = true;
         self.has_work.notify_all();
+    }
+
+    /// Notes the state of compaction, unless the thread does not know yet what was asked for.
+    pub(crate) fn note_compaction(&self, compaction: Compaction) {
+        let state = self.state.lock();
+        if !state.is_compaction_asked {
+            self.status.lock().compaction = compaction;
+        }
     }
 
     /// Figures, to be changed.
@@ -103,8 +139,12 @@ impl Gate {
     /// Lets the thread of the log wait, unless a worker waits for units from `done` on.
     pub(crate) fn await_work(&self, done: u64, time: Duration, is_idle: bool) -> Orders {
         let mut state = self.state.lock();
-        let is_asked =
-            |state: &State| state.is_ending || state.is_compaction_asked || state.wanted > done;
+        let is_asked = |state: &State| {
+            state.is_ending
+                || state.is_compaction_asked
+                || state.is_pause_asked != state.is_paused
+                || state.wanted > done
+        };
         if !is_asked(&state) && !time.is_zero() {
             self.is_idle.store(is_idle, Ordering::Relaxed);
             self.has_work.wait_for(&mut state, time);
@@ -113,6 +153,7 @@ impl Gate {
         Orders {
             is_ending: state.is_ending,
             compacts: std::mem::take(&mut state.is_compaction_asked),
+            pauses: state.is_pause_asked,
         }
     }
 
@@ -163,13 +204,36 @@ impl EffectLog for Gate {
         }
     }
 
-    fn ask_compaction(&self) -> bool {
-        if self.status.lock().is_compacting {
-            return false;
+    fn ask_compaction(&self, may_begin: bool) -> Option<Compaction> {
+        let mut state = self.state.lock();
+        let mut status = self.status.lock();
+        match status.compaction {
+            Compaction::Running => return None,
+            Compaction::Scheduled => return Some(Compaction::Scheduled),
+            Compaction::Idle => {}
         }
-        self.state.lock().is_compaction_asked = true;
+        state.is_compaction_asked = true;
+        status.compaction_began = 0;
+        status.compaction = match may_begin && state.is_open {
+            true => Compaction::Running,
+            false => Compaction::Scheduled,
+        };
         self.has_work.notify_all();
-        true
+        Some(status.compaction)
+    }
+
+    fn pause(&self) {
+        let mut state = self.state.lock();
+        state.is_pause_asked = true;
+        self.has_work.notify_all();
+        while !state.is_paused && !state.is_over {
+            self.has_paused.wait(&mut state);
+        }
+    }
+
+    fn begin_anew(&self) {
+        self.state.lock().is_pause_asked = false;
+        self.has_work.notify_all();
     }
 
     fn status(&self) -> LogStatus {
@@ -209,6 +273,27 @@ mod tests {
         assert_eq!(waiting.join().unwrap(), 1);
         // Nobody waits for a log that takes nothing.
         assert_eq!(gate.before_replies(10), 1);
+    }
+
+    #[test]
+    fn a_compaction_that_was_asked_for_is_told_until_the_thread_says_how_it_is() {
+        let gate = Gate::new(Fsync::EverySecond);
+        let status = || EffectLog::status(&gate).compaction;
+        // A log that is not open yet begins anew first.
+        assert_eq!(gate.ask_compaction(true), Some(Compaction::Scheduled));
+        gate.note_compaction(Compaction::Idle);
+        assert_eq!(status(), Compaction::Scheduled, "the thread does not know of it");
+        assert!(gate.await_work(0, Duration::ZERO, false).compacts);
+        gate.open(0);
+        gate.note_compaction(Compaction::Idle);
+        assert_eq!(gate.ask_compaction(false), Some(Compaction::Scheduled));
+        assert_eq!(gate.ask_compaction(true), Some(Compaction::Scheduled));
+        assert!(gate.await_work(0, Duration::ZERO, false).compacts);
+        gate.note_compaction(Compaction::Running);
+        assert_eq!(gate.ask_compaction(true), None);
+        gate.note_compaction(Compaction::Idle);
+        assert_eq!(gate.ask_compaction(true), Some(Compaction::Running));
+        assert_eq!((gate.ask_compaction(true), status()), (None, Compaction::Running));
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod settings;
 mod writer;
 
 pub use fault::LogFault;
-pub use keyway_store::{LogState, LogStatus};
+pub use keyway_store::{Compaction, LogState, LogStatus};
 pub use log::Log;
 pub use segment::{Cut, read_segment};
 pub use settings::{Fsync, Functions, Notice, Settings};

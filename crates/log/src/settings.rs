@@ -86,6 +86,13 @@ pub enum Notice {
     },
     /// The log has begun anew, and has all that the store has.
     Healed,
+    /// All data was replaced, and the log has what took its place.
+    Replaced {
+        /// The length of the new base.
+        base_len: u64,
+        /// How long that took.
+        took: Duration,
+    },
 }
 
 /// The settings of a log, and the functions that it calls.

@@ -5,15 +5,35 @@ mod common;
 
 use common::{BOUND, Logged, run_in, settings};
 use keyway_log::{Fsync, Settings};
-use keyway_testkit::{TempDir, wait_until};
+use keyway_testkit::{Random, TempDir, wait_until};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const THREADS: u32 = 3;
 const DIRECTORY: &str = "KEYWAY_TEST_LOG_DIRECTORY";
 const FSYNC: &str = "KEYWAY_TEST_LOG_FSYNC";
+/// Kills of a soak between two that wait for an fsync of the rule `1s`, which takes two seconds.
+const SYNCED_EVERY: u64 = 25;
+/// Longest life of a process that is killed while it begins. It loads its log in that time.
+const EARLY_MICROS: u64 = 40_000;
+
+/// Returns how often a process is killed by each test: so often, or more in a soak
+/// (`KEYWAY_LOG_KILLS`).
+#[allow(clippy::disallowed_methods, reason = "a soak says by the environment how long it is")]
+fn kills(usual: u64) -> u64 {
+    std::env::var("KEYWAY_LOG_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// The moment at which a process is killed.
+enum Moment {
+    /// Its log has been open for a while: so many lines of a kind have come.
+    Lines(u64, &'static str),
+    /// So long after it was started.
+    Early(Duration),
+}
 
 /// Rotations and compactions come often.
 fn small(directory: &Path, fsync: Fsync) -> Settings {
@@ -87,12 +107,22 @@ fn start(directory: &Path, fsync: &str) -> Child {
         .unwrap()
 }
 
-/// Kills the process after so many lines of a kind. Returns the last numbers that were
-/// acknowledged, and those that were synced.
-fn kill_after(mut child: Child, lines: u64, kind: &str) -> [[u64; THREADS as usize]; 2] {
+/// Kills the process. Returns the last numbers that were acknowledged, and those that were
+/// synced.
+fn kill_at(mut child: Child, moment: &Moment) -> [[u64; THREADS as usize]; 2] {
     let mut numbers = [[0; THREADS as usize]; 2];
+    let (lines, kind) = match *moment {
+        Moment::Lines(lines, kind) => (lines, kind),
+        Moment::Early(time) => {
+            rest(time);
+            (0, "A")
+        }
+    };
+    if lines == 0 {
+        child.kill().unwrap();
+    }
     let mut reader = BufReader::new(child.stdout.take().unwrap());
-    let (mut line, mut seen, mut is_killed) = (String::new(), 0, false);
+    let (mut line, mut seen, mut is_killed) = (String::new(), 0, lines == 0);
     while reader.read_line(&mut line).unwrap() > 0 {
         // The harness writes its own words in front of the first line.
         let words: Vec<&str> = line.trim().rsplit(' ').collect();
@@ -116,6 +146,19 @@ fn kill_after(mut child: Child, lines: u64, kind: &str) -> [[u64; THREADS as usi
     numbers
 }
 
+/// One in eight is killed while it begins.
+fn usual(_round: u64, random: &mut Random) -> Moment {
+    match random.below(8) {
+        0 => Moment::Early(Duration::from_micros(random.next_u64() % EARLY_MICROS)),
+        _ => Moment::Lines(1 + random.next_u64() % 1000, "A"),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the process is killed at a moment by chance")]
+fn rest(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// The content of a thread's keys: the last number, and the first and last of its list.
 fn held(logged: &Logged, thread: u32) -> (u64, Vec<u64>) {
     let numbers = |text: String| -> Vec<u64> {
@@ -127,15 +170,18 @@ fn held(logged: &Logged, thread: u32) -> (u64, Vec<u64>) {
     (key.first().copied().unwrap_or(0), list)
 }
 
-fn killed(name: &str, fsync: Fsync, kills: u64, kind: &str) {
+/// `moment` says when each process is killed.
+fn killed(
+    (name, fsync): (&str, Fsync),
+    kills: u64,
+    mut moment: impl FnMut(u64, &mut Random) -> Moment,
+) {
     let folder = TempDir::new();
+    let mut random = Random::new(20_270_601);
     let mut least = [0; THREADS as usize];
     for round in 0..kills {
-        let lines = match kind {
-            "S" => u64::from(THREADS),
-            _ => 1 + (round * 7919) % 997,
-        };
-        let [acknowledged, synced] = kill_after(start(folder.path(), name), lines, kind);
+        let moment = moment(round, &mut random);
+        let [acknowledged, synced] = kill_at(start(folder.path(), name), &moment);
         let logged = Logged::open(small(folder.path(), fsync)).unwrap();
         for thread in 0..THREADS {
             let at = thread as usize;
@@ -157,15 +203,20 @@ fn killed(name: &str, fsync: Fsync, kills: u64, kind: &str) {
 
 #[test]
 fn with_always_all_that_was_acknowledged_is_there() {
-    killed("always", Fsync::Always, 40, "A");
+    killed(("always", Fsync::Always), kills(40), usual);
 }
 
 #[test]
 fn with_a_second_all_that_was_synced_is_there() {
-    killed("1s", Fsync::EverySecond, 3, "S");
+    let count = kills(3);
+    let waits = |round: u64| count <= SYNCED_EVERY || round.is_multiple_of(SYNCED_EVERY);
+    killed(("1s", Fsync::EverySecond), count, |round, random| match waits(round) {
+        true => Moment::Lines(THREADS.into(), "S"),
+        false => usual(round, random),
+    });
 }
 
 #[test]
 fn without_fsync_the_order_of_writes_holds() {
-    killed("no", Fsync::No, 20, "A");
+    killed(("no", Fsync::No), kills(20), usual);
 }

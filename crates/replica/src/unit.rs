@@ -11,7 +11,7 @@ use keyway_resp::ParseLimits;
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
     start: u64,
-    end: u64,
+    behind: Position,
     raw: &'a [u8],
     marks: &'a [Mark],
     ranges: &'a [ByteRange],
@@ -45,7 +45,12 @@ impl<'a> Unit<'a> {
 
     /// The offset behind it.
     pub fn end(&self) -> u64 {
-        self.end
+        self.behind.offset
+    }
+
+    /// The position behind it.
+    pub fn behind(&self) -> Position {
+        self.behind
     }
 
     /// Its bytes as they came, all of them: what a replica of this replica is to
@@ -197,7 +202,7 @@ impl Units {
     pub(crate) fn unit<'a>(&'a self, input: &'a [u8]) -> Unit<'a> {
         Unit {
             start: self.position.offset,
-            end: self.stream.offset(),
+            behind: self.behind(),
             raw: input.get(..self.read).unwrap_or_default(),
             marks: &self.marks,
             ranges: &self.ranges,
@@ -205,10 +210,15 @@ impl Units {
         }
     }
 
+    /// The position behind the unit that was read.
+    fn behind(&self) -> Position {
+        let (offset, database) = (self.stream.offset(), self.stream.database());
+        Position { offset, database, ..self.position }
+    }
+
     /// The unit is done with; whether the primary wants an acknowledgement.
     pub(crate) fn finish(&mut self) -> bool {
-        self.position.offset = self.stream.offset();
-        self.position.database = self.stream.database();
+        self.position = self.behind();
         self.read = 0;
         self.marks.clear();
         self.ranges.clear();

@@ -26,6 +26,14 @@ pub(crate) fn serves(verb: Verb) -> bool {
     )
 }
 
+/// Returns whether such a command changes functions, which a log keeps.
+pub(crate) fn is_of_functions(verb: Verb) -> bool {
+    matches!(
+        verb,
+        Verb::FunctionDelete | Verb::FunctionFlush | Verb::FunctionLoad | Verb::FunctionRestore
+    )
+}
+
 /// Executes one.
 ///
 /// # Errors

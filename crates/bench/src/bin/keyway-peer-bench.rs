@@ -58,6 +58,7 @@ fn run() -> Result<bool, Error> {
         Action::Tls => print_text(features::measure_tls(&options)?),
         Action::Transactions => print_text(features::measure_transactions(&options)?),
         Action::Fanout => print_text(features::measure_fanout(&options)?),
+        Action::Persistence => print_text(features::measure_persistence(&options)?),
         Action::Reload => print_text(features::measure_reload(&options)?),
         _ => run_comparison(&options),
     }

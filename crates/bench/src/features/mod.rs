@@ -2,11 +2,13 @@
 //! separate programs, because no row of the comparison has such work.
 
 mod fanout;
+mod persistence;
 mod reload;
 mod tls;
 mod transactions;
 
 pub use fanout::measure_fanout;
+pub use persistence::measure_persistence;
 pub use reload::measure_reload;
 pub use tls::measure_tls;
 pub use transactions::measure_transactions;

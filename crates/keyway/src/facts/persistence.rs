@@ -1,7 +1,7 @@
 //! What INFO tells of snapshots of an embedded store, in Redis's words.
 
 use super::Fields;
-use keyway_store::{LogState, LogStatus, SnapshotStatus};
+use keyway_store::{Compaction, LogState, LogStatus, SnapshotStatus};
 
 /// The figures of a pool without a store. Nothing of it is ever loading, saved or failing.
 pub(super) fn nothing(fields: &mut Fields) {
@@ -36,23 +36,30 @@ pub(super) fn saved(
         .put("rdb_last_cow_size", status.buffered_peak)
         .put("rdb_last_load_keys_expired", status.load_expired)
         .put("rdb_last_load_keys_loaded", status.load_keys);
-    logged(log, fields);
+    logged(log, now, fields);
     if status.is_loading {
         loading(status, now, fields);
     }
 }
 
 /// The figures of a log, or of none.
-fn logged(status: Option<&LogStatus>, fields: &mut Fields) {
+fn logged(status: Option<&LogStatus>, now: u64, fields: &mut Fields) {
     let none = LogStatus::default();
     let log = status.unwrap_or(&none);
     let last_seconds = log.last_compaction_seconds.map_or(-1, |seconds| seconds as i64);
+    let is_running = log.compaction == Compaction::Running;
+    let running_seconds = match (is_running, log.compaction_began) {
+        (false, _) => -1,
+        (true, 0) => 0,
+        (true, began) => now.saturating_sub(began) as i64,
+    };
     let ok = |is_ok: bool| if is_ok { "ok" } else { "err" };
     fields
         .put("aof_enabled", u8::from(status.is_some()))
-        .put("aof_rewrite_in_progress", u8::from(log.is_compacting))
-        .put("aof_rewrite_scheduled", 0)
+        .put("aof_rewrite_in_progress", u8::from(is_running))
+        .put("aof_rewrite_scheduled", u8::from(log.compaction == Compaction::Scheduled))
         .put("aof_last_rewrite_time_sec", last_seconds)
+        .put("aof_current_rewrite_time_sec", running_seconds)
         .put("aof_last_bgrewrite_status", ok(!log.last_compaction_failed))
         .put("aof_rewrites", log.compactions)
         .put("aof_last_write_status", ok(log.state != LogState::Lost));

@@ -55,10 +55,6 @@ impl Role {
                 self.promote();
                 Ok("OK")
             }
-            Wish::ReplicaOf { .. } if self.standby.store().log().is_some() => {
-                Err("ERR a store with a log cannot be a replica: remove `log` from its pool"
-                    .to_owned())
-            }
             Wish::ReplicaOf { host, port } => {
                 let primary = Primary { host: host.clone(), port: *port };
                 let is_same = |status: StandbyStatus| {
@@ -79,7 +75,7 @@ impl Role {
 
     fn promote(&self) {
         *self.is_waiting.lock() = false;
-        if self.standby.store().is_loading() {
+        if self.standby.is_filling() {
             let pool = &*self.name;
             tracing::warn!(pool, "the snapshot of the primary was not whole: the store is empty");
         }

@@ -55,9 +55,19 @@ impl Logged {
         Self::open_with(settings, Arc::default())
     }
 
-    pub fn open_with(mut settings: Settings, functions: Arc<Noted>) -> Result<Self, LogFault> {
+    pub fn open_with(settings: Settings, functions: Arc<Noted>) -> Result<Self, LogFault> {
+        Self::open_as(settings, functions, false)
+    }
+
+    /// The same, of a store that is a replica or none.
+    pub fn open_as(
+        mut settings: Settings,
+        functions: Arc<Noted>,
+        is_replica: bool,
+    ) -> Result<Self, LogFault> {
         let config = StoreConfig { databases: 3, shards: Some(16), ..StoreConfig::default() };
         let store = Arc::new(Store::new(config));
+        store.set_replica(is_replica);
         let notices: Arc<Mutex<Vec<String>>> = Arc::default();
         let (told, failed) = (Arc::clone(&notices), Arc::new(Mutex::new(None)));
         let fault = Arc::clone(&failed);

@@ -73,7 +73,7 @@ fn a_snapshot_replaces_the_data_and_functions_and_is_not_shown_before_it_is_whol
     let _watchdog = watchdog(Duration::from_secs(60), "snapshots that are cut");
     let from = RedisServer::start_with(&DISKLESS);
     let mut client = from.client();
-    client.words("DEBUG POPULATE 20000 key 500");
+    client.words("DEBUG POPULATE 4000 key 2500");
     let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
     client.command(&["FUNCTION", "LOAD", library]);
     let place = Place::new();

@@ -11,6 +11,8 @@ mod feeds;
 mod follows;
 #[path = "../../../replica/tests/introduced/mod.rs"]
 mod introduced;
+mod logged;
+mod others;
 mod place;
 mod roles;
 /// The figures that `digest` asks for.

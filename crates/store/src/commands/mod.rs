@@ -176,6 +176,7 @@ fn dispatch_keys(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> O
         Verb::Flushall => server::flushall(call, out),
         Verb::Swapdb => server::swapdb(call, out),
         Verb::Bgsave => server::bgsave(call, out),
+        Verb::Bgrewriteaof => server::bgrewriteaof(call, out),
         Verb::Lastsave => server::lastsave(call, out),
         Verb::Dump => dump::dump(call, out),
         Verb::Restore | Verb::RestoreAsking => dump::restore(call, out),

@@ -91,6 +91,16 @@ pub(super) fn bgsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
+/// BGREWRITEAOF: a compaction of the log. In a transaction, while a script runs or beside a
+/// snapshot, the compaction begins a moment later.
+pub(super) fn bgrewriteaof(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let asked = call.store.begin_compaction();
+    let is_scheduled = asked.map_err(|refusal| Fault::Text(refusal.text()))?;
+    let text = if is_scheduled { "scheduled" } else { "started" };
+    reply::simple(out, &format!("Background append only file rewriting {text}"));
+    Ok(())
+}
+
 /// LASTSAVE: when the process started, if nothing was saved since.
 pub(super) fn lastsave(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     reply::integer(out, call.store.snapshot_status().saved_at as i64);

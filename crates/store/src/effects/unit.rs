@@ -90,6 +90,12 @@ impl Unit {
         std::mem::replace(&mut self.is_changed, is_changed)
     }
 
+    /// Adds a command that is for no database.
+    pub(crate) fn push_beside<'a>(&mut self, words: impl ExactSizeIterator<Item = &'a [u8]>) {
+        let database = if self.len == 0 { 0 } else { self.last };
+        self.push(database, words);
+    }
+
     /// Adds a command.
     pub(crate) fn push<'a>(
         &mut self,

@@ -4,10 +4,10 @@
 //! of these are held, taken in ascending order as every request takes its own,
 //! and the requests then find them as if they were free .
 
-use crate::commands;
+use crate::commands::{self, FLAGS_COMMAND};
 use crate::shards::Shard;
 use crate::store::{Busy, Context, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
-use keyway_command::{Flags, Request};
+use keyway_command::{Args, Flags, Request};
 use keyway_memory::{Guard, Holder, Lock};
 use keyway_resp::reply;
 
@@ -92,6 +92,18 @@ impl Footprint {
             _ => self.add_all(),
         }
         self.keys = keys;
+    }
+
+    /// Adds a command of a stream of effects ([`Store::apply`]); one that the store does not have
+    /// needs nothing.
+    pub fn add_effect(&mut self, store: &Store, args: Args<'_>) {
+        if args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(FLAGS_COMMAND)) {
+            args.get(1).into_iter().for_each(|key| self.add_key(store, key));
+        } else if let Ok(request) = Request::resolve(args)
+            && store.serves(request.command.verb)
+        {
+            self.add(store, &request);
+        }
     }
 
     /// Adds one key.

@@ -1,6 +1,8 @@
 //! A store that is filled from a file.
 
-use super::{FLUSH_FIELD, NUMBERS_FIELD};
+use super::{
+    FLUSH_FIELD, HISTORY_ID_FIELD, HISTORY_OFFSET_FIELD, NUMBERS_FIELD, STREAM_DATABASE_FIELD,
+};
 use crate::collections::Boxed;
 use crate::collections::sorted::Sorted;
 use crate::collections::stream::Stream;
@@ -10,9 +12,10 @@ use crate::dump::{Refusal, StreamBuilder, Strings, Value};
 use crate::edits::fill;
 use crate::entry::{Editor, Entry};
 use crate::items::{ACCESS_MASK, Encoding, Meta, STRING_LEN_MAX};
-use crate::store::{Context, NO_WORKER, Store, Turn};
+use crate::store::{Context, HistoryPlace, NO_WORKER, Store, Turn};
 use keyway_base::Clock;
 use keyway_memory::nodes;
+use keyway_rdb::replication::ReplicationId;
 use keyway_rdb::{Event, Fault, Feed, FeedError, Key, Kind, Part, ReadLimits};
 use keyway_resp::Protocol;
 use std::fmt;
@@ -113,6 +116,23 @@ struct State {
     cut_millis: Option<u64>,
     /// Effects follow: what has expired is kept, for one of them may have kept it.
     is_base: bool,
+    /// The file is of a store that is a replica, and goes on where the file ends.
+    is_resumed: bool,
+    history: FileHistory,
+}
+
+/// The fields of a file about the history of its data.
+#[derive(Default)]
+struct FileHistory {
+    id: Option<ReplicationId>,
+    offset: Option<u64>,
+    database: Option<u64>,
+}
+
+impl FileHistory {
+    fn place(&self) -> Option<HistoryPlace> {
+        Some(HistoryPlace { id: self.id?, offset: self.offset?, database: self.database })
+    }
 }
 
 /// The key whose value is read.
@@ -216,7 +236,9 @@ impl Loading {
     /// Of a store that nobody uses meanwhile.
     pub fn new(store: &Arc<Store>) -> Self {
         let limits = Self::limits();
-        Self { feed: Feed::new(limits), state: State::new(store, false) }
+        let mut state = State::new(store, false);
+        state.is_resumed = store.is_replica();
+        Self { feed: Feed::new(limits), state }
     }
 
     /// The longest strings that a store can hold.
@@ -260,6 +282,9 @@ impl Loading {
     pub fn finish(self) -> Result<(u64, u64), LoadError> {
         self.feed.finish()?;
         self.state.settle();
+        if self.state.is_resumed || self.state.is_base {
+            self.state.store.history.set(self.state.history.place());
+        }
         Ok((self.state.keys, self.state.expired))
     }
 }
@@ -313,12 +338,14 @@ impl State {
             numbers: 0,
             cut_millis: None,
             is_base: false,
+            is_resumed: false,
+            history: FileHistory::default(),
         }
     }
 
     /// Returns whether effects follow: the data is to be as the other side had it.
     fn is_followed(&self) -> bool {
-        self.is_replica || self.is_base
+        self.is_replica || self.is_base || self.is_resumed
     }
 
     fn turn(&self) -> Turn {
@@ -366,6 +393,7 @@ impl State {
             let (first, second) = std::str::from_utf8(value).ok()?.split_once(' ')?;
             Some((first.parse().ok()?, second.parse().ok()?))
         };
+        let number = || std::str::from_utf8(value).ok()?.parse().ok();
         if name == META_FIELD {
             let mut meta = Meta::new(Encoding::Text, None);
             if read_meta(value, &mut meta).is_some() {
@@ -375,6 +403,12 @@ impl State {
             if let Some((greatest, millis)) = numbers() {
                 (self.numbers, self.cut_millis) = (greatest, Some(millis));
             }
+        } else if name == HISTORY_ID_FIELD {
+            self.history.id = ReplicationId::parse(value);
+        } else if name == HISTORY_OFFSET_FIELD {
+            self.history.offset = number();
+        } else if name == STREAM_DATABASE_FIELD {
+            self.history.database = number();
         } else if name == FLUSH_FIELD
             && !self.is_replica
             && let Some((database, at)) = numbers()

@@ -21,5 +21,10 @@ pub use save::{Batch, Progress, SaveError, Saving};
 
 /// The field that has the greatest count of values' numbers, and when the cut was.
 const NUMBERS_FIELD: &[u8] = b"keyway-numbers";
+/// The fields, in Redis's words, that have the place of a replica's data in the history of its
+/// primary.
+const HISTORY_ID_FIELD: &[u8] = b"repl-id";
+const HISTORY_OFFSET_FIELD: &[u8] = b"repl-offset";
+const STREAM_DATABASE_FIELD: &[u8] = b"repl-stream-db";
 /// The field that has a flush to come: its database, and when.
 const FLUSH_FIELD: &[u8] = b"keyway-flush";

@@ -1,6 +1,6 @@
 //! Effects that are executed again: the log of a store, behind its base.
 
-use crate::store::{Context, NO_WORKER, Store};
+use crate::store::{Context, HISTORY_COMMAND, NO_WORKER, Store};
 use keyway_base::Clock;
 use keyway_command::Args;
 use keyway_rdb::replication::{CommandFault, CommandKind, CommandStep, CommandStream};
@@ -112,9 +112,14 @@ impl Replay {
                 let args = Args::new(command.raw(), ranges);
                 let database = command.database().and_then(|number| u32::try_from(number).ok());
                 let database = database.ok_or_else(failed)?;
-                if is_beside(args) {
+                if is_named(args, b"FUNCTION") {
                     let words: Vec<&[u8]> = args.from(0).collect();
                     beside(&words);
+                } else if is_named(args, HISTORY_COMMAND) {
+                    let words: Vec<&[u8]> = args.from(1).collect();
+                    if !self.store.history.follow(&words) {
+                        return Err(failed());
+                    }
                 } else {
                     let (protocol, worker) = (Protocol::default(), NO_WORKER);
                     let context = Context { database, clock, protocol, worker };
@@ -155,15 +160,14 @@ impl Replay {
     }
 }
 
-/// Returns whether a command changes something beside the keys.
-fn is_beside(args: Args<'_>) -> bool {
-    args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"FUNCTION"))
+/// Returns whether a command has this name.
+fn is_named(args: Args<'_>, name: &[u8]) -> bool {
+    args.get(0).is_some_and(|word| word.eq_ignore_ascii_case(name))
 }
 
 /// Forgets a flush that was to come at a time that has passed: this was it.
 fn note_flush(store: &Store, args: Args<'_>, database: u32, clock: Clock) {
-    let is = |text: &[u8]| args.get(0).is_some_and(|name| name.eq_ignore_ascii_case(text));
-    let (is_one, is_all) = (is(b"FLUSHDB"), is(b"FLUSHALL"));
+    let (is_one, is_all) = (is_named(args, b"FLUSHDB"), is_named(args, b"FLUSHALL"));
     if !is_one && !is_all {
         return;
     }

@@ -1,6 +1,8 @@
 //! The whole store, as it was at a snapshot's cut.
 
-use super::{FLUSH_FIELD, NUMBERS_FIELD};
+use super::{
+    FLUSH_FIELD, HISTORY_ID_FIELD, HISTORY_OFFSET_FIELD, NUMBERS_FIELD, STREAM_DATABASE_FIELD,
+};
 use crate::cut::{Piece, Pieces};
 use crate::effects::{EffectLimits, Keeping};
 use crate::shards::CutStep;
@@ -235,6 +237,14 @@ impl Saving {
         pieces::aux(b"ctime", seconds.as_bytes(), out);
         for (database, at) in self.store.flushes.all() {
             pieces::aux(FLUSH_FIELD, format!("{database} {at}").as_bytes(), out);
+        }
+        if let Some(place) = self.store.cut_place() {
+            // A server that goes on from here begins in database 0 without the first field.
+            if let Some(database) = place.database {
+                pieces::aux(STREAM_DATABASE_FIELD, database.to_string().as_bytes(), out);
+            }
+            pieces::aux(HISTORY_ID_FIELD, place.id.as_bytes(), out);
+            pieces::aux(HISTORY_OFFSET_FIELD, place.offset.to_string().as_bytes(), out);
         }
         libraries.iter().for_each(|code| pieces::library(code, out));
     }

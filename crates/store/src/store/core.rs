@@ -3,6 +3,7 @@ use super::config::{DatabaseStats, StoreConfig, StoreStats};
 use super::events::Events;
 use super::flushes::Flushes;
 use super::gate::Gate;
+use super::history::History;
 use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
@@ -94,6 +95,8 @@ pub struct Store {
     pub(crate) snapshots: Snapshots,
     /// The log of its effects.
     pub(super) logged: Logged,
+    /// The place of a replica's data in the history of its primary.
+    pub(crate) history: History,
     /// The state that keeps clients from being served.
     pub(crate) gate: Gate,
 }
@@ -155,6 +158,7 @@ impl Store {
             streamed_sets: StreamedSets::default(),
             snapshots: Snapshots::new(),
             logged: Logged::new(),
+            history: History::new(),
             gate: Gate::new(),
         };
         store.watch_changes(false);

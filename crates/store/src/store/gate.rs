@@ -115,7 +115,11 @@ impl Store {
             true => {
                 (0..self.database_count()).for_each(|database| self.flushes.set(database, None))
             }
-            false => self.gate.set(STALE, false),
+            false => {
+                self.gate.set(STALE, false);
+                // In front of the first write of a client.
+                self.leave_history();
+            }
         }
     }
 

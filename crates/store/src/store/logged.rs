@@ -1,6 +1,7 @@
 //! The log of a store, as workers see it.
 
 use super::core::Store;
+use keyway_memory::Holder;
 use std::sync::{Arc, OnceLock};
 
 /// The state of a log.
@@ -13,6 +14,37 @@ pub enum LogState {
     Open,
     /// It has lost writes, and is to begin anew.
     Lost,
+}
+
+/// The state of a log's compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// None runs, and none was asked for.
+    #[default]
+    Idle,
+    /// One begins when a snapshot, or a script, has ended, or when the log has begun anew.
+    Scheduled,
+    /// A new base is being written, or is begun in a moment.
+    Running,
+}
+
+/// The reason why no compaction is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionRefusal {
+    /// The store has no log.
+    Off,
+    /// One is running.
+    Running,
+}
+
+impl CompactionRefusal {
+    /// The error for a client, error code included.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Off => "ERR this pool has no log; `log` in its configuration sets one",
+            Self::Running => "ERR Background append only file rewriting already in progress",
+        }
+    }
 }
 
 /// Figures about a log.
@@ -36,8 +68,11 @@ pub struct LogStatus {
     pub fsync_micros_max: u64,
     /// True if bytes that were written may not be on the disk.
     pub is_unsynced: bool,
-    /// True if a new base is being written.
-    pub is_compacting: bool,
+    /// Whether a new base is being written, or is to be.
+    pub compaction: Compaction,
+    /// When the latest compaction began, in seconds since the Unix epoch; 0 for one that is asked
+    /// for, and before the first.
+    pub compaction_began: u64,
     /// Bases that were written.
     pub compactions: u64,
     /// Bases that could not be written.
@@ -66,8 +101,18 @@ pub trait EffectLog: Send + Sync {
     /// Waits while `is_full`, which is [`Store::effects_are_full`]: the log is behind.
     fn await_room(&self, is_full: &dyn Fn() -> bool);
 
-    /// Asks for a new base. Returns false if one is being written.
-    fn ask_compaction(&self) -> bool;
+    /// Asks for a new base, which is begun at once if `may_begin`. Returns the state that was
+    /// found, or that this call has made: `None` if a compaction was running.
+    fn ask_compaction(&self, may_begin: bool) -> Option<Compaction>;
+
+    /// All data is about to be replaced. Returns when everything that was told is written, after
+    /// which the log takes nothing. A restart finds the data of this moment until
+    /// [`EffectLog::begin_anew`] has had its effect. The store answers LOADING meanwhile.
+    fn pause(&self);
+
+    /// All data was replaced. The log begins with what the store holds from now on; the old files
+    /// count until the new ones are whole. Nothing happens to a log that was not paused.
+    fn begin_anew(&self);
 
     /// Figures.
     fn status(&self) -> LogStatus;
@@ -91,6 +136,17 @@ impl Store {
     /// The log of the store, if it has one.
     pub fn log(&self) -> Option<&Arc<dyn EffectLog>> {
         self.logged.0.get()
+    }
+
+    /// Asks the log for a compaction; whether that is scheduled for a moment later.
+    ///
+    /// # Errors
+    /// [`CompactionRefusal`].
+    pub(crate) fn begin_compaction(&self) -> Result<bool, CompactionRefusal> {
+        let log = self.log().ok_or(CompactionRefusal::Off)?;
+        let may_begin = !Holder::is_holding() && !self.has_script() && !self.has_snapshot();
+        let state = log.ask_compaction(may_begin).ok_or(CompactionRefusal::Running)?;
+        Ok(state == Compaction::Scheduled)
     }
 
     /// Figures about the log, if the store has one.

@@ -10,6 +10,7 @@
 //! neither thread nor file.
 
 use super::core::Store;
+use super::history::HistoryPlace;
 use super::locked::Locked;
 use super::waiters::Waiter;
 use crate::cut::{Pieces, Queue};
@@ -37,6 +38,7 @@ pub(crate) struct Snapshots {
     /// Figures; those of the cut that is being written beside those of the last file.
     cut_at: AtomicU64,
     cut_changes: AtomicU64,
+    cut_place: Lock<Option<HistoryPlace>>,
     saved_at: AtomicU64,
     saved_changes: AtomicU64,
     saved_len: AtomicU64,
@@ -135,6 +137,7 @@ impl Snapshots {
             buffer_max: AtomicU64::new(0),
             cut_at: AtomicU64::new(0),
             cut_changes: AtomicU64::new(0),
+            cut_place: Lock::new(None),
             saved_at: AtomicU64::new(0),
             saved_changes: AtomicU64::new(0),
             saved_len: AtomicU64::new(0),
@@ -277,6 +280,7 @@ impl Store {
         snapshots.queue.open(buffer_max, databases);
         let changes = locked.begin_cut();
         snapshots.cut_changes.store(changes, Ordering::Relaxed);
+        *snapshots.cut_place.lock() = self.history.get();
         snapshots.cut_at.store(now_millis, Ordering::Relaxed);
         snapshots.written.store(0, Ordering::Relaxed);
     }
@@ -324,6 +328,11 @@ impl Store {
         self.release_snapshot();
     }
 
+    /// Returns whether a snapshot is being written or scheduled, for whomever.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.snapshots.phase.load(Ordering::Relaxed) != IDLE
+    }
+
     /// Lets another snapshot begin.
     fn release_snapshot(&self) {
         let snapshots = &self.snapshots;
@@ -342,6 +351,16 @@ impl Store {
     /// When the cut was made, in milliseconds since the Unix epoch.
     pub(crate) fn cut_millis(&self) -> u64 {
         self.snapshots.cut_at.load(Ordering::Relaxed)
+    }
+
+    /// The place of a replica's data at the cut.
+    pub(crate) fn cut_place(&self) -> Option<HistoryPlace> {
+        *self.snapshots.cut_place.lock()
+    }
+
+    /// Returns whether the store has a file for snapshots.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        self.snapshots.wake.get().is_some()
     }
 
     /// Has requests be refused until the store is loaded: a file of so many bytes is read.
