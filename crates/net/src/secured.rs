@@ -32,6 +32,7 @@ use keyway_tls::ClientTls;
 use line::{Line, Progress, Side, Stage};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use rustix::fd::OwnedFd;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -563,6 +564,10 @@ impl<I: Io> Io for Secured<I> {
         let line = MOVING.lock().remove(&(socket.0 & !SECURED_SOCKET));
         let line = line.expect("what was released is adopted once");
         Socket(SECURED_SOCKET | self.put(line) as i32)
+    }
+
+    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_secured(socket) { None } else { self.io.detach(socket) }
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -2,7 +2,7 @@
 
 use keyway_base::{Clock, Limits};
 use keyway_rdb::Version;
-use keyway_rdb::replication::{CommandStep, CommandStream};
+use keyway_rdb::replication::{CommandStep, CommandStream, ReplicaProfile};
 use keyway_replica::feed::{
     Beginning, Parting, Snapshot, SnapshotStep, Source, SourceError, Stream, StreamLost,
 };
@@ -37,12 +37,21 @@ pub struct SourceParts {
 /// Feeds replicas of a store.
 pub struct StoreSource {
     parts: Arc<SourceParts>,
+    /// Returns when no write that was begun before is under way.
+    settle: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl StoreSource {
     /// Creates the source of a store's feed.
     pub fn new(parts: SourceParts) -> Self {
-        Self { parts: Arc::new(parts) }
+        Self { parts: Arc::new(parts), settle: None }
+    }
+
+    /// Has the first reader wait until `settle` returns, which is to be when no write is under way
+    /// that was begun before. Without it such a write may cost the reader its place.
+    #[must_use]
+    pub fn settling(self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { settle: Some(settle), ..self }
     }
 }
 
@@ -52,24 +61,37 @@ impl Source for StoreSource {
         if store.is_loading() {
             return Err(SourceError::Busy);
         }
+        if let Some(settle) = &self.settle
+            && !store.has_followers()
+        {
+            store.expect_followers(*limits);
+            settle();
+        }
         let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
         let (reader, saving) = begun.ok_or(SourceError::Busy)?;
         let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
-        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream(reader)) })
+        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream::new(reader)) })
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(Box::new(StoreStream::new(reader)))
     }
 
     fn anchor(&self) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_on(Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(Box::new(StoreStream::new(reader)))
     }
 
     fn tell(&self, words: &[&[u8]]) {
         self.parts.store.tell_followers(words);
+    }
+
+    /// Puts empty lines in the place of commands that only Keyway knows.
+    fn adapt(&self, replica: &ReplicaProfile, commands: &mut [u8]) {
+        if !replica.takes_flags() {
+            blank_flags(commands);
+        }
     }
 
     fn on_acknowledged(&self) {
@@ -109,14 +131,17 @@ impl Snapshot for StoreSnapshot {
 }
 
 /// The stream of one replica.
-struct StoreStream(EffectReader);
+pub(crate) struct StoreStream(EffectReader);
+
+impl StoreStream {
+    pub(crate) fn new(reader: EffectReader) -> Self {
+        Self(reader)
+    }
+}
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
-        let start = out.len();
-        let len = self.0.read(out).map_err(|_| StreamLost)?;
-        blank_flags(&mut out[start..]);
-        Ok(len)
+        self.0.read(out).map_err(|_| StreamLost)
     }
 
     fn skip(&mut self) -> Result<(), StreamLost> {

@@ -3,9 +3,11 @@
 use crate::absolute::absolute;
 use crate::audience::Audience;
 use crate::beside;
+use crate::lineage::Lineage;
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_rdb::Event;
+use keyway_rdb::replication::ReplicationId;
 use keyway_replica::{Origin, Position, Remains, Target, TargetError, Unit, UnitCommand};
 use keyway_resp::Protocol;
 use keyway_script::Registry;
@@ -45,6 +47,7 @@ pub(crate) struct Place {
     pub(crate) audience: Arc<dyn Audience>,
     pub(crate) clock: fn() -> Clock,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) lineage: Arc<Lineage>,
 }
 
 /// Applies a primary's snapshot and stream to a store.
@@ -133,6 +136,15 @@ impl StoreTarget {
         })
     }
 
+    fn execute_all(&mut self, store: &Store, unit: &Unit<'_>) -> Result<(), TargetError> {
+        let _held = match unit.commands().len() {
+            0 | 1 => None,
+            _ => Some(self.hold(store, unit)?),
+        };
+        unit.commands().for_each(|command| self.execute(&command));
+        Ok(())
+    }
+
     fn execute(&mut self, command: &UnitCommand<'_>) {
         let args = args_of(command);
         self.place.counts.applied.fetch_add(1, Ordering::Relaxed);
@@ -201,6 +213,7 @@ impl Target for StoreTarget {
     fn begin_snapshot(&mut self, origin: &Origin) -> Result<(), TargetError> {
         let Place { store, counts, clock, .. } = &self.place;
         store.begin_loading(origin.len.unwrap_or(0), clock());
+        self.place.lineage.begin_snapshot();
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
         self.filling = Some(Filling::new(store));
@@ -217,10 +230,11 @@ impl Target for StoreTarget {
             .map_err(|error| TargetError::stop(&format!("the snapshot of the primary: {error}")))
     }
 
-    fn end_snapshot(&mut self, _position: Position) -> Result<(), TargetError> {
+    fn end_snapshot(&mut self, position: Position) -> Result<(), TargetError> {
         if let Some(filling) = self.filling.take() {
             filling.finish();
         }
+        self.place.lineage.took_snapshot(position);
         self.place.counts.is_filling.store(false, Ordering::Relaxed);
         self.place.store.end_loading();
         Ok(())
@@ -233,21 +247,24 @@ impl Target for StoreTarget {
         Remains::Nothing
     }
 
+    fn renamed(&mut self, before: ReplicationId, position: Position) {
+        self.place.lineage.renamed(before, position);
+    }
+
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
-        let count = unit.commands().len();
-        if count == 0 {
-            return Ok(());
+        let has_commands = unit.commands().len() > 0;
+        if has_commands {
+            self.check(unit)?;
+            self.check_room()?;
         }
-        self.check(unit)?;
-        self.check_room()?;
+        let selected = unit.selected().and_then(|database| u32::try_from(database).ok());
         let store = Arc::clone(&self.place.store);
-        let held = match count {
-            1 => None,
-            _ => Some(self.hold(&store, unit)?),
-        };
-        unit.commands().for_each(|command| self.execute(&command));
-        drop(held);
-        self.tell();
+        // What only concerns the stream goes to replicas of this replica, too.
+        store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
+        self.place.lineage.look(unit.end());
+        if has_commands {
+            self.tell();
+        }
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! A store that follows a real redis-server. The store must come to the same data, whatever
 //! happens to the link, and its clients must be told of what changes.
 
+mod chain;
 #[path = "../../../store/tests/common/mod.rs"]
 mod common;
 #[path = "../../../replica/tests/server/cutter.rs"]

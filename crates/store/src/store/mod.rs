@@ -15,6 +15,7 @@ mod locked;
 mod logged;
 mod mortal;
 mod notify;
+mod relaying;
 mod resident;
 mod room;
 mod scripting;

@@ -28,6 +28,7 @@ use crate::core::pools::store::state::Looked;
 use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
+pub(crate) use pools::store::Departing;
 pub use pools::store::repeat_function_command;
 
 use crate::Plan;
@@ -196,6 +197,7 @@ impl Core {
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);
+        self.plane.store.introduced.forget(session.identity.id);
         session.go_home();
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);
