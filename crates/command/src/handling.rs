@@ -345,9 +345,7 @@ pub const fn store_saves(verb: Verb) -> bool {
 /// Returns whether `verb` tells or changes the role of the embedded store, or is about its
 /// replicas.
 pub const fn store_replicates(verb: Verb) -> bool {
-    use Verb::{
-        ConfigRewrite, Failover, Psync, Replconf, Replicaof, Role, Slaveof, Sync, Wait,
-    };
+    use Verb::{ConfigRewrite, Failover, Psync, Replconf, Replicaof, Role, Slaveof, Sync, Wait};
     matches!(
         verb,
         ConfigRewrite | Failover | Psync | Replconf | Replicaof | Role | Slaveof | Sync | Wait

@@ -11,8 +11,8 @@ use crate::cluster::read_from_name;
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig, SnapshotConfig, StoreConfig,
-    StoreLogConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig, SnapshotConfig,
+    StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;

@@ -59,7 +59,8 @@ pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
     ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
-    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource,
+    ServerConfig, ServersConfig, SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig,
+    UserConfig, Workers,
 };
 pub use value::size_text;

@@ -83,8 +83,7 @@ fn write(client: &mut Client, seed: u64, count: usize) {
 
 /// All keys with their values, in an order of their own.
 fn contents(client: &mut Client) -> Vec<String> {
-    let mut keys: Vec<String> =
-        client.words("KEYS *").array().iter().map(Value::text).collect();
+    let mut keys: Vec<String> = client.words("KEYS *").array().iter().map(Value::text).collect();
     keys.sort();
     let value = |key: &String| {
         let kind = client.words(&format!("TYPE {key}")).text();
@@ -157,7 +156,10 @@ fn servers_follow_a_pool_and_its_clients_are_told_of_them() {
     let mut memcached = keyway.memcached_client(1);
     memcached.say("set flagged 7 0 1\r\nx\r\n");
     await_same(&mut client, &mut at_other);
-    assert_eq!(other.memcached_client(1).say("get flagged\r\n"), "VALUE flagged 7 1\r\nx\r\nEND\r\n");
+    assert_eq!(
+        other.memcached_client(1).say("get flagged\r\n"),
+        "VALUE flagged 7 1\r\nx\r\nEND\r\n"
+    );
     await_same(&mut client, &mut at_server);
     assert_eq!(at_server.words("GET flagged"), Value::bulk("x"));
 }
@@ -184,11 +186,7 @@ fn a_client_becomes_a_replica_only_over_a_plain_connection_and_in_order() {
     ok(&mut replica, "DISCARD");
     // What stands in front of the PSYNC is answered first; what stands behind goes along.
     ok(&mut replica, "REPLCONF listening-port 7 capa eof capa psync2");
-    let bytes = [
-        encode_words("GET k"),
-        encode_words("PSYNC ? -1"),
-        encode_words("REPLCONF ACK 0"),
-    ];
+    let bytes = [encode_words("GET k"), encode_words("PSYNC ? -1"), encode_words("REPLCONF ACK 0")];
     replica.send(&bytes.concat());
     assert_eq!(replica.reply(), Value::bulk("v"));
     let answer = replica.reply().text();

@@ -37,7 +37,7 @@ pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
-    FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals, PoolTotals,
-    QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
+    FeedFigures, FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals,
+    PoolTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
     SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

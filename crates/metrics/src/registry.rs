@@ -2,9 +2,9 @@ mod figures;
 mod totals;
 
 pub use figures::{
-    BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LogFigures,
-    LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FeedFigures, FrontFigures,
+    LogFigures, LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };
 pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};
 

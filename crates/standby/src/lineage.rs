@@ -104,7 +104,8 @@ impl Lineage {
             return Err("NOMASTERLINK Can't SYNC while not connected with my master".to_owned());
         }
         let _order = self.order.lock();
-        let feed = self.started().map_err(|error| format!("ERR no thread for replicas: {error}"))?;
+        let feed =
+            self.started().map_err(|error| format!("ERR no thread for replicas: {error}"))?;
         feed.attach_with(candidate, said).map_err(|error| format!("ERR {error}"))
     }
 

@@ -49,8 +49,8 @@ pub use pool_kind::{
 };
 pub use redirects::Redirects;
 pub use replication::{
-    Failover, FedReplica, FeedFigures, ReplicaFigures, ReplicaLink, ReplicaWait, Replication, RoleDoor,
-    RoleReply, Wish,
+    Failover, FedReplica, FeedFigures, ReplicaFigures, ReplicaLink, ReplicaWait, Replication,
+    RoleDoor, RoleReply, Wish,
 };
 pub use server_status::{ServerStatus, backend_state};
 pub use turn::Worker;

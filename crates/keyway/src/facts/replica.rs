@@ -4,11 +4,7 @@ use super::Fields;
 use keyway_worker::{FeedFigures, ReplicaFigures};
 
 /// The section Replication of a store.
-pub(super) fn of_store(
-    replica: Option<&ReplicaFigures>,
-    feed: &FeedFigures,
-    fields: &mut Fields,
-) {
+pub(super) fn of_store(replica: Option<&ReplicaFigures>, feed: &FeedFigures, fields: &mut Fields) {
     match replica {
         Some(replica) => of_replica(replica, feed, fields),
         None => drop(fields.put("role", "master")),

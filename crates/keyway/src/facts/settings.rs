@@ -21,8 +21,7 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     let notify = pool.store.as_ref().map_or(String::new(), |store| store.notify.clone());
     let text = |text: &str| text.to_owned();
     let feed = pool.role.get().map(|role| role.feed());
-    let feed_number =
-        |number: fn(&FeedFigures) -> u64| feed.as_ref().map_or(0, number).to_string();
+    let feed_number = |number: fn(&FeedFigures) -> u64| feed.as_ref().map_or(0, number).to_string();
     vec![
         ("appendonly", text("no")),
         ("bind", bind),

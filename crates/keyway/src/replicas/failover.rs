@@ -56,7 +56,9 @@ impl Role {
             return refuse("FAILOVER is not valid when server is a replica.");
         }
         if self.standby.store().log().is_some() {
-            return refuse("a store with a log cannot become a replica: remove `log` from its pool");
+            return refuse(
+                "a store with a log cannot become a replica: remove `log` from its pool",
+            );
         }
         let replicas = self.standby.feed_status().replicas;
         if replicas.is_empty() {

@@ -23,9 +23,9 @@ use keyway_worker::{Failover, Plan, PoolKind, ReplicaLink, ReplicaWait, RoleRepl
 use role::{Role, RoleHandle};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the links. More refuses clients later once a link is down.

@@ -16,8 +16,8 @@ use keyway_worker::{
     Replication, RoleReply, Wish,
 };
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};

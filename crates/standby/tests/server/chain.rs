@@ -56,9 +56,7 @@ impl Node {
         });
         let offset = self.place.store.effects_offset();
         self.place.standby.ask_for_offsets();
-        wait_until("acknowledgements", BOUND, || {
-            self.place.standby.acknowledged(offset) == count
-        });
+        wait_until("acknowledgements", BOUND, || self.place.standby.acknowledged(offset) == count);
     }
 
     fn resyncs(&self) -> (u64, u64) {

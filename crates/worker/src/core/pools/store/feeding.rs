@@ -195,11 +195,9 @@ impl Plane {
                 count,
                 timeout: (millis > 0).then(|| Duration::from_millis(millis)),
                 is_over: Box::new(move || !store.is_waiting(&waits)),
-                done: self.answering(pool, waiter, |count: Result<u64, String>, out| {
-                    match count {
-                        Ok(count) => reply::integer(out, count as i64),
-                        Err(text) => reply::error(out, &text),
-                    }
+                done: self.answering(pool, waiter, |count: Result<u64, String>, out| match count {
+                    Ok(count) => reply::integer(out, count as i64),
+                    Err(text) => reply::error(out, &text),
                 }),
             });
         }
@@ -240,12 +238,9 @@ fn words_of<'a>(args: &'a Args<'a>) -> Vec<&'a [u8]> {
 }
 
 /// The number of replicas and the milliseconds of a WAIT.
-pub(in crate::core::pools::store) fn wait_of(
-    args: &Args<'_>,
-) -> Result<(u64, u64), &'static str> {
+pub(in crate::core::pools::store) fn wait_of(args: &Args<'_>) -> Result<(u64, u64), &'static str> {
     let count = parse_integer(&args[1]).ok_or("ERR value is not an integer or out of range")?;
-    let millis =
-        parse_integer(&args[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    let millis = parse_integer(&args[2]).ok_or("ERR timeout is not an integer or out of range")?;
     let millis = u64::try_from(millis).map_err(|_| "ERR timeout is negative")?;
     Ok((u64::try_from(count).unwrap_or(0), millis.min(TIME_MAX)))
 }
@@ -281,7 +276,9 @@ fn failover_of(args: &Args<'_>) -> Result<Failover, &'static str> {
         return if is_alone { Ok(Failover::Abort) } else { Err(SYNTAX) };
     }
     if is_forced && (to.is_none() || timeout.is_none()) {
-        return Err("ERR FAILOVER with force option requires both a timeout and target HOST and IP.");
+        return Err(
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
+        );
     }
     Ok(Failover::Begin { to, timeout, is_forced })
 }
@@ -313,9 +310,15 @@ mod tests {
         assert_eq!(failover("FAILOVER TIMEOUT 5 FORCE TO h 7"), forced);
         assert_eq!(failover("FAILOVER abort"), Ok(Failover::Abort));
         for line in [
-            "FAILOVER TO h", "FAILOVER TO h p", "FAILOVER TIMEOUT", "FAILOVER TIMEOUT 0",
-            "FAILOVER ABORT TIMEOUT 5", "FAILOVER FORCE", "FAILOVER TO h 7 FORCE",
-            "FAILOVER ABORT ABORT", "FAILOVER x",
+            "FAILOVER TO h",
+            "FAILOVER TO h p",
+            "FAILOVER TIMEOUT",
+            "FAILOVER TIMEOUT 0",
+            "FAILOVER ABORT TIMEOUT 5",
+            "FAILOVER FORCE",
+            "FAILOVER TO h 7 FORCE",
+            "FAILOVER ABORT ABORT",
+            "FAILOVER x",
         ] {
             assert!(failover(line).is_err(), "{line}");
         }

@@ -330,8 +330,7 @@ fn refusal_of_queued(
     let mut refused = None;
     each_request(transaction.requests(), limits, |request| {
         let is_of_role = is_served_at_once(request.command.verb) && store.is_replica();
-        refused = refused
-            .or_else(|| store.refusal(request.command.flags).filter(|_| !is_of_role));
+        refused = refused.or_else(|| store.refusal(request.command.flags).filter(|_| !is_of_role));
     });
     refused.map_or(Ok(()), |refused| Err(format!(": {}", refused.text())))
 }
