@@ -100,6 +100,9 @@ impl Role {
 
     /// Changes the role as a client wants it.
     pub(super) fn change(&self, wish: &Wish) -> RoleReply {
+        if !matches!(self.progress(), Progress::Idle) {
+            return Err("ERR REPLICAOF not allowed while failing over.".to_owned());
+        }
         match wish {
             Wish::Primary => {
                 self.promote();

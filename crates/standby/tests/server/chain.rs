@@ -2,6 +2,7 @@
 
 use crate::introduced::introduced;
 use crate::place::{BOUND, Place, info};
+use crate::valkey_server::{Valkey, program};
 use crate::writer::Writer;
 use keyway_replica::State;
 use keyway_replica::feed::Stage;
@@ -165,6 +166,28 @@ fn a_replica_that_becomes_a_primary_keeps_its_fellows_and_its_old_primary_comes_
     assert_eq!(last.resyncs().0, 1, "the fellow goes on");
     assert_eq!(full_resyncs(&server), before, "the fellow goes on");
     assert!(from.process().log().contains("Successful partial resynchronization"));
+}
+
+#[test]
+fn valkey_follows_a_store_goes_on_after_a_cut_and_takes_over() {
+    // Making the environment takes long the first time.
+    let _watchdog = watchdog(Duration::from_secs(240), "Valkey as a replica");
+    let node = Node::start();
+    let mut random = Random::new(3);
+    node.write(&mut random, 500);
+    let port = node.address.port().to_string();
+    let valkey = Valkey::start(&program(), &["--replicaof", "127.0.0.1", &port]);
+    node.await_caught_up(1);
+    node.cut();
+    node.write(&mut random, 500);
+    node.await_caught_up(1);
+    assert!(valkey.log().contains("Successful partial resynchronization"), "{}", valkey.log());
+    valkey.client().words("REPLICAOF NO ONE");
+    node.place.follow(valkey.address);
+    node.await_online();
+    assert_eq!(node.resyncs(), (0, 1), "it goes on where it was");
+    let keys = valkey.client().words("DBSIZE");
+    assert_eq!(node.place.ask("DBSIZE"), crate::common::Reply::Integer(keys.integer()));
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod follows;
 mod introduced;
 mod place;
 mod roles;
+#[path = "../../../replica/tests/server/valkey_server.rs"]
+mod valkey_server;
 /// The figures that `digest` asks for.
 mod work {
     /// Databases of a server.
