@@ -342,9 +342,14 @@ pub const fn store_saves(verb: Verb) -> bool {
     matches!(verb, Verb::Save)
 }
 
-/// Returns whether `verb` tells or changes the role of the embedded store.
+/// Returns whether `verb` tells or changes the role of the embedded store, or is about its
+/// replicas.
 pub const fn store_replicates(verb: Verb) -> bool {
-    matches!(verb, Verb::Replicaof | Verb::Role | Verb::Slaveof)
+    use Verb::{ConfigRewrite, Failover, Psync, Replconf, Replicaof, Role, Slaveof, Sync, Wait};
+    matches!(
+        verb,
+        ConfigRewrite | Failover | Psync | Replconf | Replicaof | Role | Slaveof | Sync | Wait
+    )
 }
 
 /// Returns whether the embedded store serves `verb`.

@@ -11,8 +11,8 @@ use crate::access::{networks_text, tls_text};
 use crate::cluster::read_from_name;
 use crate::model::{
     AccessConfig, Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ServerConfig, SnapshotConfig, StoreConfig,
-    StoreLogConfig, UserConfig, Workers,
+    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig, SnapshotConfig,
+    StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -289,6 +289,7 @@ fn replica(replica: &ReplicaConfig, out: &mut Out) {
         out.entry(table, "replica_tls", &crate::tls::text(&tls.settings));
     }
     out.entry(table, "replica_serve_stale_data", &replica.serves_stale.to_string());
+    out.entry(table, "replication", &replication_text(&replica.feed));
 }
 
 fn snapshot_text(snapshot: &SnapshotConfig) -> String {
@@ -301,6 +302,22 @@ fn snapshot_text(snapshot: &SnapshotConfig) -> String {
         snapshot.on_shutdown,
         string(&rate_max),
         string(&format_size(snapshot.buffer)),
+    )
+}
+
+fn replication_text(feed: &ReplicationConfig) -> String {
+    let time = |time| string(&format_duration(time));
+    format!(
+        "{{ backlog = {}, buffer = {}, replicas_max = {}, timeout = {}, ping_every = {}, \
+         min_replicas = {}, min_replicas_max_lag = {}, priority = {} }}",
+        string(&format_size(feed.backlog)),
+        string(&format_size(feed.buffer)),
+        feed.replicas_max,
+        time(feed.timeout),
+        time(feed.ping_every),
+        feed.replicas_min,
+        time(feed.lag_max),
+        feed.priority,
     )
 }
 

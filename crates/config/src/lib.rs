@@ -60,7 +60,7 @@ pub use load::read_file;
 pub use model::{
     AccessConfig, ClusterModeConfig, Config, Eviction, IoDriver, ListenerConfig, ListenerTlsConfig,
     LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
-    ReplicaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig,
-    StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
+    ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
+    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

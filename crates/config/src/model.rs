@@ -466,6 +466,43 @@ pub struct ReplicaConfig {
     pub tls: Option<TlsConfig>,
     /// True if a replica answers with what it has while the link is down.
     pub serves_stale: bool,
+    /// Bounds of the store as a primary.
+    pub feed: ReplicationConfig,
+}
+
+/// A store as the primary of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicationConfig {
+    /// Bytes of the stream that are kept for replicas that come back.
+    pub backlog: u64,
+    /// Most bytes of the stream in memory.
+    pub buffer: u64,
+    /// Replicas at a time.
+    pub replicas_max: u32,
+    /// Longest silence of a replica.
+    pub timeout: Duration,
+    /// Time between two signs of life.
+    pub ping_every: Duration,
+    /// Replicas without which no write is served.
+    pub replicas_min: u32,
+    /// Longest silence of a replica that counts for that.
+    pub lag_max: Duration,
+    /// The word for sentinels on whether to promote this store.
+    pub priority: u32,
+}
+
+impl ReplicationConfig {
+    /// Redis's defaults.
+    pub const DEFAULT: Self = Self {
+        backlog: 1 << 20,
+        buffer: 256 << 20,
+        replicas_max: 64,
+        timeout: Duration::from_secs(60),
+        ping_every: Duration::from_secs(10),
+        replicas_min: 0,
+        lag_max: Duration::from_secs(10),
+        priority: 100,
+    };
 }
 
 impl ReplicaConfig {
@@ -477,6 +514,7 @@ impl ReplicaConfig {
         password_from: None,
         tls: None,
         serves_stale: true,
+        feed: ReplicationConfig::DEFAULT,
     };
 }
 

@@ -1,7 +1,7 @@
 //! A store as the replica of another server: whom it follows, and with which password.
 
 use crate::error::{Problem, Report};
-use crate::model::ReplicaConfig;
+use crate::model::{ReplicaConfig, ReplicationConfig};
 use crate::secret::{ReadFile, check_password, password};
 use crate::section::{Section, Value};
 use crate::tls;
@@ -129,7 +129,23 @@ pub(crate) fn resolve(
         report.consequence(section.place("replica_user"), Problem::new(what, hint));
     }
     let serves_stale = section.bool("replica_serve_stale_data");
-    ReplicaConfig { primary, username, password: secret, password_from, tls, serves_stale }
+    let feed = section.section("replication").map_or(ReplicationConfig::DEFAULT, feed);
+    ReplicaConfig { primary, username, password: secret, password_from, tls, serves_stale, feed }
+}
+
+/// Reads the bounds of a store as a primary.
+fn feed(section: &Section) -> ReplicationConfig {
+    let default = ReplicationConfig::DEFAULT;
+    ReplicationConfig {
+        backlog: section.number("backlog").unwrap_or(default.backlog),
+        buffer: section.number("buffer").unwrap_or(default.buffer),
+        replicas_max: section.number_u32("replicas_max"),
+        timeout: section.duration("timeout").unwrap_or(default.timeout),
+        ping_every: section.duration("ping_every").unwrap_or(default.ping_every),
+        replicas_min: section.number_u32("min_replicas"),
+        lag_max: section.duration("min_replicas_max_lag").unwrap_or(default.lag_max),
+        priority: section.number_u32("priority"),
+    }
 }
 
 #[cfg(test)]

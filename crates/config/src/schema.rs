@@ -28,7 +28,7 @@ pub(crate) use routes::{
 };
 pub(crate) use server::{LOG, SERVER, WORKERS, WORKERS_MAX};
 pub(crate) use sharded::{EJECTION, QUARANTINE_MAX, RECONNECT, SHARDED};
-pub(crate) use store::{QUOTAS, SNAPSHOT, STORE, STORE_LOG};
+pub(crate) use store::{QUOTAS, REPLICATION, SNAPSHOT, STORE, STORE_LOG};
 pub(crate) use tls::{ADMIN_TLS, LISTENER_CERTIFICATES, LISTENER_TLS, TLS};
 pub(crate) use user::USER;
 
@@ -50,7 +50,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 30] = [
+pub(crate) static TABLES: [&Table; 31] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -63,6 +63,7 @@ pub(crate) static TABLES: [&Table; 30] = [
     &STORE,
     &SNAPSHOT,
     &STORE_LOG,
+    &REPLICATION,
     &QUOTAS,
     &SHARDED,
     &CLUSTER,

@@ -497,8 +497,8 @@ impl Report<'_> {
     }
 
     fn replication(&self, fields: &mut Fields) {
-        if let Some(replica) = self.pool.role.get().and_then(|role| role.figures()) {
-            return replica::of(&replica, fields);
+        if let Some(role) = self.pool.role.get() {
+            return replica::of_store(role.figures().as_ref(), &role.feed(), fields);
         }
         fields
             .put("role", "master")

@@ -22,7 +22,8 @@ use keyway_store::{
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{
-    ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, ReplicaFigures, Retired,
+    FeedFigures, ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, ReplicaFigures,
+    Retired,
 };
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -348,9 +349,11 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
             if let Some(stats) = store.stats_beside_script() {
                 *last = stats;
             }
-            let replica = role.get().and_then(|role| role.figures());
+            let role = role.get();
+            let replica = role.as_ref().and_then(|role| role.figures());
             let replica = replica.as_ref().map(replica_figures);
-            StoreFigures { replica, ..figures(&last, &store, &scripts) }
+            let feed = role.map(|role| feed_figures(&role.feed()));
+            StoreFigures { replica, feed, ..figures(&last, &store, &scripts) }
         });
     }
     if let PoolKind::Routed(routes) = &pool.kind {
@@ -571,6 +574,20 @@ fn figures(stats: &StoreStats, store: &Store, scripts: &keyway_script::Registry)
         log: store.log_status().map(|status| log_figures(&status)),
         loading: loading_figure(store),
         replica: None,
+        feed: None,
+    }
+}
+
+fn feed_figures(feed: &FeedFigures) -> keyway_metrics::FeedFigures {
+    let online = feed.replicas.iter().filter(|replica| replica.is_online());
+    let lags = online.map(|replica| feed.offset.saturating_sub(replica.offset));
+    keyway_metrics::FeedFigures {
+        replicas: feed.replicas.len() as u64,
+        good: feed.replicas_good,
+        offset_bytes: feed.offset,
+        lag_bytes: lags.max().unwrap_or(0),
+        attached: feed.attached,
+        cut_off: feed.cut_off,
     }
 }
 

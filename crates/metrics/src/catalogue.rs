@@ -404,6 +404,24 @@ catalogue! {
     REPLICA_FAILED_COMMANDS: Counter "keyway_replica_failed_commands_total" in "commands" by [Pool]
         measures "Commands of the primary's stream that failed in the embedded store: the data of the two may differ."
         leaves_out "Leaves out commands that the store does not have: these stop the link."
+    FEED_REPLICAS: Gauge "keyway_feed_replicas" in "replicas" by [Pool]
+        measures "Replicas that the embedded store feeds now, those included that get a snapshot."
+        leaves_out ""
+    FEED_GOOD_REPLICAS: Gauge "keyway_feed_good_replicas" in "replicas" by [Pool]
+        measures "Replicas that follow the embedded store and have spoken within min_replicas_max_lag: writes need min_replicas of them."
+        leaves_out "Leaves out replicas that get a snapshot."
+    FEED_OFFSET: Gauge "keyway_feed_offset_bytes" in "bytes" by [Pool]
+        measures "Replication offset of the embedded store's data: master_repl_offset."
+        leaves_out "Stands still while a primary has no replica."
+    FEED_LAG: Gauge "keyway_feed_lag_bytes" in "bytes" by [Pool]
+        measures "Bytes of the stream that the latest of the replicas that follow has not acknowledged. Replicas acknowledge once a second."
+        leaves_out "Leaves out replicas that get a snapshot. Is 0 without replicas."
+    FEED_ATTACHED: Counter "keyway_feed_attached_replicas_total" in "replicas" by [Pool]
+        measures "How often a replica came to the embedded store, after a lost connection included."
+        leaves_out "Leaves out replicas that were refused."
+    FEED_CUT_OFF: Counter "keyway_feed_cut_off_replicas_total" in "replicas" by [Pool]
+        measures "Replicas that were cut off as they were slower than the writes by half of the buffer. They take a snapshot."
+        leaves_out "Leaves out replicas that were silent, or left by themselves: the log tells them."
     TRANSACTION_HELD: Gauge "keyway_transaction_held_bytes" in "bytes" by []
         measures "Memory held for all clients' commands between MULTI and EXEC, and on the embedded store for those that block and keys under WATCH, now: what transactions_len_max bounds."
         leaves_out "Leaves out what goes with commands that a server runs: blocking ones and WATCH on a sharded pool."

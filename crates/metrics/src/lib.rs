@@ -37,7 +37,7 @@ pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;
 pub use registry::{
     AccessFigures, BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures,
-    FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals, PoolTotals,
-    QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
+    FeedFigures, FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals,
+    PoolTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
     SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

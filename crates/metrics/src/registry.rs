@@ -2,9 +2,9 @@ mod figures;
 mod totals;
 
 pub use figures::{
-    AccessFigures, BackendRole, ClusterFigures, DatabaseFigures, FrontFigures, LogFigures,
-    LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    AccessFigures, BackendRole, ClusterFigures, DatabaseFigures, FeedFigures, FrontFigures,
+    LogFigures, LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };
 pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};
 

@@ -9,8 +9,9 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, LogFigures, QuotaFigures, Registry,
-    ReplicaFigures, RouteFigures, SnapshotFigures, StoreFigures, WarmUpFigures,
+    ClusterFigures, CommandTotals, FeedFigures, FrontFigures, LatencyShares, LogFigures,
+    QuotaFigures, Registry, ReplicaFigures, RouteFigures, SnapshotFigures, StoreFigures,
+    WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -112,6 +113,15 @@ const OF_REPLICAS: &[Reader<ReplicaFigures>] = &[
     (&c::REPLICA_FAILURES, |it| it.failures),
     (&c::REPLICA_COMMANDS, |it| it.commands),
     (&c::REPLICA_FAILED_COMMANDS, |it| it.failed_commands),
+];
+
+const OF_FEEDS: &[Reader<FeedFigures>] = &[
+    (&c::FEED_REPLICAS, |it| it.replicas),
+    (&c::FEED_GOOD_REPLICAS, |it| it.good),
+    (&c::FEED_OFFSET, |it| it.offset_bytes),
+    (&c::FEED_LAG, |it| it.lag_bytes),
+    (&c::FEED_ATTACHED, |it| it.attached),
+    (&c::FEED_CUT_OFF, |it| it.cut_off),
 ];
 
 const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
@@ -472,6 +482,14 @@ impl Registry {
             for (pool, figures) in &stores {
                 if let Some(replica) = &figures.replica {
                     samples.sample(&[pool], read(replica));
+                }
+            }
+        }
+        for (metric, read) in OF_FEEDS {
+            let mut samples = family(out, metric);
+            for (pool, figures) in &stores {
+                if let Some(feed) = &figures.feed {
+                    samples.sample(&[pool], read(feed));
                 }
             }
         }

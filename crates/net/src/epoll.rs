@@ -647,6 +647,14 @@ impl Io for EpollIo {
         socket
     }
 
+    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        let _ = epoll::delete(&self.epoll, borrow(&socket));
+        let held = self.forget_come(socket).unwrap_or_default();
+        // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
+        // gives it up here.
+        Some((unsafe { OwnedFd::from_raw_fd(socket.0) }, held))
+    }
+
     fn finish(&mut self, socket: Socket) -> bool {
         rustix::net::shutdown(borrow(&socket), Shutdown::Write).is_ok()
     }

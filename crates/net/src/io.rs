@@ -1,6 +1,7 @@
 use crate::{Address, Away, Peer, RingFault};
 use keyway_base::{Block, Clock};
 use keyway_tls::{ClientTls, TlsFault};
+use rustix::fd::OwnedFd;
 use std::io::IoSlice;
 use std::time::Duration;
 
@@ -295,6 +296,13 @@ pub trait Io {
     /// Takes over a socket that another worker has released. Returns its handle here.
     fn adopt(&mut self, socket: Socket) -> Socket {
         socket
+    }
+
+    /// Gives a client's socket up to a thread of its own: the descriptor, and the bytes that came
+    /// and were not read. `None`, with nothing changed, if the socket is no plain one: it has TLS
+    /// or shared memory over it, or is simulated.
+    fn detach(&mut self, _socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        None
     }
 
     /// Ends the sending direction of a socket after everything sent before. The socket may still be

@@ -564,6 +564,10 @@ impl Io for Ringed {
         socket
     }
 
+    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_ringed(socket) { None } else { self.io.detach(socket) }
+    }
+
     fn finish(&mut self, socket: Socket) -> bool {
         if !is_ringed(socket) {
             return self.io.finish(socket);

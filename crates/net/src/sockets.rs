@@ -1,6 +1,7 @@
 use crate::{Accept, Address, Door, EpollIo, Event, Io, Listener, ListenerIndex, Recv, Send};
 use crate::{Socket, Token, UringIo};
 use keyway_base::Clock;
+use rustix::fd::OwnedFd;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -155,6 +156,10 @@ impl Io for Sockets {
 
     fn release(&mut self, socket: Socket) -> Socket {
         either!(self, io => io.release(socket))
+    }
+
+    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        either!(self, io => io.detach(socket))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -37,7 +37,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::io::IoSlice;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Tokens with these two of the three topmost bits belong to sockets that stay with epoll: their
@@ -640,6 +640,15 @@ impl Io for UringIo {
             moving::leave(socket.0, Come { held, outcome, awaits_room });
         }
         socket
+    }
+
+    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        let socket = self.release(socket);
+        // What a failed socket reports is found again by whoever reads it.
+        let come = moving::take(socket.0).map_or_else(Vec::new, |come| come.held);
+        let (fd, mut held) = self.base.detach(socket)?;
+        held.extend_from_slice(&come);
+        Some((fd, held))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

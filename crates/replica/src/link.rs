@@ -78,7 +78,10 @@ impl Link<'_> {
 
     fn handshake(&mut self, wire: &mut Wire) -> Result<Answer, Ended> {
         let fault = |cause| Ended::Fault(Stage::Handshake, cause);
-        let mut handshake = ReplicaHandshake::new(self.settings.handshake(*self.position));
+        // A server that has answered once has taken over.
+        let hands_over = self.settings.hands_over && self.board.is_first();
+        let settings = self.settings.handshake(*self.position, hands_over);
+        let mut handshake = ReplicaHandshake::new(settings);
         let (mut out, mut full) = (Vec::new(), None);
         let unasked = || fault(Cause::Unasked);
         loop {

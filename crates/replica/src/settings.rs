@@ -31,6 +31,12 @@ pub struct FollowerSettings {
     pub valkey_version: Option<String>,
     /// Where to go on; without it a full resync is asked for.
     pub resume: Option<Position>,
+    /// True if the target knows the command KEYWAY.FLAGS of a Keyway primary. Others get empty
+    /// lines in its place.
+    pub knows_flags: bool,
+    /// True if the server is a replica of this one, which is to take over and feed it. Once it
+    /// does, later links ask as usual.
+    pub hands_over: bool,
     /// Longest time for the connection to be made.
     pub connect_timeout: Duration,
     /// Longest silence of the primary. It must be longer than the primary's
@@ -61,6 +67,8 @@ impl FollowerSettings {
             announced_address: None,
             valkey_version: Some("9.0.0".to_owned()),
             resume: None,
+            knows_flags: false,
+            hands_over: false,
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(60),
             pause_min: Duration::from_millis(100),
@@ -72,7 +80,11 @@ impl FollowerSettings {
     }
 
     /// What the handshake tells of the replica.
-    pub(crate) fn handshake(&self, position: Option<Position>) -> ReplicaSettings {
+    pub(crate) fn handshake(
+        &self,
+        position: Option<Position>,
+        hands_over: bool,
+    ) -> ReplicaSettings {
         ReplicaSettings {
             username: self.username.clone(),
             password: self.password.clone(),
@@ -80,6 +92,8 @@ impl FollowerSettings {
             address: self.announced_address.clone(),
             version: self.valkey_version.clone(),
             resume: position.map(|Position { id, offset, .. }| Resume { id, offset }),
+            knows_flags: self.knows_flags,
+            hands_over,
         }
     }
 }

@@ -150,6 +150,12 @@ impl Board {
         self.offset.store(offset, Ordering::Relaxed);
     }
 
+    /// Returns whether no stream has come yet.
+    pub(crate) fn is_first(&self) -> bool {
+        let rare = self.rare.lock();
+        rare.full_resyncs + rare.partial_resyncs == 0
+    }
+
     /// Bytes came.
     pub(crate) fn heard(&self, now: Instant) {
         let millis = now.saturating_duration_since(self.began).as_millis() as u64;

@@ -16,6 +16,7 @@ pub struct Unit<'a> {
     marks: &'a [Mark],
     ranges: &'a [ByteRange],
     is_transaction: bool,
+    selected: Option<u64>,
 }
 
 /// A command of a [`Unit`].
@@ -57,6 +58,11 @@ impl<'a> Unit<'a> {
     /// get.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
+    }
+
+    /// The database that is selected behind it, if the stream has selected one.
+    pub fn selected(&self) -> Option<u64> {
+        self.selected
     }
 
     /// Returns whether it is a transaction.
@@ -207,6 +213,7 @@ impl Units {
             marks: &self.marks,
             ranges: &self.ranges,
             is_transaction: self.is_transaction,
+            selected: self.stream.database(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The receivers of news from the primary.
 
+use keyway_replica::feed::Parting;
 use keyway_store::Store;
 
 /// Tells clients of a replica what the primary has changed. Nothing of the store is held during a
@@ -18,4 +19,15 @@ pub trait Audience: Send + Sync + 'static {
 
     /// A command of the stream has failed. The stream goes on.
     fn failed(&self, command: &str, error: &str);
+
+    /// A replica of this store has acknowledged a later offset.
+    fn acknowledged(&self) {}
+
+    /// A replica of this store from this address is fed no longer.
+    fn parted(&self, address: &str, parting: &Parting) {
+        let _ = (address, parting);
+    }
+
+    /// Returns when no request of a client that was begun before is under way.
+    fn settle(&self) {}
 }

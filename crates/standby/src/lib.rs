@@ -11,7 +11,8 @@
 //! emptied first, so that it never holds two data sets, and answers LOADING until all is there.
 //!
 //! [`StoreSource`] is the other side: a store as the primary of replicas, which a
-//! [`Feed`](keyway_replica::feed::Feed) serves.
+//! [`Feed`](keyway_replica::feed::Feed) serves. `lineage.rs` has the feed, and the ids and offsets
+//! by which replicas go on when a role has changed.
 //!
 //! Knows no worker and no client: an [`Audience`] is told what clients are to hear of. Read
 //! first: [`Standby`], `target.rs`, `absolute.rs`.
@@ -21,10 +22,12 @@
 mod absolute;
 mod audience;
 mod beside;
+mod lineage;
 mod source;
 mod standby;
 mod target;
 
 pub use audience::Audience;
+pub use lineage::{FeedConfig, FeedStatus};
 pub use source::{Parted, SourceParts, StoreSource};
 pub use standby::{Parts, Primary, Standby, StandbyStatus};

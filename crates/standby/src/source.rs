@@ -2,7 +2,7 @@
 
 use keyway_base::{Clock, Limits};
 use keyway_rdb::Version;
-use keyway_rdb::replication::{CommandStep, CommandStream};
+use keyway_rdb::replication::{CommandStep, CommandStream, ReplicaProfile};
 use keyway_replica::feed::{
     Beginning, Parting, Snapshot, SnapshotStep, Source, SourceError, Stream, StreamLost,
 };
@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// How the names of commands begin that only Keyway knows.
 const OWN: &[u8] = b"KEYWAY.";
+/// The one of them that is for replicas, if they are Keyways. Others are for the log of this store.
+const FLAGS: &[u8] = b"KEYWAY.FLAGS";
 
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
@@ -37,12 +39,21 @@ pub struct SourceParts {
 /// Feeds replicas of a store.
 pub struct StoreSource {
     parts: Arc<SourceParts>,
+    /// Returns when no write that was begun before is under way.
+    settle: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl StoreSource {
     /// Creates the source of a store's feed.
     pub fn new(parts: SourceParts) -> Self {
-        Self { parts: Arc::new(parts) }
+        Self { parts: Arc::new(parts), settle: None }
+    }
+
+    /// Has the first reader wait until `settle` returns, which is to be when no write is under way
+    /// that was begun before. Without it such a write may cost the reader its place.
+    #[must_use]
+    pub fn settling(self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { settle: Some(settle), ..self }
     }
 }
 
@@ -52,24 +63,34 @@ impl Source for StoreSource {
         if store.is_loading() {
             return Err(SourceError::Busy);
         }
+        if let Some(settle) = &self.settle
+            && !store.has_followers()
+        {
+            store.expect_followers(*limits);
+            settle();
+        }
         let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
         let (reader, saving) = begun.ok_or(SourceError::Busy)?;
         let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
-        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream(reader)) })
+        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream::new(reader)) })
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(Box::new(StoreStream::new(reader)))
     }
 
     fn anchor(&self) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_on(Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(Box::new(StoreStream::new(reader)))
     }
 
     fn tell(&self, words: &[&[u8]]) {
         self.parts.store.tell_followers(words);
+    }
+
+    fn adapt(&self, replica: &ReplicaProfile, commands: &mut [u8]) {
+        blank_own(commands, replica.takes_flags());
     }
 
     fn on_acknowledged(&self) {
@@ -109,14 +130,17 @@ impl Snapshot for StoreSnapshot {
 }
 
 /// The stream of one replica.
-struct StoreStream(EffectReader);
+pub(crate) struct StoreStream(EffectReader);
+
+impl StoreStream {
+    pub(crate) fn new(reader: EffectReader) -> Self {
+        Self(reader)
+    }
+}
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
-        let start = out.len();
-        let len = self.0.read(out).map_err(|_| StreamLost)?;
-        blank_own(&mut out[start..]);
-        Ok(len)
+        self.0.read(out).map_err(|_| StreamLost)
     }
 
     fn skip(&mut self) -> Result<(), StreamLost> {
@@ -132,9 +156,10 @@ impl Stream for StoreStream {
     }
 }
 
-/// Puts empty lines in the place of commands that other servers do not know. Every replica thus
-/// counts the same offsets. A replica takes empty lines for signs of life.
-fn blank_own(commands: &mut [u8]) {
+/// Puts empty lines in the place of commands that a replica does not know. It knows flags of items if
+/// it `takes_flags`. Every replica thus counts the same offsets. A replica takes empty lines for
+/// signs of life.
+fn blank_own(commands: &mut [u8], takes_flags: bool) {
     if memchr::memmem::find(commands, OWN).is_none() {
         return;
     }
@@ -144,7 +169,11 @@ fn blank_own(commands: &mut [u8]) {
     while at < commands.len()
         && let Ok(CommandStep::Command { consumed, command }) = stream.read(&commands[at..])
     {
-        if command.words().next().is_some_and(|name| name.starts_with(OWN)) {
+        if command
+            .words()
+            .next()
+            .is_some_and(|name| name.starts_with(OWN) && !(takes_flags && name == FLAGS))
+        {
             blanks.push(at..at + consumed);
         }
         at += consumed;
@@ -160,13 +189,18 @@ mod tests {
     fn commands_of_keyway_become_empty_lines_of_the_same_length_and_values_stay() {
         let set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nKEYWAY.FLAGS\r\n";
         let flags = b"*4\r\n$12\r\nKEYWAY.FLAGS\r\n$1\r\nk\r\n$1\r\n7\r\n$1\r\n0\r\n";
-        let mut commands = [&set[..], flags, set].concat();
-        blank_own(&mut commands);
-        let lines = vec![b'\n'; flags.len()];
-        assert_eq!(commands, [&set[..], &lines, set].concat());
+        let history = b"*1\r\n$14\r\nKEYWAY.HISTORY\r\n";
+        let sent = [&set[..], flags, set, history].concat();
+        let lines = |len| vec![b'\n'; len];
+        let mut commands = sent.clone();
+        blank_own(&mut commands, false);
+        assert_eq!(commands, [&set[..], &lines(flags.len()), set, &lines(history.len())].concat());
+        let mut commands = sent;
+        blank_own(&mut commands, true);
+        assert_eq!(commands, [&set[..], flags, set, &lines(history.len())].concat());
         // Bytes that are no commands stay as they are.
         let mut wrong = b"KEYWAY.FLAGS".to_vec();
-        blank_own(&mut wrong);
+        blank_own(&mut wrong, false);
         assert_eq!(wrong, b"KEYWAY.FLAGS");
     }
 }

@@ -1,8 +1,11 @@
 //! The role of a store: a primary, or the replica of another server.
 
 use crate::audience::Audience;
+use crate::lineage::{FeedConfig, FeedStatus, Lineage};
 use crate::target::{Counts, Place, StoreTarget};
 use keyway_base::Clock;
+use keyway_rdb::replication::ReplicationId;
+use keyway_replica::feed::Candidate;
 use keyway_replica::{Follower, FollowerSettings, Position, State, Status};
 use keyway_script::Registry;
 use keyway_store::{HistoryPlace, Store};
@@ -10,6 +13,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The parts of a [`Standby`].
 pub struct Parts {
@@ -51,6 +55,9 @@ pub struct StandbyStatus {
     pub failed: u64,
 }
 
+/// Pause between two looks at what a replica has acknowledged that is to take over.
+const HAND_OVER_PAUSE: Duration = Duration::from_millis(5);
+
 /// The role of one store.
 ///
 /// Changes of the role wait for one another, and for the unit of the stream that is executed:
@@ -74,8 +81,15 @@ impl Standby {
     /// The role of a store that is a primary. With `serves_stale` a replica answers with what it
     /// has while the link to its primary is down.
     pub fn new(parts: Parts, serves_stale: bool) -> Self {
+        Self::with_feed(parts, serves_stale, FeedConfig::default())
+    }
+
+    /// The same with other bounds for the replicas of this store.
+    pub fn with_feed(parts: Parts, serves_stale: bool, feed: FeedConfig) -> Self {
         let Parts { store, scripts, audience, clock } = parts;
-        let place = Place { store, scripts, audience, clock, counts: Arc::new(Counts::default()) };
+        let lineage = Arc::new(Lineage::new(&store, &scripts, &audience, clock, feed));
+        let counts = Arc::new(Counts::default());
+        let place = Place { store, scripts, audience, clock, counts, lineage };
         Self {
             place,
             order: Mutex::new(()),
@@ -106,21 +120,68 @@ impl Standby {
     pub fn follow(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
         let _order = self.order.lock();
         let is_following = self.following.lock().is_some();
-        let resume = match is_following {
+        let mut resume = match is_following {
             true => self.stop(),
             false => self.place.store.history_place().map(position_of),
         };
+        if let (false, Some(position)) = (is_following, resume) {
+            self.place.lineage.resumed(position);
+        }
         if !self.place.store.is_replica() {
             self.place.store.set_replica(true);
             self.place.audience.became_replica(&self.place.store);
+            resume = self.place.lineage.demoted().or(resume);
         }
+        let resume = settings.resume.or(resume);
+        self.start(primary, FollowerSettings { resume, knows_flags: true, ..settings })
+    }
+
+    fn start(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
         self.place.counts.is_ending.store(false, Ordering::Relaxed);
-        let settings = FollowerSettings { resume: settings.resume.or(resume), ..settings };
         let target = StoreTarget::new(self.place.clone());
         let follower = Follower::start(settings, Box::new(target))?;
         *self.following.lock() = Some(Following { primary, follower });
         self.look();
         Ok(())
+    }
+
+    /// Makes the store the replica of one of its replicas, which takes over once it has everything.
+    /// `acknowledged` returns the offset that the replica has acknowledged. Clients write no more
+    /// meanwhile. With no `patience` the replica takes over in any case.
+    ///
+    /// Returns false if the replica did not have everything in time: the store is a primary then.
+    ///
+    /// # Errors
+    /// As of [`Standby::follow`].
+    pub fn hand_over(
+        &self,
+        primary: Primary,
+        settings: FollowerSettings,
+        acknowledged: &dyn Fn() -> u64,
+        patience: Duration,
+    ) -> std::io::Result<bool> {
+        let _order = self.order.lock();
+        let Place { store, audience, lineage, .. } = &self.place;
+        store.set_replica(true);
+        audience.became_replica(store);
+        let mut left = patience;
+        // Keys expire until the store is a replica, and a sign of life may be told even then.
+        while !patience.is_zero() && acknowledged() < store.effects_offset() {
+            if left.is_zero() {
+                store.set_replica(false);
+                return Ok(false);
+            }
+            let pause = left.min(HAND_OVER_PAUSE);
+            rest(pause);
+            left -= pause;
+        }
+        let settings = FollowerSettings {
+            resume: lineage.demoted(),
+            knows_flags: true,
+            hands_over: true,
+            ..settings
+        };
+        self.start(primary, settings).map(|()| true)
     }
 
     /// Makes the store a primary; whether it was none. Data of a snapshot that is not whole is
@@ -135,6 +196,9 @@ impl Standby {
             store.clear((self.place.clock)());
             store.end_loading();
         }
+        if was_replica {
+            self.place.lineage.promoted();
+        }
         store.set_replica(false);
         if was_filling {
             store.log().into_iter().for_each(|log| log.begin_anew());
@@ -147,10 +211,44 @@ impl Standby {
         self.place.counts.is_filling.load(Ordering::Relaxed)
     }
 
-    /// Ends the link of a replica, which stays one.
+    /// Takes a replica of this store in. `said` was read behind its PSYNC.
+    ///
+    /// # Errors
+    /// The text of the reply, with its code. The connection is closed then.
+    pub fn attach(&self, candidate: Candidate, said: Vec<u8>) -> Result<(), String> {
+        self.place.lineage.attach(candidate, said)
+    }
+
+    /// The store as the primary of its replicas. A replica has replicas, too.
+    pub fn feed_status(&self) -> FeedStatus {
+        self.place.lineage.status()
+    }
+
+    /// The number of replicas that have acknowledged an offset.
+    pub fn acknowledged(&self, offset: u64) -> usize {
+        self.place.lineage.acknowledged(offset)
+    }
+
+    /// The number of replicas that follow, and were heard within a time.
+    pub fn following(&self, lag: Duration) -> usize {
+        self.place.lineage.following(lag)
+    }
+
+    /// Asks all replicas for their offsets.
+    pub fn ask_for_offsets(&self) {
+        self.place.lineage.ask_for_offsets();
+    }
+
+    /// The id of the history that the data is of.
+    pub fn replication_id(&self) -> ReplicationId {
+        self.place.lineage.id()
+    }
+
+    /// Ends the link of a replica, which stays one, and the feed of its own replicas.
     pub fn end(&self) {
         let _order = self.order.lock();
         self.stop();
+        self.place.lineage.end();
     }
 
     /// Ends the follower. The position is that of the store's data.
@@ -197,4 +295,9 @@ impl Standby {
 fn position_of(place: HistoryPlace) -> Position {
     let HistoryPlace { id, offset, database } = place;
     Position { id, offset, database }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the thread that changes roles may wait")]
+fn rest(pause: Duration) {
+    std::thread::sleep(pause);
 }

@@ -3,6 +3,7 @@
 use crate::absolute::absolute;
 use crate::audience::Audience;
 use crate::beside;
+use crate::lineage::Lineage;
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_rdb::Event;
@@ -49,6 +50,7 @@ pub(crate) struct Place {
     pub(crate) audience: Arc<dyn Audience>,
     pub(crate) clock: fn() -> Clock,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) lineage: Arc<Lineage>,
 }
 
 /// Applies a primary's snapshot and stream to a store.
@@ -131,6 +133,20 @@ impl StoreTarget {
                 ))),
             }
         })
+    }
+
+    fn execute_all(&mut self, store: &Store, unit: &Unit<'_>) -> Result<(), TargetError> {
+        let (count, keeps_history) = (unit.commands().len(), store.keeps_history());
+        let _held = match count {
+            0 => return Ok(()),
+            1 if !keeps_history => None,
+            _ => Some(self.hold(store, unit)?),
+        };
+        unit.commands().for_each(|command| self.execute(&command));
+        if keeps_history {
+            store.set_history_place(place_of(unit.behind()));
+        }
+        Ok(())
     }
 
     fn execute(&mut self, command: &UnitCommand<'_>) {
@@ -237,6 +253,7 @@ impl Target for StoreTarget {
         store.log().into_iter().for_each(|log| log.pause());
         store.leave_history();
         store.begin_loading(origin.len.unwrap_or(0), clock());
+        self.place.lineage.begin_snapshot();
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
         self.filling = Some(Filling::new(store));
@@ -258,6 +275,7 @@ impl Target for StoreTarget {
         if let Some(filling) = self.filling.take() {
             filling.finish();
         }
+        self.place.lineage.took_snapshot(position);
         self.place.counts.is_filling.store(false, Ordering::Relaxed);
         if store.keeps_history() {
             store.set_history_place(place_of(position));
@@ -274,33 +292,30 @@ impl Target for StoreTarget {
         Remains::Nothing
     }
 
-    fn renamed(&mut self, _before: ReplicationId, position: Position) {
+    fn renamed(&mut self, before: ReplicationId, position: Position) {
         if self.place.store.keeps_history() {
             self.place.store.set_history_place(place_of(position));
         }
+        self.place.lineage.renamed(before, position);
     }
 
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
-        let count = unit.commands().len();
-        if count == 0 {
-            self.pass(unit);
-            return Ok(());
+        let has_commands = unit.commands().len() > 0;
+        if has_commands {
+            self.check(unit)?;
+            self.check_room()?;
         }
-        self.check(unit)?;
-        self.check_room()?;
+        let selected = unit.selected().and_then(|database| u32::try_from(database).ok());
         let store = Arc::clone(&self.place.store);
-        let keeps_history = store.keeps_history();
-        let held = match count {
-            1 if !keeps_history => None,
-            _ => Some(self.hold(&store, unit)?),
-        };
-        unit.commands().for_each(|command| self.execute(&command));
-        if keeps_history {
-            store.set_history_place(place_of(unit.behind()));
+        // What only concerns the stream goes to replicas of this replica, too.
+        store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
+        self.place.lineage.look(unit.end());
+        if has_commands {
+            self.tell();
+            self.await_log();
+        } else {
+            self.pass(unit);
         }
-        drop(held);
-        self.tell();
-        self.await_log();
         Ok(())
     }
 }

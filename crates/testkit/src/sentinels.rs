@@ -43,6 +43,14 @@ struct Sentinel {
     is_running: bool,
 }
 
+/// A primary that sentinels watch.
+struct Watched {
+    name: String,
+    at: SocketAddr,
+    password: Option<String>,
+    replicas: usize,
+}
+
 impl Sentinels {
     /// As many sentinels, of which `quorum` must agree that a primary is down.
     /// Each of `primaries` has a name and is the first server of its set.
@@ -59,13 +67,41 @@ impl Sentinels {
         primaries: &[(&str, &Replicated)],
         password: Option<&str>,
     ) -> Sentinels {
+        let watched: Vec<Watched> = primaries
+            .iter()
+            .map(|(name, replicated)| Watched {
+                name: (*name).to_owned(),
+                at: replicated.address(0),
+                password: replicated.password().map(str::to_owned),
+                replicas: replicated.server_count() - 1,
+            })
+            .collect();
+        Sentinels::start_watching(count, quorum, &watched, password)
+    }
+
+    /// Sentinels that watch a server of another kind, which has so many replicas.
+    pub fn watching(
+        count: usize,
+        quorum: usize,
+        (name, at): (&str, SocketAddr),
+        replicas: usize,
+    ) -> Sentinels {
+        let watched = Watched { name: name.to_owned(), at, password: None, replicas };
+        Sentinels::start_watching(count, quorum, &[watched], None)
+    }
+
+    fn start_watching(
+        count: usize,
+        quorum: usize,
+        all: &[Watched],
+        password: Option<&str>,
+    ) -> Sentinels {
         let mut watched = String::new();
-        for (name, replicated) in primaries {
-            let at = replicated.address(0);
+        for Watched { name, at, password, .. } in all {
             let _ = writeln!(watched, "sentinel monitor {name} {} {} {quorum}", at.ip(), at.port());
             let _ = writeln!(watched, "sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}");
             let _ = writeln!(watched, "sentinel failover-timeout {name} 3000");
-            if let Some(password) = replicated.password() {
+            if let Some(password) = password {
                 let _ = writeln!(watched, "sentinel auth-pass {name} {password}");
             }
         }
@@ -73,13 +109,13 @@ impl Sentinels {
             let _ = writeln!(watched, "requirepass {password}\nsentinel sentinel-pass {password}");
         }
         let sentinels = (0..count).map(|_| Sentinel::start(&watched)).collect();
-        let names = primaries.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names = all.iter().map(|it| it.name.clone()).collect();
         let sentinels = Sentinels { sentinels, names, password: password.map(str::to_owned) };
         for sentinel in 0..count {
             sentinels.hasten(sentinel);
         }
-        for (name, replicated) in primaries {
-            sentinels.wait_known(name, replicated.server_count() - 1);
+        for Watched { name, replicas, .. } in all {
+            sentinels.wait_known(name, *replicas);
         }
         sentinels
     }
@@ -194,7 +230,7 @@ impl Sentinels {
     }
 
     /// Waits until every sentinel knows all others and this many replicas.
-    fn wait_known(&self, name: &str, replicas: usize) {
+    pub fn wait_known(&self, name: &str, replicas: usize) {
         let sentinels = self.sentinels.len() - 1;
         wait_seldom_until("the sentinels know each other and all replicas", AGREED_WITHIN, || {
             self.running().all(|sentinel| {

@@ -48,6 +48,9 @@ pub use pool_kind::{
     share_scripts,
 };
 pub use redirects::Redirects;
-pub use replication::{ReplicaFigures, Replication, RoleDoor, RoleReply, Wish};
+pub use replication::{
+    Failover, FedReplica, FeedFigures, ReplicaFigures, ReplicaLink, ReplicaWait, Replication,
+    RoleDoor, RoleReply, Wish,
+};
 pub use server_status::{ServerStatus, backend_state};
 pub use turn::Worker;

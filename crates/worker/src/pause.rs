@@ -1,6 +1,7 @@
 use keyway_base::Time;
 use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What every request of a pool checks, for all workers: the pause that `CLIENT PAUSE` set, and
 /// whether there are monitors.
@@ -13,8 +14,15 @@ const WRITES_ONLY: u64 = 1 << 63;
 /// Set in the word while there are monitors.
 const MONITORED: u64 = 1 << 62;
 
+/// Set in the word while writes wait for the store to be handed over to a replica.
+const HANDED_OVER: u64 = 1 << 61;
+
 /// The part of the word that contains the end.
-const END: u64 = MONITORED - 1;
+const END: u64 = HANDED_OVER - 1;
+
+/// Time between two looks of a request that waits for the store to be handed over. Longer serves it
+/// later.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Pause {
     /// Begins a pause that ends at `until`. With two at once, the later end and the stronger mode
@@ -25,14 +33,23 @@ impl Pause {
             let is_over = end <= now.0;
             let is_weak = writes_only && (is_over || word & WRITES_ONLY != 0);
             let mode = if is_weak { WRITES_ONLY } else { 0 };
-            Some(end.max(until.0 & END) | mode | word & MONITORED)
+            Some(end.max(until.0 & END) | mode | word & (MONITORED | HANDED_OVER))
         };
         let _ = self.0.fetch_update(Relaxed, Relaxed, extended);
     }
 
-    /// Ends any pause.
+    /// Ends any pause of clients.
     pub fn stop(&self) {
-        self.0.fetch_and(MONITORED, Relaxed);
+        self.0.fetch_and(MONITORED | HANDED_OVER, Relaxed);
+    }
+
+    /// Holds writes while the store is handed over to a replica.
+    pub fn set_handed_over(&self, is_handed_over: bool) {
+        if is_handed_over {
+            self.0.fetch_or(HANDED_OVER, Relaxed);
+        } else {
+            self.0.fetch_and(!HANDED_OVER, Relaxed);
+        }
     }
 
     /// Notes whether the pool has monitors.
@@ -57,14 +74,23 @@ impl Pause {
 
     /// Returns when the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
-        let until = Time(self.0.load(Relaxed) & !(WRITES_ONLY | MONITORED));
-        (now < until).then_some(until)
+        let word = self.0.load(Relaxed);
+        let until = Time(word & END);
+        let next_look = (word & HANDED_OVER != 0).then(|| now + LOOK_EVERY);
+        (now < until).then_some(until).max(next_look)
+    }
+
+    /// Returns whether only writes wait.
+    fn holds_writes_only(&self, now: Time) -> bool {
+        let word = self.0.load(Relaxed);
+        // The mode is that of clients, whose pause may be over.
+        word & WRITES_ONLY != 0 || now >= Time(word & END)
     }
 
     /// Returns until when a request of a client of memcached waits.
     #[cold]
     pub fn holds_plain(&self, writes: bool, now: Time) -> Option<Time> {
-        let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
+        let writes_only = self.holds_writes_only(now);
         self.end(now).filter(|_| writes || !writes_only)
     }
 
@@ -73,7 +99,7 @@ impl Pause {
     #[cold]
     pub fn holds(&self, request: &Request, now: Time) -> Option<Time> {
         let until = self.end(now)?;
-        let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
+        let writes_only = self.holds_writes_only(now);
         let command = request.command;
         // A server does not say that these verbs may change data.
         let writes = command.flags.contains(Flags::WRITE)
@@ -122,6 +148,20 @@ mod tests {
         assert!(pause.is_monitored() && !pause.is_unused());
         pause.set_monitored(false);
         assert!(pause.is_unused() && !holds(&pause, "set k v", 5));
+    }
+
+    #[test]
+    fn a_store_that_is_handed_over_takes_no_writes_until_it_is_whatever_clients_say() {
+        let pause = Pause::default();
+        pause.set_handed_over(true);
+        assert!(holds(&pause, "set k v", 5) && !holds(&pause, "get k", 5));
+        assert_eq!(pause.holds_plain(false, Time(5)), None);
+        pause.extend(Time(10), false, Time(5));
+        assert!(holds(&pause, "get k", 9) && !holds(&pause, "get k", 10));
+        pause.stop();
+        assert!(holds(&pause, "set k v", 12) && !holds(&pause, "client unpause", 12));
+        pause.set_handed_over(false);
+        assert!(pause.is_unused());
     }
 
     #[test]

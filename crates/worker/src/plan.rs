@@ -162,6 +162,11 @@ impl Plan {
                 self.post_published(worker);
             }
         });
+        self.settle(patience);
+    }
+
+    /// Returns once every request that was begun before is over, or after some time.
+    pub fn settle(&self, patience: Duration) {
         let (tell, told) = std::sync::mpsc::channel();
         for mailer in &*self.mailers.lock() {
             // A worker whose mailbox is full is not waited for.

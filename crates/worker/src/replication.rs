@@ -1,8 +1,11 @@
-//! The role of a pool's store: what REPLICAOF changes and ROLE tells.
+//! The role of a pool's store: what REPLICAOF changes and ROLE tells, and its replicas.
 
+use keyway_rdb::replication::{ReplicaProfile, Request};
 use keyway_topology::Endpoint;
 use parking_lot::RwLock;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A role that a client wants a store to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,111 @@ pub trait Replication: Send + Sync {
 
     /// The figures of a replica; `None` for a primary.
     fn figures(&self) -> Option<ReplicaFigures>;
+
+    /// The figures of the store as the primary of replicas. A replica has them, too.
+    fn feed(&self) -> FeedFigures;
+
+    /// Feeds a client as a replica from here on. A refusal is sent to it.
+    fn attach(&self, link: ReplicaLink);
+
+    /// Waits until replicas have acknowledged everything that was executed so far.
+    fn wait(&self, wait: ReplicaWait);
+
+    /// The number of replicas that have acknowledged everything that was executed so far.
+    fn acknowledged(&self) -> u64;
+
+    /// Begins to hand over to a replica, or gives that up, on another thread.
+    fn fail_over(&self, failover: Failover, done: Box<dyn FnOnce(RoleReply) + Send>);
+}
+
+/// A client that becomes a replica. It is no client of a worker any more.
+pub struct ReplicaLink {
+    /// Its connection, which does not block.
+    pub socket: OwnedFd,
+    /// The address of the connection's other end, without port.
+    pub peer: String,
+    /// The facts that it has announced.
+    pub profile: ReplicaProfile,
+    /// Its PSYNC or SYNC.
+    pub request: Request,
+    /// The bytes behind that which were read.
+    pub said: Vec<u8>,
+}
+
+/// A WAIT.
+pub struct ReplicaWait {
+    /// The number of replicas that it waits for.
+    pub count: u64,
+    /// How long it waits; `None` for ever.
+    pub timeout: Option<Duration>,
+    /// Returns whether the client waits no longer.
+    pub is_over: Box<dyn Fn() -> bool + Send>,
+    /// Is given the number of replicas, or the text of an error.
+    pub done: Box<dyn FnOnce(Result<u64, String>) + Send>,
+}
+
+/// A FAILOVER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failover {
+    /// Hand over.
+    Begin {
+        /// The replica; `None` for the first that has everything.
+        to: Option<(String, u16)>,
+        /// How long to wait until the replica has everything; `None` for ever.
+        timeout: Option<Duration>,
+        /// True if the replica takes over in any case once that time is over.
+        is_forced: bool,
+    },
+    /// Stay the primary.
+    Abort,
+}
+
+/// The facts about a store as the primary of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedFigures {
+    /// The id of the history that the data is of.
+    pub id: String,
+    /// Its id before, and the offset up to which that was its id.
+    pub second: Option<(String, u64)>,
+    /// The offset of the data.
+    pub offset: u64,
+    /// The offset from which on the stream is kept; `None` if none of it is.
+    pub kept_from: Option<u64>,
+    /// Bytes of the stream that are kept for replicas that come back.
+    pub history: u64,
+    /// Bytes that the stream may take in memory.
+    pub room: u64,
+    /// The replicas, in the order in which they came.
+    pub replicas: Vec<FedReplica>,
+    /// The number of replicas without which no write is served; 0 for any.
+    pub replicas_min: u64,
+    /// The longest silence of a replica that counts for that.
+    pub lag_max: Duration,
+    /// The number of those there are.
+    pub replicas_good: u64,
+    /// The word for sentinels on whether to promote this store.
+    pub priority: u32,
+    /// Redis's word for how far a FAILOVER is.
+    pub failover: &'static str,
+    /// Replicas that were taken in since the process started.
+    pub attached: u64,
+    /// Replicas that were cut off because they were slower than the writes.
+    pub cut_off: u64,
+}
+
+/// The facts about a replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FedReplica {
+    /// Its address, without port.
+    pub address: String,
+    /// The port on which it serves its own clients; 0 if it has told none.
+    pub port: u16,
+    /// Redis's word for how far it is.
+    pub state: &'static str,
+    /// The offset that it has acknowledged.
+    pub offset: u64,
+    /// Seconds since it last acknowledged anything.
+    pub lag_seconds: u64,
 }
 
 /// What a replica tells of its link.
@@ -61,6 +169,13 @@ pub struct ReplicaFigures {
     pub applied: u64,
     /// Of these, the ones that failed.
     pub failed: u64,
+}
+
+impl FedReplica {
+    /// Returns whether it follows.
+    pub fn is_online(&self) -> bool {
+        self.state == "online"
+    }
 }
 
 impl ReplicaFigures {

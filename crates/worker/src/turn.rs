@@ -17,6 +17,7 @@ mod leaving;
 mod lingering;
 mod logging;
 mod reading;
+mod replicas;
 mod servers;
 mod subscribers;
 
@@ -178,6 +179,9 @@ impl<I: Io> Worker<I> {
             self.flush_links();
         }
         self.flush_sessions();
+        if self.core.plane.store.introduced.has_departing() {
+            self.hand_over_replicas();
+        }
         if self.core.plane.store.tracking.owes_word {
             self.core.plane.acknowledge_told();
         }

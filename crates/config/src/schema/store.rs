@@ -154,6 +154,20 @@ pub(crate) static STORE: Table = Table {
         )
         .known_elsewhere_as(&["replica-serve-stale-data", "slave-serve-stale-data"]),
         key(
+            "replication",
+            Kind::Table(&REPLICATION),
+            Unset("as with the defaults of its keys"),
+            "Bounds of the store as the primary of replicas.",
+        )
+        .known_elsewhere_as(&[
+            "repl-backlog-size",
+            "min-replicas-to-write",
+            "min-slaves-to-write",
+            "min-replicas-max-lag",
+            "replica-priority",
+            "repl-timeout",
+        ]),
+        key(
             "quotas",
             List(&QUOTAS),
             Unset("none"),
@@ -224,6 +238,68 @@ pub(crate) static STORE_LOG: Table = Table {
             Is("\"256MiB\""),
             "Most memory for writes that wait for the disk. From half of it on, clients are left unread until the disk has caught up. The other half is the longest value or transaction that can be logged. A compaction may hold as much again.",
         ),
+    ],
+};
+
+pub(crate) static REPLICATION: Table = Table {
+    header: "replication in [pool.NAME]",
+    doc: "`replication = { backlog = \"16MiB\", min_replicas = 1 }` in a pool of kind `\"store\"`. Every store feeds replicas: a redis-server from 7.0 on, a Valkey or another Keyway that is told to be a replica of this one (docs/replicas.md). Without replicas nothing is kept. `min_replicas`, `min_replicas_max_lag` and `priority` follow a reload; the other keys hold from the start of the process on.",
+    keys: &[
+        key(
+            "backlog",
+            Size { min: 16 * KIB, max: GIB },
+            Is("\"1MiB\""),
+            "Bytes of the stream that are kept for replicas that come back: one that lacks more takes a whole snapshot. They count towards `memory_max`. They are freed an hour after the last replica has left; a replica keeps them always.",
+        )
+        .known_elsewhere_as(&["repl-backlog-size", "size"]),
+        key(
+            "buffer",
+            Size { min: MIB, max: 64 * GIB },
+            Is("\"256MiB\""),
+            "Most memory for the stream. A replica that is slower than the writes by half of it is cut off, and takes a snapshot. It counts towards `memory_max`, of which it is a quarter at most. A replica's snapshot may take as much again above the data.",
+        )
+        .known_elsewhere_as(&["client-output-buffer-limit"]),
+        key(
+            "replicas_max",
+            Count { min: 1, max: 1024 },
+            Is("64"),
+            "Replicas at a time. Each takes a thread.",
+        ),
+        key(
+            "timeout",
+            Kind::Duration { min: ms(1000), max: hours(24) },
+            Is("\"60s\""),
+            "Longest silence of a replica before it is cut off.",
+        )
+        .known_elsewhere_as(&["repl-timeout"]),
+        key(
+            "ping_every",
+            Kind::Duration { min: ms(100), max: hours(1) },
+            Is("\"10s\""),
+            "How often replicas are sent a sign of life.",
+        )
+        .known_elsewhere_as(&["repl-ping-replica-period"]),
+        key(
+            "min_replicas",
+            Count { min: 0, max: 1024 },
+            Is("0"),
+            "Writes get the error `NOREPLICAS` while fewer replicas follow. 0: writes need none.",
+        )
+        .known_elsewhere_as(&["min-replicas-to-write", "min-slaves-to-write"]),
+        key(
+            "min_replicas_max_lag",
+            Kind::Duration { min: ms(1000), max: hours(24) },
+            Is("\"10s\""),
+            "Longest silence of a replica that counts for `min_replicas`. Replicas speak once a second.",
+        )
+        .known_elsewhere_as(&["min-replicas-max-lag", "min-slaves-max-lag"]),
+        key(
+            "priority",
+            Count { min: 0, max: 1 << 30 },
+            Is("100"),
+            "What a replica shows as `slave_priority`: sentinels promote the one with the lowest, and never one with 0.",
+        )
+        .known_elsewhere_as(&["replica-priority", "slave-priority"]),
     ],
 };
 

@@ -1,10 +1,42 @@
-//! The lines of INFO about a store that is a replica, in Redis's words.
+//! The lines of INFO about a store's role and its replicas, in Redis's words.
 
 use super::Fields;
-use keyway_worker::ReplicaFigures;
+use keyway_worker::{FeedFigures, ReplicaFigures};
 
-/// The section Replication of a replica.
-pub(super) fn of(replica: &ReplicaFigures, fields: &mut Fields) {
+/// The section Replication of a store.
+pub(super) fn of_store(replica: Option<&ReplicaFigures>, feed: &FeedFigures, fields: &mut Fields) {
+    match replica {
+        Some(replica) => of_replica(replica, feed, fields),
+        None => drop(fields.put("role", "master")),
+    }
+    fields.put("connected_slaves", feed.replicas.len());
+    if replica.is_none() && feed.replicas_min > 0 {
+        fields.put("min_slaves_good_slaves", feed.replicas_good);
+    }
+    for (index, it) in feed.replicas.iter().enumerate() {
+        let value = format_args!(
+            "ip={},port={},state={},offset={},lag={}",
+            it.address, it.port, it.state, it.offset, it.lag_seconds
+        );
+        fields.put(&format!("slave{index}"), value);
+    }
+    let none = "0".repeat(40);
+    let second = feed.second.as_ref();
+    let kept = feed.kept_from.filter(|from| *from <= feed.offset);
+    fields
+        .put("master_failover_state", feed.failover)
+        .put("master_replid", &feed.id)
+        .put("master_replid2", second.map_or(&none, |(id, _)| id))
+        .put("master_repl_offset", feed.offset)
+        // The first byte behind that offset; the bytes are counted from 1.
+        .put("second_repl_offset", second.map_or(-1, |(_, offset)| *offset as i64 + 1))
+        .put("repl_backlog_active", u8::from(kept.is_some()))
+        .put("repl_backlog_size", feed.history)
+        .put("repl_backlog_first_byte_offset", kept.map_or(0, |from| from + 1))
+        .put("repl_backlog_histlen", kept.map_or(0, |from| feed.offset - from));
+}
+
+fn of_replica(replica: &ReplicaFigures, feed: &FeedFigures, fields: &mut Fields) {
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     let is_syncing = replica.state == "sync";
     fields
@@ -29,17 +61,7 @@ pub(super) fn of(replica: &ReplicaFigures, fields: &mut Fields) {
         fields.put("master_link_down_since_seconds", down);
     }
     fields
-        .put("slave_priority", 100)
+        .put("slave_priority", feed.priority)
         .put("slave_read_only", 1)
-        .put("replica_announced", 1)
-        .put("connected_slaves", 0)
-        .put("master_failover_state", "no-failover")
-        .put("master_replid", replica.id.clone().unwrap_or_else(|| "0".repeat(40)))
-        .put("master_replid2", "0".repeat(40))
-        .put("master_repl_offset", replica.offset)
-        .put("second_repl_offset", -1)
-        .put("repl_backlog_active", 0)
-        .put("repl_backlog_size", 0)
-        .put("repl_backlog_first_byte_offset", 0)
-        .put("repl_backlog_histlen", 0);
+        .put("replica_announced", 1);
 }

@@ -4,6 +4,7 @@
 
 use super::PoolFacts;
 use keyway_base::Limits;
+use keyway_worker::FeedFigures;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,10 +20,12 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
     let slow_log_len_max = pool.slow_log.as_ref().map_or(0, |log| log.len_max());
     let notify = pool.store.as_ref().map_or(String::new(), |store| store.notify.clone());
     let text = |text: &str| text.to_owned();
+    let feed = pool.role.get().map(|role| role.feed());
+    let feed_number = |number: fn(&FeedFigures) -> u64| feed.as_ref().map_or(0, number).to_string();
     vec![
         ("appendonly", text("no")),
         ("bind", bind),
-        ("client-output-buffer-limit", pool.output_limits.clone()),
+        ("client-output-buffer-limit", output_limits_of(pool, feed.as_ref())),
         ("client-query-buffer-limit", pool.request_len_max.to_string()),
         ("cluster-enabled", text("no")),
         ("databases", pool.databases.to_string()),
@@ -30,9 +33,13 @@ pub(super) fn of(pool: &PoolFacts) -> Vec<(&'static str, String)> {
         ("maxclients", pool.clients_max.to_string()),
         ("maxmemory", memory_max.to_string()),
         ("maxmemory-policy", text(policy(pool))),
+        ("min-replicas-max-lag", feed_number(|it| it.lag_max.as_secs())),
+        ("min-replicas-to-write", feed_number(|it| it.replicas_min)),
         ("notify-keyspace-events", notify),
         ("port", listening.port().to_string()),
         ("proto-max-bulk-len", pool.bulk_len_max.to_string()),
+        ("repl-backlog-size", feed_number(|it| it.history)),
+        ("replica-priority", feed_number(|it| it.priority.into())),
         ("save", String::new()),
         ("slowlog-log-slower-than", slower_than(pool)),
         ("slowlog-max-len", slow_log_len_max.to_string()),
@@ -51,6 +58,13 @@ fn slower_than(pool: &PoolFacts) -> String {
         Duration::MAX => "-1".to_owned(),
         slower_than => slower_than.as_micros().to_string(),
     }
+}
+
+/// Returns the bounds on undelivered bytes with that of replicas, which are cut off when they lack
+/// more than half of what the stream may take.
+fn output_limits_of(pool: &PoolFacts, feed: Option<&FeedFigures>) -> String {
+    let room = feed.map_or(0, |feed| feed.room / 2);
+    pool.output_limits.replace("slave 0 0 0", &format!("slave {room} 0 0"))
 }
 
 /// Returns the bounds on undelivered bytes by kind of client: the hard bound, the soft bound and

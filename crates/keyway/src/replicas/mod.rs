@@ -9,27 +9,43 @@
 //! replicas that are not to show old data.
 
 mod crowd;
+mod failover;
 mod link_log;
 mod role;
+mod waits;
 
 use crate::serve::wall_clock;
-use keyway_config::{Config, PoolKindConfig, ReplicaConfig};
-use keyway_standby::{Parts, Standby};
-use keyway_worker::{Plan, PoolKind, RoleReply, Wish};
+use keyway_config::{Config, PoolKindConfig, ReplicaConfig, ReplicationConfig};
+use keyway_replica::feed::FeedSettings;
+use keyway_standby::{FeedConfig, Parts, Standby};
+use keyway_store::{EffectLimits, Store};
+use keyway_worker::{Failover, Plan, PoolKind, ReplicaLink, ReplicaWait, RoleReply, Wish};
 use role::{Role, RoleHandle};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two looks at the links. More refuses clients later once a link is down.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Least memory for the stream of a store, in bytes.
+const ROOM_MIN: u64 = 4 << 20;
 
 /// An order to the thread.
 enum Ask {
     /// A client wants a role.
     Change { role: Arc<Role>, wish: Wish, done: Box<dyn FnOnce(RoleReply) + Send> },
+    /// A client becomes a replica.
+    Attach { role: Arc<Role>, link: Box<ReplicaLink> },
+    /// A client waits for replicas.
+    Wait { role: Arc<Role>, wait: ReplicaWait },
+    /// A client wants the store handed over.
+    Failover { role: Arc<Role>, failover: Failover, done: Box<dyn FnOnce(RoleReply) + Send> },
+    /// A replica has acknowledged a later offset.
+    Acknowledged,
     /// A pool has come.
     Pool(Arc<Role>),
     /// The settings of a pool have changed.
@@ -67,16 +83,20 @@ impl Replicas {
             if pool.role.get().is_some() {
                 continue;
             }
+            let cut_off = Arc::new(AtomicU64::new(0));
             let parts = Parts {
                 store: Arc::clone(store),
                 scripts: Arc::clone(&pool.scripts),
-                audience: crowd::of(plan, index as u16),
+                audience: crowd::of(plan, index as u16, (self.tell.clone(), Arc::clone(&cut_off))),
                 clock: wall_clock,
             };
             let settings = of_store.replica.clone();
-            let standby = Standby::new(parts, settings.serves_stale);
+            let feed = feed_of(&settings.feed, store);
+            let standby = Standby::with_feed(parts, settings.serves_stale, feed);
             store.set_replica(settings.primary.is_some());
-            let role = Arc::new(Role::new(&pool.name, standby, settings, port_of(plan, index)));
+            store.set_alone(settings.primary.is_none() && settings.feed.replicas_min > 0);
+            let place = (Arc::clone(plan), index);
+            let role = Arc::new(Role::new(&pool.name, standby, settings, place, cut_off));
             let handle = RoleHandle { role: Arc::clone(&role), tell: self.tell.clone() };
             pool.role.set(Arc::new(handle));
             roles.push(role);
@@ -135,10 +155,44 @@ fn port_of(plan: &Plan, pool: usize) -> Option<u16> {
     listeners.find_map(|listener| listener.name.rsplit_once(':')?.1.parse().ok())
 }
 
+/// Bounds of a store as a primary.
+fn feed_of(config: &ReplicationConfig, store: &Store) -> FeedConfig {
+    let limits = limits_of(config, store);
+    FeedConfig {
+        limits,
+        snapshot_buffer: limits.room as u64,
+        feed: FeedSettings {
+            replicas_max: config.replicas_max as usize,
+            timeout: config.timeout,
+            ping_period: config.ping_every,
+            ..FeedSettings::default()
+        },
+    }
+}
+
+/// Bounds of a store's stream. It counts towards the memory of the data, and is to leave most of
+/// that to them.
+fn limits_of(config: &ReplicationConfig, store: &Store) -> EffectLimits {
+    let history = config.backlog;
+    let room = config.buffer.min(store.stats().memory_max / 4).max(2 * history).max(ROOM_MIN);
+    EffectLimits { room: room as usize, history: history as usize }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the thread that changes roles has no turns")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 fn run(asked: &Receiver<Ask>, mut roles: Vec<Arc<Role>>) {
     loop {
-        match asked.recv_timeout(LOOK_EVERY) {
+        let deadline = roles.iter().filter_map(|role| role.deadline()).min();
+        let until = deadline.map_or(LOOK_EVERY, |at| at.saturating_duration_since(now()));
+        match asked.recv_timeout(LOOK_EVERY.min(until)) {
             Ok(Ask::Change { role, wish, done }) => done(role.change(&wish)),
+            Ok(Ask::Attach { role, link }) => role.attach(*link),
+            Ok(Ask::Wait { role, wait }) => role.wait(wait),
+            Ok(Ask::Failover { role, failover, done }) => done(role.fail_over(failover)),
+            Ok(Ask::Acknowledged) => {}
             Ok(Ask::Pool(role)) => roles.push(role),
             Ok(Ask::Settings { role, settings }) => role.follow_settings(settings),
             Err(RecvTimeoutError::Timeout) => {}

@@ -1,26 +1,51 @@
 //! One store's role.
 
 use super::Ask;
+use super::failover::Progress;
 use super::link_log::LinkLog;
+use super::waits::Waits;
 use keyway_config::ReplicaConfig;
+use keyway_rdb::replication::ReplicationId;
+use keyway_replica::feed::{Candidate, ReplicaStatus};
 use keyway_replica::{FollowerSettings, State};
-use keyway_standby::{Primary, Standby, StandbyStatus};
+use keyway_standby::{FeedStatus, Primary, Standby, StandbyStatus};
 use keyway_store::Loading;
 use keyway_topology::Endpoint;
-use keyway_worker::{ReplicaFigures, Replication, RoleReply, Wish};
+use keyway_worker::{
+    Failover, FedReplica, FeedFigures, Pause, Plan, ReplicaFigures, ReplicaLink, ReplicaWait,
+    Replication, RoleReply, Wish,
+};
 use parking_lot::Mutex;
+use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 /// A store with its settings.
 pub(super) struct Role {
     name: String,
-    standby: Standby,
+    pub(super) standby: Standby,
+    /// The index of the pool, which is the same in later versions of the plan.
+    place: (Arc<Plan>, usize),
     settings: Mutex<ReplicaConfig>,
     /// The store is to follow its primary once its file is loaded.
     is_waiting: Mutex<bool>,
     port: Option<u16>,
     log: Mutex<LinkLog>,
+    /// How far a FAILOVER is.
+    progress: Mutex<Progress>,
+    /// Redis's word for it. Workers ask for it while the thread takes a step.
+    failover: Mutex<&'static str>,
+    /// Bytes that the stream may take in memory.
+    room: u64,
+    /// Clients that wait for replicas.
+    waits: Mutex<Waits>,
+    /// True while writes are refused as too few replicas follow.
+    is_alone: AtomicBool,
+    /// Replicas that were taken in, and those that were cut off for being slow.
+    attached: AtomicU64,
+    cut_off: Arc<AtomicU64>,
 }
 
 impl Role {
@@ -28,9 +53,19 @@ impl Role {
         name: &str,
         standby: Standby,
         settings: ReplicaConfig,
-        port: Option<u16>,
+        place: (Arc<Plan>, usize),
+        cut_off: Arc<AtomicU64>,
     ) -> Self {
+        let port = super::port_of(&place.0, place.1);
         Self {
+            place,
+            progress: Mutex::default(),
+            failover: Mutex::new(Progress::Idle.word()),
+            room: super::limits_of(&settings.feed, standby.store()).room as u64,
+            waits: Mutex::default(),
+            is_alone: AtomicBool::new(false),
+            attached: AtomicU64::new(0),
+            cut_off,
             name: name.to_owned(),
             standby,
             is_waiting: Mutex::new(settings.primary.is_some()),
@@ -44,12 +79,30 @@ impl Role {
         &self.name
     }
 
+    /// How far a FAILOVER is. For the thread of roles.
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.lock().clone()
+    }
+
+    pub(super) fn set_progress(&self, progress: Progress) {
+        *self.failover.lock() = progress.word();
+        *self.progress.lock() = progress;
+    }
+
+    /// The pause of the pool's writes.
+    pub(super) fn pause(&self) -> &Pause {
+        &self.place.0.pools[self.place.1].pause
+    }
+
     pub(super) fn settings(&self) -> ReplicaConfig {
         self.settings.lock().clone()
     }
 
     /// Changes the role as a client wants it.
     pub(super) fn change(&self, wish: &Wish) -> RoleReply {
+        if !matches!(self.progress(), Progress::Idle) {
+            return Err("ERR REPLICAOF not allowed while failing over.".to_owned());
+        }
         match wish {
             Wish::Primary => {
                 self.promote();
@@ -73,7 +126,7 @@ impl Role {
         }
     }
 
-    fn promote(&self) {
+    pub(super) fn promote(&self) {
         *self.is_waiting.lock() = false;
         if self.standby.is_filling() {
             let pool = &*self.name;
@@ -86,17 +139,119 @@ impl Role {
 
     fn follow(&self, primary: Primary, endpoint: Endpoint) -> std::io::Result<()> {
         *self.is_waiting.lock() = false;
+        tracing::info!(pool = self.name, primary = %primary, "the store becomes a replica");
+        self.standby.follow(primary, self.follower_settings(endpoint))
+    }
+
+    /// Makes the store the replica of one of its replicas, which takes over. Returns whether that
+    /// was begun.
+    pub(super) fn hand_over(&self, to: &(String, u16), patience: Duration) -> bool {
+        let (host, port) = to.clone();
+        let endpoint = match Endpoint::tcp(&host, port) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                tracing::error!(pool = self.name, "the replica has no usable address: {error}");
+                return false;
+            }
+        };
+        let settings = self.follower_settings(endpoint);
+        let acknowledged = || {
+            let replicas = self.standby.feed_status().replicas;
+            let is_it = |it: &&ReplicaStatus| it.address == to.0 && it.port == Some(to.1);
+            replicas.iter().find(is_it).map_or(0, |it| it.acknowledged)
+        };
+        let primary = Primary { host, port };
+        let is_begun = self.standby.hand_over(primary, settings, &acknowledged, patience);
+        is_begun.unwrap_or_else(|error| {
+            tracing::error!(pool = self.name, "the store cannot be handed over: {error}");
+            self.promote();
+            false
+        })
+    }
+
+    fn follower_settings(&self, endpoint: Endpoint) -> FollowerSettings {
         let ReplicaConfig { username, password, tls, .. } = self.settings();
-        let settings = FollowerSettings {
+        FollowerSettings {
             username,
             password: password.map(|password| password.expose().to_owned()),
             tls: tls.and_then(|tls| tls.loaded),
             listening_port: self.port,
             snapshot_limits: Loading::limits(),
             ..FollowerSettings::new(endpoint)
-        };
-        tracing::info!(pool = self.name, primary = %primary, "the store becomes a replica");
-        self.standby.follow(primary, settings)
+        }
+    }
+
+    /// Feeds a replica. A refusal is sent to it.
+    pub(super) fn attach(&self, link: ReplicaLink) {
+        let ReplicaLink { socket, peer, profile, request, said } = link;
+        let kept = socket.try_clone();
+        let taken = self.taken_over(&request).and_then(|()| {
+            tracing::info!(pool = self.name, replica = peer, "a replica asks for the stream");
+            self.standby.attach(Candidate { socket, peer: peer.clone(), profile, request }, said)
+        });
+        match taken {
+            Ok(()) => drop(self.attached.fetch_add(1, Ordering::Relaxed)),
+            Err(text) => {
+                tracing::warn!(pool = self.name, replica = peer, "a replica is refused: {text}");
+                if let Ok(socket) = kept {
+                    // One that takes nothing is closed without the text.
+                    let mut socket = std::net::TcpStream::from(socket);
+                    let _ = socket.write(format!("-{text}\r\n").as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Becomes the primary if the one before asks for it, by PSYNC … FAILOVER.
+    fn taken_over(&self, request: &keyway_rdb::replication::Request) -> Result<(), String> {
+        if !request.takes_over() {
+            return Ok(());
+        }
+        if !self.standby.store().is_replica() {
+            return Err("ERR PSYNC FAILOVER can't be sent to a master.".to_owned());
+        }
+        let id = request.resume().map(|(id, _)| id);
+        if id != Some(self.standby.replication_id()) {
+            return Err("ERR PSYNC FAILOVER replid must match my replid.".to_owned());
+        }
+        tracing::info!(pool = self.name, "the primary hands over to this replica");
+        self.promote();
+        Ok(())
+    }
+
+    /// Has a client wait for replicas.
+    pub(super) fn wait(&self, wait: ReplicaWait) {
+        self.waits.lock().add(wait, &self.standby, super::now());
+    }
+
+    /// The time at which a client is to be answered.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waits.lock().deadline()
+    }
+
+    /// Refuses writes while too few replicas follow.
+    fn look_at_replicas(&self) {
+        let feed = self.settings.lock().feed;
+        let store = self.standby.store();
+        let good = || self.standby.following(feed.lag_max);
+        let is_alone =
+            feed.replicas_min > 0 && !store.is_replica() && good() < feed.replicas_min as usize;
+        store.set_alone(is_alone);
+        if self.is_alone.swap(is_alone, Ordering::Relaxed) != is_alone {
+            let min = feed.replicas_min;
+            match is_alone {
+                true => tracing::warn!(
+                    pool = self.name,
+                    min_replicas = min,
+                    "writes are refused: too few replicas follow"
+                ),
+                false => tracing::info!(
+                    pool = self.name,
+                    min_replicas = min,
+                    "writes are served again: enough replicas follow"
+                ),
+            }
+        }
     }
 
     /// Takes over the settings of a reload. A primary that is another one than before, or none,
@@ -128,12 +283,38 @@ impl Role {
             primary.into_iter().for_each(|endpoint| self.follow_configured(endpoint));
         }
         self.standby.look();
+        self.look_at_replicas();
+        self.waits.lock().look(&self.standby, super::now());
+        self.step_failover();
         self.log.lock().look(&self.name, self.standby.status().as_ref());
     }
 
     /// Ends the link.
     pub(super) fn end(&self) {
         self.standby.end();
+    }
+
+    fn feed(&self) -> FeedFigures {
+        let FeedStatus { id, second, offset, kept_from, history, replicas } =
+            self.standby.feed_status();
+        let config = self.settings.lock().feed;
+        let text = |id: ReplicationId| id.to_string();
+        FeedFigures {
+            id: text(id),
+            second: second.map(|(id, offset)| (text(id), offset)),
+            offset,
+            kept_from,
+            history,
+            room: self.room,
+            replicas: replicas.iter().map(fed).collect(),
+            replicas_min: config.replicas_min.into(),
+            lag_max: config.lag_max,
+            replicas_good: self.standby.following(config.lag_max) as u64,
+            priority: config.priority,
+            failover: *self.failover.lock(),
+            attached: self.attached.load(Ordering::Relaxed),
+            cut_off: self.cut_off.load(Ordering::Relaxed),
+        }
     }
 
     fn figures(&self) -> Option<ReplicaFigures> {
@@ -173,6 +354,16 @@ impl Role {
     }
 }
 
+fn fed(replica: &ReplicaStatus) -> FedReplica {
+    FedReplica {
+        address: replica.address.clone(),
+        port: replica.port.unwrap_or(0),
+        state: replica.stage.word(),
+        offset: replica.acknowledged,
+        lag_seconds: replica.lag.as_secs(),
+    }
+}
+
 /// A role, as workers know it.
 pub(super) struct RoleHandle {
     pub(super) role: Arc<Role>,
@@ -191,5 +382,27 @@ impl Replication for RoleHandle {
 
     fn figures(&self) -> Option<ReplicaFigures> {
         self.role.figures()
+    }
+
+    fn feed(&self) -> FeedFigures {
+        self.role.feed()
+    }
+
+    fn attach(&self, link: ReplicaLink) {
+        // The thread ends with the process, and the link with it.
+        let _ = self.tell.send(Ask::Attach { role: Arc::clone(&self.role), link: Box::new(link) });
+    }
+
+    fn wait(&self, wait: ReplicaWait) {
+        let _ = self.tell.send(Ask::Wait { role: Arc::clone(&self.role), wait });
+    }
+
+    fn acknowledged(&self) -> u64 {
+        let standby = &self.role.standby;
+        standby.acknowledged(standby.store().effects_offset()) as u64
+    }
+
+    fn fail_over(&self, failover: Failover, done: Box<dyn FnOnce(RoleReply) + Send>) {
+        let _ = self.tell.send(Ask::Failover { role: Arc::clone(&self.role), failover, done });
     }
 }

@@ -42,6 +42,8 @@ pub struct StoreFigures {
     pub loading: Option<u64>,
     /// Its link to a primary, if it is a replica.
     pub replica: Option<ReplicaFigures>,
+    /// Its replicas, if it may have any.
+    pub feed: Option<FeedFigures>,
 }
 
 /// The log of [`StoreFigures`].
@@ -84,6 +86,23 @@ pub struct ReplicaFigures {
     pub commands: u64,
     /// Of these, the ones that failed.
     pub failed_commands: u64,
+}
+
+/// The replicas of [`StoreFigures`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FeedFigures {
+    /// Those that are fed.
+    pub replicas: u64,
+    /// Those that follow and have spoken lately.
+    pub good: u64,
+    /// The offset of the data.
+    pub offset_bytes: u64,
+    /// Bytes that the latest of those that follow lacks.
+    pub lag_bytes: u64,
+    /// Those that came since the process started.
+    pub attached: u64,
+    /// Of these, the ones that were cut off as they were slow.
+    pub cut_off: u64,
 }
 
 /// The snapshots of [`StoreFigures`].

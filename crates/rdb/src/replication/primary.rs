@@ -17,6 +17,7 @@ pub struct ReplicaProfile {
     version: Option<[u8; 3]>,
     takes_mark: bool,
     takes_new_id: bool,
+    takes_flags: bool,
     snapshot_only: bool,
     libraries_only: bool,
     acknowledged: Option<u64>,
@@ -92,6 +93,11 @@ impl ReplicaProfile {
         self.takes_new_id
     }
 
+    /// Returns whether it knows the command KEYWAY.FLAGS (`capa keyway-flags`).
+    pub fn takes_flags(&self) -> bool {
+        self.takes_flags
+    }
+
     /// Returns whether it wants the snapshot and no commands (`rdb-only`).
     pub fn snapshot_only(&self) -> bool {
         self.snapshot_only
@@ -160,6 +166,7 @@ impl ReplicaProfile {
             // Other capabilities may be ignored, and are.
             self.takes_mark |= says("eof");
             self.takes_new_id |= says("psync2");
+            self.takes_flags |= says("keyway-flags");
         } else if is("version") {
             self.version = Some(parse_version(value).ok_or(ReplconfFault::Value)?);
         } else if is("rdb-only") {
@@ -206,6 +213,7 @@ fn parse_version(text: &[u8]) -> Option<[u8; 3]> {
 pub struct Request {
     from: Option<(ReplicationId, u64)>,
     takes_over: bool,
+    is_old: bool,
 }
 
 /// Why a PSYNC is invalid. The reply is an error, and the connection is kept.
@@ -242,7 +250,17 @@ impl Request {
         let next = parse_integer(next).ok_or(RequestWrong::Offset)?;
         // It is the number of the next byte, counted from 1.
         let offset = next.checked_sub(1).and_then(|offset| u64::try_from(offset).ok());
-        Ok(Self { from: ReplicationId::parse(id).zip(offset), takes_over })
+        Ok(Self { from: ReplicationId::parse(id).zip(offset), takes_over, is_old: false })
+    }
+
+    /// Returns the request of a SYNC: a snapshot that no line announces, and its stream.
+    pub const fn sync() -> Self {
+        Self { from: None, takes_over: false, is_old: true }
+    }
+
+    /// Returns whether it is a SYNC.
+    pub fn is_old(&self) -> bool {
+        self.is_old
     }
 
     /// Returns where the replica wants to continue, or `None` if it wants a snapshot.

@@ -26,6 +26,11 @@ pub struct ReplicaSettings {
     pub version: Option<String>,
     /// Where to continue. `None`: a snapshot is requested.
     pub resume: Option<Resume>,
+    /// True if the replica knows Keyway's command KEYWAY.FLAGS.
+    pub knows_flags: bool,
+    /// True if the server at the other end is to become a primary first, if it has all of
+    /// `resume` (`PSYNC … FAILOVER`).
+    pub hands_over: bool,
 }
 
 /// Where a replica can continue.
@@ -305,7 +310,11 @@ impl ReplicaHandshake {
                 left += 1;
             }
         }
-        self.command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
+        let mut capable = vec![&b"REPLCONF"[..], b"capa", b"eof", b"capa", b"psync2"];
+        if self.settings.knows_flags {
+            capable.extend([&b"capa"[..], b"keyway-flags"]);
+        }
+        self.command(&capable);
         self.stage = Stage::Configure { left };
     }
 
@@ -325,7 +334,9 @@ impl ReplicaHandshake {
         match self.settings.resume {
             Some(Resume { id, offset }) => {
                 let next = offset.saturating_add(1).to_string();
-                self.command(&[b"PSYNC", id.as_bytes(), next.as_bytes()]);
+                let mut words = vec![&b"PSYNC"[..], id.as_bytes(), next.as_bytes()];
+                words.extend(self.settings.hands_over.then_some(&b"FAILOVER"[..]));
+                self.command(&words);
             }
             None => self.command(&[b"PSYNC", b"?", b"-1"]),
         }

@@ -23,13 +23,13 @@ mod settings;
 mod source;
 
 pub use registry::Stage;
-pub use session::Parting;
+pub use session::{Parting, random_id};
 pub use settings::FeedSettings;
 pub use source::{Beginning, Snapshot, SnapshotStep, Source, SourceError, Stream, StreamLost};
 
 use crate::clock;
 use crate::wake::Wake;
-use keyway_rdb::replication::{ReplicaProfile, ReplicationId, Request};
+use keyway_rdb::replication::{History, ReplicaProfile, ReplicationId, Request};
 use outlet::Outlet;
 use parking_lot::Mutex;
 use registry::Shown;
@@ -53,10 +53,27 @@ pub struct Feed {
 
 struct Shared {
     source: Arc<dyn Source>,
-    id: ReplicationId,
+    lineage: Arc<Mutex<Lineage>>,
     settings: FeedSettings,
     started_at: Instant,
     state: Mutex<State>,
+}
+
+/// The names of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// Its name from here on.
+    pub id: ReplicationId,
+    /// The name that it had up to an offset, and that offset.
+    pub second: Option<(ReplicationId, u64)>,
+}
+
+impl Lineage {
+    /// Returns the history at an offset.
+    fn at(&self, offset: u64) -> History {
+        let history = History::new(self.id, offset, offset);
+        self.second.map_or(history, |(id, limit)| history.with_second(id, limit))
+    }
 }
 
 #[derive(Default)]
@@ -67,6 +84,8 @@ struct State {
     number: u64,
     /// Keeps the stream for replicas that may come back.
     anchor: Option<Box<dyn Stream>>,
+    /// True if the anchor stays though no replica is there.
+    is_kept: bool,
     is_ending: bool,
 }
 
@@ -143,7 +162,8 @@ impl Feed {
         settings: FeedSettings,
     ) -> std::io::Result<Self> {
         let (started_at, state) = (clock::now(), Mutex::new(State::default()));
-        let shared = Arc::new(Shared { source, id, settings, started_at, state });
+        let lineage = Arc::new(Mutex::new(Lineage { id, second: None }));
+        let shared = Arc::new(Shared { source, lineage, settings, started_at, state });
         let wake = Arc::new(Wake::new()?);
         let (kept, awake) = (Arc::clone(&shared), Arc::clone(&wake));
         let thread = std::thread::Builder::new().name("keyway-feed".to_owned());
@@ -153,7 +173,29 @@ impl Feed {
 
     /// Returns the name of the history.
     pub fn id(&self) -> ReplicationId {
-        self.shared.id
+        self.shared.lineage.lock().id
+    }
+
+    /// Gives the history another name, as the server has become a primary, or has another one.
+    /// Replicas are cut off, and learn the name when they come back.
+    pub fn rename(&self, lineage: Lineage) {
+        let state = self.shared.state.lock();
+        *self.shared.lineage.lock() = lineage;
+        for replica in &state.replicas {
+            replica.shown.rename();
+            replica.wake.stop();
+        }
+    }
+
+    /// Keeps the stream from where this reader is, also while there is no replica.
+    pub fn keep(&self, stream: Box<dyn Stream>) {
+        let mut state = self.shared.state.lock();
+        (state.anchor, state.is_kept) = (Some(stream), true);
+    }
+
+    /// Keeps the stream for some time after the last replica has left, as from the start.
+    pub fn keep_while_used(&self) {
+        self.shared.state.lock().is_kept = false;
     }
 
     /// Takes a replica in: its thread answers the PSYNC and feeds it.
@@ -161,6 +203,14 @@ impl Feed {
     /// # Errors
     /// [`AttachError`]. The socket is closed then.
     pub fn attach(&self, candidate: Candidate) -> Result<(), AttachError> {
+        self.attach_with(candidate, Vec::new())
+    }
+
+    /// As [`Feed::attach`], of a replica whose bytes `said` were read behind its PSYNC.
+    ///
+    /// # Errors
+    /// [`AttachError`]. The socket is closed then.
+    pub fn attach_with(&self, candidate: Candidate, said: Vec<u8>) -> Result<(), AttachError> {
         let shared = &self.shared;
         let mut state = shared.state.lock();
         if state.is_ending {
@@ -179,9 +229,10 @@ impl Feed {
         let port = candidate.profile.listening_port();
         let session = Session {
             source: Arc::clone(&shared.source),
-            id: shared.id,
+            lineage: Arc::clone(&shared.lineage),
             settings: shared.settings,
-            outlet: Outlet::new(candidate.socket),
+            is_old: candidate.request.is_old(),
+            outlet: Outlet::new(candidate.socket, said),
             profile: candidate.profile,
             wake: Arc::clone(&wake),
             shown: Arc::clone(&shown),
@@ -221,6 +272,17 @@ impl Feed {
             replica.shown.stage() == Stage::Online && replica.shown.acknowledged() >= offset
         };
         state.replicas.iter().filter(has).count()
+    }
+
+    /// Returns how many replicas follow and have acknowledged something within `lag`.
+    pub fn following(&self, lag: Duration) -> usize {
+        let now = millis_since(self.shared.started_at);
+        let state = self.shared.state.lock();
+        let is_good = |replica: &&Attached| {
+            let since = now.saturating_sub(replica.shown.acknowledged_at());
+            replica.shown.stage() == Stage::Online && u128::from(since) <= lag.as_millis()
+        };
+        state.replicas.iter().filter(is_good).count()
     }
 
     /// Asks all replicas for their offsets.
@@ -275,7 +337,8 @@ impl Shared {
             if is_feeding {
                 fed_at = now;
             }
-            let is_kept = now.saturating_duration_since(fed_at) <= self.settings.backlog_ttl;
+            let ttl = self.settings.backlog_ttl;
+            let is_kept = state.is_kept || now.saturating_duration_since(fed_at) <= ttl;
             if !is_kept || state.anchor.as_mut().is_some_and(|anchor| anchor.skip().is_err()) {
                 state.anchor = None;
             }

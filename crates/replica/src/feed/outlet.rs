@@ -51,8 +51,8 @@ impl Drop for Outlet {
 }
 
 impl Outlet {
-    pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, out: Vec::new(), sent: 0, said: Vec::new() }
+    pub(super) fn new(socket: OwnedFd, said: Vec<u8>) -> Self {
+        Self { socket, out: Vec::new(), sent: 0, said }
     }
 
     /// The buffer to append to.

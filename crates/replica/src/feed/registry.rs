@@ -1,6 +1,6 @@
 //! Facts about each replica, for others than its thread.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// How far a replica has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,19 @@ pub(super) struct Shown {
     acknowledged: AtomicU64,
     /// Milliseconds of the feed at which the replica last acknowledged anything.
     acknowledged_at: AtomicU64,
+    is_renamed: AtomicBool,
 }
 
 impl Shown {
+    /// Notes that the history has another name, for which the replica has to leave.
+    pub(super) fn rename(&self) {
+        self.is_renamed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_renamed(&self) -> bool {
+        self.is_renamed.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
 //! One replica: its thread, from PSYNC to the end of its connection.
 
+use super::Lineage;
 use super::outlet::{Ended, Outlet};
 use super::registry::{Shown, Stage};
 use super::settings::FeedSettings;
@@ -8,10 +9,11 @@ use crate::clock;
 use crate::wake::{Waited, Wake};
 use keyway_base::Limits;
 use keyway_rdb::replication::{
-    CommandStep, CommandStream, History, MARK_LEN, ReplicaProfile, ReplicationId, Request,
+    CommandStep, CommandStream, Decision, MARK_LEN, ReplicaProfile, ReplicationId, Request,
     write_continue, write_full_resync, write_mark,
 };
 use keyway_resp::ParseLimits;
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,9 @@ const PAUSE_QUIET: Duration = Duration::from_millis(10);
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Time between two empty lines for a replica whose snapshot has not begun.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
+/// Pause behind the mark for a replica that acknowledges nothing. A shorter one may join the mark
+/// with the stream, and redis-cli would not find it.
+const MARK_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a snapshot that cannot be had is asked for again.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,6 +47,10 @@ pub enum Parting {
     TooSlow,
     /// The snapshot has failed. The text says why.
     Snapshot(String),
+    /// It wanted a snapshot only, and has it.
+    Served,
+    /// The history has another name: the replica is to come back and learn it.
+    Renamed,
     /// The feed has ended.
     Stopped,
 }
@@ -57,6 +66,8 @@ impl fmt::Display for Parting {
                 f.write_str("the replica was slower than the writes, and needs a new snapshot")
             }
             Self::Snapshot(why) => write!(f, "the snapshot failed: {why}"),
+            Self::Served => f.write_str("the client has the snapshot that it wanted"),
+            Self::Renamed => f.write_str("the role of this server has changed"),
             Self::Stopped => f.write_str("this server is no primary any longer"),
         }
     }
@@ -75,8 +86,10 @@ impl From<Ended> for Parting {
 /// A replica that is served.
 pub(super) struct Session {
     pub(super) source: Arc<dyn Source>,
-    pub(super) id: ReplicationId,
+    pub(super) lineage: Arc<Mutex<Lineage>>,
     pub(super) settings: FeedSettings,
+    /// True if the replica came by SYNC: it never acknowledges anything.
+    pub(super) is_old: bool,
     pub(super) outlet: Outlet,
     pub(super) profile: ReplicaProfile,
     pub(super) wake: Arc<Wake>,
@@ -105,10 +118,12 @@ impl Session {
         loop {
             let mut has_read = false;
             while self.outlet.has_room() {
+                let start = self.outlet.out().len();
                 let len = stream.read(self.outlet.out()).map_err(|_| Parting::TooSlow)?;
                 if len == 0 {
                     break;
                 }
+                self.source.adapt(&self.profile, &mut self.outlet.out()[start..]);
                 has_read = true;
                 if let Ok(position) = stream.position() {
                     self.shown.set_sent(position);
@@ -128,9 +143,10 @@ impl Session {
 
     /// Lets the replica go on where it was, if the stream still has all from there on.
     fn resumed(&mut self, request: &Request) -> Option<Box<dyn Stream>> {
-        let (id, offset) = request.resume()?;
-        let stream = (id == self.id).then(|| self.source.resume(offset)).flatten()?;
-        let history = History::new(self.id, offset, offset);
+        let (_, offset) = request.resume()?;
+        let history = self.lineage.lock().at(offset);
+        let is_ours = history.decide(request) == Decision::Continue { offset };
+        let stream = is_ours.then(|| self.source.resume(offset)).flatten()?;
         write_continue(&history, &self.profile, self.outlet.out());
         self.shown.set_stage(Stage::Online);
         self.shown.set_sent(offset);
@@ -158,14 +174,29 @@ impl Session {
             self.turn(BUSY_PAUSE)?;
         };
         let offset = beginning.stream.position().map_err(|_| Parting::TooSlow)?;
-        write_full_resync(&self.id, offset, self.outlet.out());
+        if !self.is_old {
+            let id = self.lineage.lock().id;
+            write_full_resync(&id, offset, self.outlet.out());
+        }
         self.shown.set_stage(Stage::Snapshot);
         self.send(beginning.snapshot)?;
         self.shown.set_stage(Stage::Loading);
+        if self.profile.snapshot_only() || self.is_old {
+            while self.outlet.unsent() > 0 {
+                self.turn(PAUSE)?;
+            }
+        }
+        if self.profile.snapshot_only() {
+            return Err(Parting::Served);
+        }
+        let sent_at = clock::now();
         // redis-server finds the mark only at the end of what it reads: nothing may follow until
         // it has acknowledged the snapshot.
         while self.shown.stage() != Stage::Online {
             self.turn(PAUSE_QUIET)?;
+            if self.is_old && clock::now() >= sent_at + MARK_PAUSE {
+                self.shown.set_stage(Stage::Online);
+            }
         }
         Ok(beginning.stream)
     }
@@ -192,7 +223,8 @@ impl Session {
         let has_said = self.outlet.receive()?;
         let now = clock::now();
         // The system takes what is sent to a replica that hangs. One that follows has to speak.
-        if has_said || taken > 0 && self.shown.stage() != Stage::Online {
+        let speaks = self.shown.stage() == Stage::Online && !self.is_old;
+        if has_said || taken > 0 && !speaks {
             self.heard_at = now;
         }
         if has_said {
@@ -208,13 +240,17 @@ impl Session {
         }
         let pause = if is_blocked { LINE_PERIOD } else { pause };
         match self.outlet.wait(&self.wake, now + pause) {
-            Waited::Stop => Err(Parting::Stopped),
+            Waited::Stop => Err(self.stopped()),
             Waited::Ready | Waited::Nudged | Waited::Late => Ok(()),
         }
     }
 
     fn go_on(&self) -> Result<(), Parting> {
-        if self.wake.is_stopping() { Err(Parting::Stopped) } else { Ok(()) }
+        if self.wake.is_stopping() { Err(self.stopped()) } else { Ok(()) }
+    }
+
+    fn stopped(&self) -> Parting {
+        if self.shown.is_renamed() { Parting::Renamed } else { Parting::Stopped }
     }
 
     /// Takes whole commands out of what the replica has said.
@@ -247,6 +283,15 @@ impl Session {
 }
 
 fn random_mark() -> Result<[u8; MARK_LEN], String> {
+    let id = random_id()?;
+    id.as_bytes().try_into().map_err(|_| "an id has another length than a mark".to_owned())
+}
+
+/// Makes an id by chance.
+///
+/// # Errors
+/// The system has no random bytes.
+pub fn random_id() -> Result<ReplicationId, String> {
     let mut bytes = [0; MARK_LEN / 2];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -257,6 +302,5 @@ fn random_mark() -> Result<[u8; MARK_LEN], String> {
             Err(error) => return Err(format!("the system has no random bytes: {error}")),
         }
     }
-    let id = ReplicationId::of_random(bytes);
-    id.as_bytes().try_into().map_err(|_| "an id has another length than a mark".to_owned())
+    Ok(ReplicationId::of_random(bytes))
 }

@@ -2,6 +2,7 @@
 
 use super::session::Parting;
 use keyway_rdb::Version;
+use keyway_rdb::replication::ReplicaProfile;
 
 /// The data of a primary: a snapshot, and the stream of commands that fits it.
 pub trait Source: Send + Sync {
@@ -20,6 +21,12 @@ pub trait Source: Send + Sync {
 
     /// Adds a command that changes nothing to the stream, such as PING.
     fn tell(&self, words: &[&[u8]]);
+
+    /// Replaces commands that a replica does not know by others of the same length. `commands` are
+    /// whole ones.
+    fn adapt(&self, replica: &ReplicaProfile, commands: &mut [u8]) {
+        let _ = (replica, commands);
+    }
 
     /// Notes that a replica has acknowledged a later offset.
     fn on_acknowledged(&self) {}

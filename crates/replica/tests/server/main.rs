@@ -7,4 +7,5 @@ mod links;
 mod replayer;
 mod servers;
 mod valkey;
+mod valkey_server;
 mod writer;

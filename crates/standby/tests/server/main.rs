@@ -1,6 +1,7 @@
 //! A store that follows a real redis-server. The store must come to the same data, whatever
 //! happens to the link, and its clients must be told of what changes.
 
+mod chain;
 #[path = "../../../store/tests/common/mod.rs"]
 mod common;
 #[path = "../../../replica/tests/server/cutter.rs"]
@@ -15,6 +16,8 @@ mod logged;
 mod others;
 mod place;
 mod roles;
+#[path = "../../../replica/tests/server/valkey_server.rs"]
+mod valkey_server;
 /// The figures that `digest` asks for.
 mod work {
     /// Databases of a server.

@@ -152,6 +152,15 @@ impl Place {
         }
     }
 
+    /// Compares the data with that of another store at rest.
+    pub fn assert_like(&self, other: &Place) {
+        let copied = without_idle(digest(&mut Here(self), false));
+        let expected = without_idle(digest(&mut Here(other), false));
+        if expected != copied {
+            differ(&expected, &copied);
+        }
+    }
+
     /// Waits until all is applied, and compares.
     pub fn assert_same(&self, server: &RedisServer) {
         let mut client = server.client();

@@ -103,6 +103,63 @@ impl Backlog {
         let before = self.tables_len();
         (self.blocks, self.staged) = (VecDeque::new(), Vec::new());
         account.change(before, self.tables_len());
+        // What is executed until a next stream begins is in none. Without a gap a replica that has
+        // all of this stream would be taken for one that has the beginning of the next.
+        self.end += 1;
+    }
+
+    /// Goes on at another offset. Nothing may be kept.
+    pub(super) fn move_to(&mut self, offset: u64) {
+        debug_assert!(self.blocks.is_empty(), "readers find what is kept by its offsets");
+        self.end = offset;
+    }
+
+    /// Goes on with units of the store, of which the next has this ticket.
+    pub(super) fn go_on(&mut self, next_ticket: u64) {
+        self.next_ticket = next_ticket;
+        self.selected = None;
+    }
+
+    /// Notes the database that the relayed stream has selected.
+    pub(super) fn select(&mut self, database: Option<u32>) {
+        self.selected = database;
+    }
+
+    /// The database that the stream has selected.
+    pub(super) fn selected(&self) -> Option<u32> {
+        self.selected
+    }
+
+    /// The offset behind the last unit.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The offsets in front of the first unit that is kept, and behind the last one.
+    pub(super) fn kept(&self) -> (u64, u64) {
+        (self.blocks.front().map_or(self.end, |block| block.start), self.end)
+    }
+
+    /// Returns whether all units up to a ticket are here.
+    pub(super) fn has_all(&self, next_ticket: u64) -> bool {
+        self.next_ticket == next_ticket
+    }
+
+    /// Appends the bytes of a relayed unit; returns whether there was room.
+    pub(super) fn push_relayed(&mut self, unit: &[u8], account: &Account) -> bool {
+        if !self.make_block(unit.len(), account) {
+            return false;
+        }
+        let Some(block) = self.blocks.back_mut() else { return false };
+        block.bytes.extend_from_slice(unit);
+        self.end += unit.len() as u64;
+        true
+    }
+
+    /// Adds a reader of what comes from now on, which knows what is selected; its number and
+    /// offset.
+    pub(super) fn join_relayed(&mut self, keeping: Keeping) -> (u64, u64) {
+        (self.add((self.end, self.next_ticket), keeping), self.end)
     }
 
     /// Bytes of the tables of blocks and lanes.
@@ -197,8 +254,8 @@ impl Backlog {
 
     /// Adds a reader that knows the stream up to `offset`.
     pub(super) fn join_at(&mut self, offset: u64, keeping: Keeping) -> Option<u64> {
-        let start = self.blocks.front().map_or(self.end, |block| block.start);
-        (start..=self.end).contains(&offset).then(|| self.add((offset, 0), keeping))
+        let (start, end) = self.kept();
+        (start..=end).contains(&offset).then(|| self.add((offset, 0), keeping))
     }
 
     fn add(&mut self, (position, told): (u64, u64), keeping: Keeping) -> u64 {

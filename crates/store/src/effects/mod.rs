@@ -22,6 +22,7 @@
 mod account;
 mod backlog;
 mod lane;
+mod relay;
 mod unit;
 
 pub(crate) use backlog::Lost;
@@ -53,6 +54,11 @@ pub(crate) struct Effects {
     is_on: AtomicBool,
     /// True if a reader has its cut. From then on no effect may be missing.
     is_cut: AtomicBool,
+    /// Whether the stream is that of a primary: nothing is told then. Changed with the backlog
+    /// locked.
+    is_relaying: AtomicBool,
+    /// Held while a unit of the primary is executed, and while a cut is made.
+    relay_order: Lock<()>,
     /// Counts how often reading was begun, to tell a unit that is left over.
     life: AtomicU64,
     /// Counts cuts.
@@ -78,6 +84,8 @@ impl Effects {
         Self {
             is_on: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
+            is_relaying: AtomicBool::new(false),
+            relay_order: Lock::new(()),
             life: AtomicU64::new(0),
             cuts: AtomicU64::new(0),
             beside: Lock::new(()),
@@ -100,6 +108,11 @@ impl Effects {
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether there is a stream that readers may join.
+    fn has_stream(&self) -> bool {
+        self.is_cut() || self.is_relaying()
     }
 
     /// Bytes of all buffers.
@@ -226,7 +239,7 @@ impl Effects {
     }
 
     fn begin_with(&self, backlog: &mut Backlog, limits: EffectLimits) {
-        if self.is_on() {
+        if self.is_on() || self.is_relaying() {
             self.account.set_room(limits.room.max(self.account.room()));
             backlog.keep_history(limits.history);
             return;
@@ -252,9 +265,14 @@ impl Effects {
             self.lose_all(&mut backlog);
             self.begin_with(&mut backlog, limits);
         }
-        self.is_cut.store(true, Ordering::Relaxed);
+        if !self.is_relaying() {
+            self.is_cut.store(true, Ordering::Relaxed);
+        }
         self.cuts.fetch_add(1, Ordering::Relaxed);
-        let joined = backlog.join(keeping);
+        let joined = match self.is_relaying() {
+            true => backlog.join_relayed(keeping),
+            false => backlog.join(keeping),
+        };
         self.note_keepers(&backlog);
         joined
     }
@@ -262,7 +280,7 @@ impl Effects {
     /// Adds a reader that goes on at `offset`, if all effects from there on are kept.
     pub(crate) fn join_at(&self, offset: u64, keeping: Keeping) -> Option<u64> {
         let mut backlog = self.backlog.lock();
-        if !self.is_cut() || !self.merge_or_end(&mut backlog) {
+        if !self.has_stream() || !self.merge_or_end(&mut backlog) {
             return None;
         }
         let reader = backlog.join_at(offset, keeping);
@@ -274,10 +292,13 @@ impl Effects {
     /// offset.
     pub(crate) fn join_on(&self, keeping: Keeping) -> Option<(u64, u64)> {
         let mut backlog = self.backlog.lock();
-        if !self.is_cut() || !self.merge_or_end(&mut backlog) {
+        if !self.has_stream() || !self.merge_or_end(&mut backlog) {
             return None;
         }
-        let joined = backlog.join(keeping);
+        let joined = match self.is_relaying() {
+            true => backlog.join_relayed(keeping),
+            false => backlog.join(keeping),
+        };
         self.note_keepers(&backlog);
         Some(joined)
     }
@@ -350,6 +371,7 @@ impl Effects {
     fn end(&self, backlog: &mut Backlog) {
         self.is_on.store(false, Ordering::Relaxed);
         self.is_cut.store(false, Ordering::Relaxed);
+        self.is_relaying.store(false, Ordering::Relaxed);
         for lane in &self.lanes {
             // A thread that appends later takes this lock later, and sees that there is no reader.
             lane.0.lock().free(&self.account);

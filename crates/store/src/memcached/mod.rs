@@ -90,6 +90,9 @@ impl Store {
             Refused::NotLogged => {
                 call.fail(ErrorKind::Server, b"the log of this pool cannot be written", out);
             }
+            Refused::NoReplicas => {
+                call.fail(ErrorKind::Server, b"not enough replicas to write", out);
+            }
             Refused::ReadOnly => {
                 call.fail(ErrorKind::Server, b"a replica takes no writes from clients", out);
             }

@@ -15,6 +15,7 @@ fn refusal_of_write(restrictions: Restrictions) -> Option<Refused> {
     match () {
         () if restrictions.is_replica() => Some(Refused::ReadOnly),
         () if restrictions.is_unlogged() => Some(Refused::NotLogged),
+        () if restrictions.is_alone() => Some(Refused::NoReplicas),
         () => None,
     }
 }

@@ -44,6 +44,8 @@ pub enum Refused {
     Loading,
     /// The log of the store cannot be written.
     NotLogged,
+    /// Too few replicas follow the store for writes.
+    NoReplicas,
     /// The store is a replica, and the request may write.
     ReadOnly,
     /// The store is a replica whose link is down, and which is not to show old data.
@@ -61,6 +63,7 @@ impl Refused {
                 "MISCONF the log of this pool cannot be written, so writes are refused; the log \
                  of the process says why"
             }
+            Self::NoReplicas => "NOREPLICAS Not enough good replicas to write.",
             Self::ReadOnly => "READONLY You can't write against a read only replica.",
             Self::Stale => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."

@@ -187,6 +187,11 @@ impl Store {
         waited
     }
 
+    /// Returns whether a command still waits.
+    pub fn is_waiting(&self, waiter: &Waiter) -> bool {
+        !*waiter.is_over.lock()
+    }
+
     /// Serves who waits for the keys that a worker's requests have made ready.
     /// Each reply is given to `served`, which may take the events of it. To be
     /// called after each request while [`Store::notifies`], when nothing is

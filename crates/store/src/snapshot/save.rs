@@ -52,6 +52,8 @@ pub struct Saving {
     numbers: u64,
     is_ended: bool,
     clock: Clock,
+    /// The database that the stream behind the cut begins in, if it does not say so itself.
+    stream_database: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,10 +132,14 @@ impl Store {
         if !self.claim_for_log() {
             return None;
         }
+        let mut stream_database = None;
         let reader = self.follow_at_cut(limits, keeping, |locked, _| {
             self.cut_for_log(locked, buffer_max, clock.unix_millis());
+            stream_database = self.relayed_database();
         });
-        Some((reader, Saving::of_cut(self, clock)))
+        let mut saving = Saving::of_cut(self, clock);
+        saving.stream_database = stream_database;
+        Some((reader, saving))
     }
 }
 
@@ -148,6 +154,7 @@ impl Saving {
             numbers: 0,
             is_ended: false,
             clock,
+            stream_database: None,
         }
     }
 
@@ -235,6 +242,9 @@ impl Saving {
         pieces::aux(b"keyway-ver", env!("CARGO_PKG_VERSION").as_bytes(), out);
         pieces::aux(b"redis-bits", b"64", out);
         pieces::aux(b"ctime", seconds.as_bytes(), out);
+        if let Some(database) = self.stream_database {
+            pieces::aux(b"repl-stream-db", database.to_string().as_bytes(), out);
+        }
         for (database, at) in self.store.flushes.all() {
             pieces::aux(FLUSH_FIELD, format!("{database} {at}").as_bytes(), out);
         }

@@ -28,6 +28,10 @@ pub struct EffectReader {
 }
 
 impl EffectReader {
+    pub(super) fn new(store: &Arc<Store>, number: u64, start: u64) -> Self {
+        Self { store: Arc::clone(store), number, start }
+    }
+
     /// The offset at which the reader began.
     pub fn start(&self) -> u64 {
         self.start
@@ -99,6 +103,7 @@ impl Store {
         // Before the cut, so that few writes are in flight that know of no reader.
         self.effects.begin(limits);
         self.note_followers();
+        let _order = self.effects.relay_order();
         let mut locked = self.lock_all();
         let (number, start) = self.effects.cut(limits, keeping);
         at_cut(&mut locked, start);
@@ -109,8 +114,7 @@ impl Store {
 
     /// Follows the store from what is executed next on, if somebody follows it already.
     pub fn follow_on(self: &Arc<Self>, keeping: Keeping) -> Option<EffectReader> {
-        let (number, start) = self.effects.join_on(keeping)?;
-        Some(EffectReader { store: Arc::clone(self), number, start })
+        self.follow_end(keeping)
     }
 
     /// Adds a command that changes nothing, such as PING, to what all readers get.
@@ -160,7 +164,7 @@ impl Store {
     }
 
     /// Has events noted while there is a reader.
-    fn note_followers(&self) {
+    pub(super) fn note_followers(&self) {
         self.events.observe_followers(|| self.effects.is_on());
     }
 

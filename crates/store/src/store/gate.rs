@@ -1,5 +1,5 @@
 //! The state that keeps clients from being served as usual: the store is loaded, it is a
-//! replica, or its log cannot be written.
+//! replica, its log cannot be written, or too few replicas follow it.
 //!
 //! ```text
 //!  primary ──► replica ──► loading ──► replica ──► primary
@@ -16,6 +16,7 @@ const LOADING: u8 = 1;
 const REPLICA: u8 = 1 << 1;
 const STALE: u8 = 1 << 2;
 const UNLOGGED: u8 = 1 << 3;
+const ALONE: u8 = 1 << 4;
 
 /// The state that a request has to pass.
 pub(crate) struct Gate(AtomicU8);
@@ -43,6 +44,11 @@ impl Restrictions {
     /// Writes would not be in the log.
     pub fn is_unlogged(self) -> bool {
         self.0 & UNLOGGED != 0
+    }
+
+    /// Too few replicas follow for writes.
+    pub fn is_alone(self) -> bool {
+        self.0 & ALONE != 0
     }
 }
 
@@ -95,6 +101,11 @@ impl Store {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.gate.has(UNLOGGED)
+    }
+
+    /// Has workers refuse writes as too few replicas follow, or take them again.
+    pub fn set_alone(&self, is_alone: bool) {
+        self.gate.set(ALONE, is_alone);
     }
 
     /// Returns whether the store is a replica.

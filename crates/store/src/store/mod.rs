@@ -16,6 +16,7 @@ mod locked;
 mod logged;
 mod mortal;
 mod notify;
+mod relaying;
 mod resident;
 mod room;
 mod scripting;

@@ -105,7 +105,10 @@ impl Waiter {
         if self.command.verb == Verb::Save {
             return reply::error(out, "ERR the snapshot goes on; LASTSAVE tells when it has ended");
         }
-        self.protocol.null_array(out);
+        match self.command.verb {
+            Verb::Wait => reply::integer(out, 0),
+            _ => self.protocol.null_array(out),
+        }
     }
 }
 

@@ -93,7 +93,8 @@ impl Core {
             blocked: plane.store.blocking.len(),
             tracked: plane.servers.tracking.tracked_len()
                 + plane.servers.tracking.untold()
-                + plane.store.tracking.len(),
+                + plane.store.tracking.len()
+                + plane.store.introduced.len(),
             monitors: plane.observe.monitoring.len(),
             partial_sets: plane.upstream.partial_sets.len(),
         }

@@ -28,6 +28,7 @@ use crate::core::pools::store::state::Looked;
 use crate::core::request::{ClientMut, ClientRef};
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
+pub(crate) use pools::store::Departing;
 pub use pools::store::repeat_function_command;
 
 use crate::Plan;

@@ -256,6 +256,7 @@ impl Room for store::State {
         if plane.store.tracking.is_tracker(client.session.identity.id) {
             plane.forget_tracker(client.session);
         }
+        plane.store.introduced.forget(client.session.identity.id);
     }
 
     fn trim(&mut self, kept_max: usize) {

@@ -70,6 +70,7 @@ impl<I: Io> Worker<I> {
                 || session.is_monitor
                 || session.streaming.is_some()
                 || session.memcached.is_some_and(|client| client.skip > 0)
+                || self.core.plane.store.introduced.has(session.identity.id)
                 || self.core.plane.store.tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() || !self.core.may_change_links(key) {

@@ -5,8 +5,9 @@
 //! | `ahead` | the memory of a pipeline's keys is fetched ahead |
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
+//! | `feeding` | clients that become replicas, and clients that wait for them |
 //! | `logs` | replies that wait until writes are on disk |
-//! | `roles` | REPLICAOF and ROLE |
+//! | `roles` | REPLICAOF and ROLE, and the way to `feeding` |
 //! | `scripts` | scripts and functions |
 //! | `script_host` | what a script reaches while it runs |
 //! | `script_commands` | SCRIPT and FUNCTION: what is loaded, listed, killed |
@@ -18,6 +19,7 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
+mod feeding;
 pub(crate) mod logs;
 mod roles;
 mod script_commands;
@@ -30,5 +32,6 @@ pub(in crate::core) mod tickets;
 pub(in crate::core) mod tracking;
 pub(in crate::core) mod transactions;
 
+pub(crate) use feeding::Departing;
 pub use script_commands::repeat_function_command;
 pub(crate) use state::State;

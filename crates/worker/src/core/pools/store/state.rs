@@ -1,5 +1,6 @@
 //! The state that a worker keeps for the clients of embedded stores.
 
+use super::feeding::Introduced;
 use super::logs::Logs;
 use super::tickets::Awaited;
 use crate::PoolPlan;
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(in crate::core::pools::store) scripts: StoreScripts,
     pub(crate) awaited: Awaited,
     pub(crate) logs: Logs,
+    /// Clients that are about to become replicas.
+    pub(crate) introduced: Introduced,
     /// The last reading of the clock, for a request of a store or by a poll.
     pub(in crate::core) looked: Looked,
     pub(in crate::core) ahead: Scratch,
@@ -119,6 +122,11 @@ impl StoreBlocking {
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail | !self.outbox.is_empty()
+    }
+
+    /// Answers a client that waits, in the next turn.
+    pub(crate) fn answer(&mut self, handout: Handout) {
+        self.outbox.push(handout);
     }
 }
 

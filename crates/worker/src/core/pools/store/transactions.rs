@@ -12,6 +12,7 @@
 //! Then EXEC is refused as well, as with Redis.
 
 use crate::core::pools::servers::transactions::ForKeys;
+use crate::core::pools::store::roles::{is_served_at_once, write_at_once};
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::tracking::Settlement;
@@ -266,6 +267,7 @@ impl Plane {
                     reply::integer(out, count as i64);
                 }
                 Verb::Unwatch => reply::simple(out, "OK"),
+                _ if is_served_at_once(verb) => write_at_once(pool, request, out),
                 _ => {
                     let after = self.compose_local(incoming.session, pool, request, out);
                     self.follow(incoming.session, pool, after);
@@ -329,7 +331,8 @@ fn refusal_of_queued(
 ) -> Result<(), String> {
     let mut refused = None;
     each_request(transaction.requests(), limits, |request| {
-        refused = refused.or_else(|| store.refusal(request.command.flags));
+        let is_of_role = is_served_at_once(request.command.verb) && store.is_replica();
+        refused = refused.or_else(|| store.refusal(request.command.flags).filter(|_| !is_of_role));
     });
     refused.map_or(Ok(()), |refused| Err(format!(": {}", refused.text())))
 }
@@ -361,6 +364,7 @@ fn check_queued(request: &Request) -> Result<(), String> {
     match (command.handling, command.verb) {
         _ if is_executed(request) || store_scripts(command.verb) => Ok(()),
         (Handling::PubSub, Verb::Publish | Verb::Spublish) => Ok(()),
+        (_, verb) if is_served_at_once(verb) => Ok(()),
         (Handling::PubSub | Handling::Tracking, _) | (_, Verb::ClientReply) => Err(format!(
             "ERR '{name}' is refused inside MULTI: it changes or tells what the client is sent; \
              send it before MULTI or after EXEC"
