@@ -238,7 +238,7 @@ fn hands_over(successor: &dyn Fn(SocketAddr) -> (Client, SocketAddr)) {
             (seed, written)
         })
     });
-    wait_until("writes", BOUND, || !client.words("GET w1:200").is_nil());
+    wait_until("writes", BOUND, || client.words("GET w1:200") == Value::bulk("v"));
     ok(&mut client, &format!("FAILOVER TO {} {} TIMEOUT 20000", address.ip(), address.port()));
     wait_until("the replica has taken over", BOUND, || info(&mut other, "role") == "master");
     await_up(&mut client);

@@ -86,7 +86,7 @@ impl Lineage {
         clock: fn() -> Clock,
         config: FeedConfig,
     ) -> Self {
-        let names = feed::Lineage { id: random_id(), second: None };
+        let names = feed::Lineage { id: random_id(clock), second: None };
         Self {
             store: Arc::clone(store),
             scripts: Arc::clone(scripts),
@@ -205,7 +205,7 @@ impl Lineage {
         let _order = self.order.lock();
         let reached = self.store.end_relaying();
         let second = reached.map(|offset| (self.id(), offset));
-        self.rename(feed::Lineage { id: random_id(), second });
+        self.rename(feed::Lineage { id: random_id(self.clock), second });
         if let Some(feed) = self.feed() {
             feed.keep_while_used();
         }
@@ -281,11 +281,10 @@ fn stream_of(reader: EffectReader) -> Box<dyn feed::Stream> {
 }
 
 /// An id by chance. Where the system gives none, a time stands in: ids of two histories must differ.
-fn random_id() -> ReplicationId {
+fn random_id(clock: fn() -> Clock) -> ReplicationId {
     feed::random_id().unwrap_or_else(|_| {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let mut bytes = [0; 20];
-        bytes[..16].copy_from_slice(&since.unwrap_or_default().as_nanos().to_le_bytes());
+        bytes[..8].copy_from_slice(&clock().unix_micros.to_le_bytes());
         ReplicationId::of_random(bytes)
     })
 }

@@ -70,7 +70,10 @@ impl Source for StoreSource {
             settle();
         }
         let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
-        let (reader, saving) = begun.ok_or(SourceError::Busy)?;
+        let Some((reader, saving)) = begun else {
+            store.expect_no_followers();
+            return Err(SourceError::Busy);
+        };
         let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
         Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream::new(reader)) })
     }

@@ -49,7 +49,7 @@ enum Ask {
     /// A pool has come.
     Pool(Arc<Role>),
     /// The settings of a pool have changed.
-    Settings { role: Arc<Role>, settings: ReplicaConfig },
+    Settings { role: Arc<Role>, settings: Box<ReplicaConfig> },
     /// The process ends.
     End,
 }
@@ -125,7 +125,8 @@ impl Replicas {
             let PoolKindConfig::Store(of_store) = &settings.kind else { continue };
             let role = self.roles.iter().find(|role| role.name() == settings.name);
             if let Some(role) = role.filter(|role| role.settings() != of_store.replica) {
-                let (role, settings) = (Arc::clone(role), of_store.replica.clone());
+                let role = Arc::clone(role);
+                let settings = Box::new(of_store.replica.clone());
                 // The thread ends only with the process.
                 let _ = self.tell.send(Ask::Settings { role, settings });
             }
@@ -194,7 +195,7 @@ fn run(asked: &Receiver<Ask>, mut roles: Vec<Arc<Role>>) {
             Ok(Ask::Failover { role, failover, done }) => done(role.fail_over(failover)),
             Ok(Ask::Acknowledged) => {}
             Ok(Ask::Pool(role)) => roles.push(role),
-            Ok(Ask::Settings { role, settings }) => role.follow_settings(settings),
+            Ok(Ask::Settings { role, settings }) => role.follow_settings(*settings),
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Ask::End) | Err(RecvTimeoutError::Disconnected) => {
                 roles.iter().for_each(|role| role.end());

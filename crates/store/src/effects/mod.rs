@@ -251,6 +251,14 @@ impl Effects {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
+    /// Ends what [`Effects::begin`] has begun, unless there is a reader.
+    pub(crate) fn end_unread(&self) {
+        let mut backlog = self.backlog.lock();
+        if !self.has_stream() && backlog.is_unread() {
+            self.end(&mut backlog);
+        }
+    }
+
     /// Makes the cut of a new reader, with all shards locked: the reader gets the effects of
     /// everything that is executed from now on. Returns the number of the reader and the
     /// offset of the cut.

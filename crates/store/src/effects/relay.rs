@@ -166,6 +166,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_for_a_reader_that_was_expected_and_has_not_come() {
+        let effects = Effects::new();
+        effects.begin(LIMITS);
+        (0..1000).for_each(|_| tell(&effects));
+        assert!(effects.held() > 0);
+        effects.end_unread();
+        assert!(effects.held() == 0 && !effects.is_on());
+        let (reader, _) = effects.cut(LIMITS, Keeping::Newest);
+        effects.end_unread();
+        assert!(effects.is_on());
+        effects.leave(reader);
+    }
+
+    #[test]
     fn a_stream_that_was_lost_and_begun_again_has_no_offset_in_common_with_the_one_before() {
         let effects = Effects::new();
         let (_, start) = effects.cut(LIMITS, Keeping::Newest);

@@ -81,9 +81,15 @@ impl Store {
     }
 
     /// Begins to note effects for a reader whose cut follows soon, so that writes that are begun
-    /// from now on know of it. Without that reader they are noted until the room is full.
+    /// from now on know of it. [`Store::expect_no_followers`] ends it if the reader does not come.
     pub fn expect_followers(&self, limits: EffectLimits) {
         self.effects.begin(limits);
+        self.note_followers();
+    }
+
+    /// Notes no effects for a reader that has not come.
+    pub fn expect_no_followers(&self) {
+        self.effects.end_unread();
         self.note_followers();
     }
 
