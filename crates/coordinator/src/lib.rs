@@ -22,6 +22,7 @@ mod net;
 mod session;
 mod state;
 mod txn;
+mod zookeeper;
 
 pub use coordinator::{Answer, Coordinator, Patience, Watch};
 pub use entry::{Batch, Change, Entry, Event, Listing, Mark, Revision};
@@ -31,3 +32,4 @@ pub use files::{Files, FilesSettings};
 pub use key::{Key, Prefix};
 pub use session::{Session, SessionId};
 pub use txn::{Compare, Outcome, Txn};
+pub use zookeeper::{ZooKeeper, ZooKeeperSettings};

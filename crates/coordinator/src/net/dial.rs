@@ -48,11 +48,6 @@ impl Dialer {
         Ok(Dialer { engine, endpoints, tls, preferred: AtomicUsize::new(0), timeout })
     }
 
-    /// Returns the number of endpoints.
-    pub(crate) fn count(&self) -> usize {
-        self.endpoints.len()
-    }
-
     /// Returns the endpoint to ask first.
     pub(crate) fn preferred(&self) -> usize {
         self.preferred.load(Ordering::Relaxed) % self.endpoints.len()

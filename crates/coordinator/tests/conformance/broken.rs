@@ -1,0 +1,136 @@
+//! Laws for what is broken on the way to a backend with servers.
+
+use crate::history::{Run, run};
+use crate::laws::{batch, key, recovers};
+use crate::stage::{PATIENCE, Stage};
+use keyway_coordinator::{Change, FaultKind, Prefix, Txn};
+use keyway_testkit::TcpGate;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Connections are cut again and again while transactions run. What was answered holds, what was
+/// not is in the history once or never, and watches miss nothing.
+pub async fn cuts_leave_one_history(gated: &Stage, direct: &Stage, gate: &TcpGate, seed: u64) {
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        tasks.push(gated.open().await);
+    }
+    let observer = direct.open().await;
+    let is_over = AtomicBool::new(false);
+    let cutting = async {
+        let mut cuts = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            // Between the parts of a request, too.
+            tokio::time::sleep(Duration::from_millis(37 + cuts * 13 % 90)).await;
+            gate.cut_once();
+            cuts += 1;
+        }
+        cuts
+    };
+    let running = async {
+        let tally = run(Run { seed, tasks, observer, steps: 60, may_fail: true }).await;
+        is_over.store(true, Ordering::SeqCst);
+        tally
+    };
+    let (tally, cuts) = tokio::join!(running, cutting);
+    println!("{}: {tally:?} through {cuts} cuts", direct.to_text());
+    assert!(tally.done > 30 && cuts > 3, "{tally:?}, {cuts} cuts");
+}
+
+/// Slow answers are answers. Silence ends in a fault, in time, and is over when it is over.
+pub async fn silence_ends_in_time(gated: &Stage, direct: &Stage, gate: &TcpGate) {
+    let here = gated.open().await;
+    let there = direct.open().await;
+    gate.slow_down(Duration::from_millis(60));
+    let put = |value: &[u8]| Txn::new().put(&key("a"), value.to_vec());
+    let slow = here.txn(put(b"slow")).await.expect("a slow answer").done().expect("done");
+    let mut watch = here.watch(&Prefix::all(), slow);
+    gate.slow_down(Duration::ZERO);
+    gate.hold();
+    let began = Instant::now();
+    let fault = here.list(&Prefix::all()).await.expect_err("no answer");
+    assert_eq!(fault.kind(), FaultKind::Unreachable, "{fault}");
+    let fault = here.txn(put(b"held")).await.expect_err("no answer");
+    let is_fine = matches!(fault.kind(), FaultKind::Unknown | FaultKind::Unreachable);
+    assert!(is_fine, "{fault}");
+    assert!(began.elapsed() < 2 * PATIENCE.call + 2 * PATIENCE.request, "{:?}", began.elapsed());
+    // A watch says that it hears nothing, and goes on afterwards from where it was.
+    let fault = watch.next().await.expect_err("nothing is heard");
+    assert_eq!(fault.kind(), FaultKind::Unreachable, "{fault}");
+    let missed = there.txn(put(b"missed")).await.expect("a put").done().expect("done");
+    gate.open();
+    loop {
+        let event = batch(&mut watch).await;
+        if event.revision == missed {
+            break;
+        }
+        assert!(event.revision < missed);
+    }
+    recovers(&here).await;
+}
+
+/// A process that cannot reach its backend gives its session up while its keys are still there.
+pub async fn a_session_without_its_backend_is_lost_first(
+    gated: &Stage,
+    direct: &Stage,
+    gate: &TcpGate,
+) {
+    let here = gated.open().await;
+    let there = direct.open().await;
+    for _ in 0..2 {
+        let session = here.session(Duration::from_secs(3)).await.expect("a session");
+        let txn = Txn::new().put_bound(&key("leader"), b"here".to_vec(), &session);
+        here.txn(txn).await.expect("a put");
+        let listing = there.list(&Prefix::all()).await.expect("a listing");
+        let mut watch = there.watch(&Prefix::all(), listing.revision);
+        gate.hold();
+        session.lost().await;
+        assert!(!session.is_alive());
+        let listing = there.list(&Prefix::all()).await.expect("a listing");
+        let is_there = listing.entries.iter().any(|entry| entry.key == key("leader"));
+        assert!(is_there, "the owner knew first");
+        let gone = batch(&mut watch).await;
+        assert_eq!(gone.changes, [Change::Deleted(key("leader"))]);
+        gate.open();
+        recovers(&here).await;
+        assert!(!session.is_alive(), "lost for good");
+    }
+}
+
+/// The leader is killed while transactions run on all members.
+pub async fn a_lost_leader_leaves_one_history(
+    stage: &Stage,
+    seed: u64,
+    kill_leader: impl FnOnce() -> usize,
+) {
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        tasks.push(stage.open().await);
+    }
+    let observer = stage.open().await;
+    let session = observer.session(Duration::from_secs(4)).await.expect("a session");
+    let bound = Txn::new().put_bound(&key("bound"), b"bound".to_vec(), &session);
+    observer.txn(bound).await.expect("a put");
+    let tasks_of_run = tasks.iter().map(Arc::clone).collect();
+    let running = tokio::spawn(run(Run {
+        seed,
+        tasks: tasks_of_run,
+        observer: Arc::clone(&observer),
+        steps: 60,
+        may_fail: true,
+    }));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let killed = kill_leader();
+    let tally = running.await.expect("the run holds");
+    println!("{}: {tally:?} without {killed}", stage.to_text());
+    assert!(tally.done > 20, "{tally:?}");
+    // A session survives another leader.
+    assert!(session.is_alive(), "{:?}", session.last_fault());
+    for task in &tasks {
+        recovers(task).await;
+    }
+    session.end().await;
+    let listing = observer.list(&Prefix::all()).await.expect("a listing");
+    assert!(listing.entries.iter().all(|entry| entry.key != key("bound")));
+}
