@@ -116,6 +116,31 @@ impl EtcdCluster {
         (0..self.members.len()).for_each(|index| self.await_ready(index));
     }
 
+    /// kill -9, and a copy of what is on its disk.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn back_up(&mut self, index: usize) {
+        self.kill(index);
+        self.copy(&format!("m{index}"), &format!("backup{index}"));
+    }
+
+    /// kill -9, and the copy of [`EtcdCluster::back_up`] in place of what is on its disk.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn go_back(&mut self, index: usize) {
+        self.kill(index);
+        self.copy(&format!("backup{index}"), &format!("m{index}"));
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.directory.path().join(name));
+        let _ = std::fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.is_ok_and(|status| status.success()), "a directory is copied");
+    }
+
     fn launch(&mut self, index: usize) {
         let member = &mut self.members[index];
         let mut command = Command::new("etcd");

@@ -2,8 +2,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::ports::free_address;
@@ -142,7 +142,8 @@ fn relay(mut from: TcpStream, mut to: TcpStream, cuts: u64, shared: &Shared) {
                 {
                     std::thread::sleep(LOOK_EVERY);
                 }
-                if shared.cuts.load(Ordering::SeqCst) != cuts || to.write_all(&buffer[..len]).is_err()
+                if shared.cuts.load(Ordering::SeqCst) != cuts
+                    || to.write_all(&buffer[..len]).is_err()
                 {
                     break;
                 }

@@ -104,6 +104,31 @@ impl ZooKeeperEnsemble {
         self.await_ready(index);
     }
 
+    /// kill -9, and a copy of what is on its disk.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn back_up(&mut self, index: usize) {
+        self.kill(index);
+        self.copy(&format!("data{index}"), &format!("backup{index}"));
+    }
+
+    /// kill -9, and the copy of [`ZooKeeperEnsemble::back_up`] in place of what is on its disk.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn go_back(&mut self, index: usize) {
+        self.kill(index);
+        self.copy(&format!("backup{index}"), &format!("data{index}"));
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.directory.path().join(name));
+        let _ = std::fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.is_ok_and(|status| status.success()), "a directory is copied");
+    }
+
     fn launch(&mut self, index: usize) {
         let config = self.directory.path().join(format!("zoo{index}.cfg"));
         let mut command = Command::new("java");

@@ -183,11 +183,12 @@ impl Follow for EtcdWatch {
                     self.stream = None;
                     return Ok(Event::ListAgain);
                 }
+                let began = Moment::now();
                 let Err(fault) = self.step().await else {
                     self.failing_since = None;
                     continue;
                 };
-                let since = *self.failing_since.get_or_insert_with(Moment::now);
+                let since = *self.failing_since.get_or_insert(began);
                 let is_transient = matches!(fault.kind(), FaultKind::Unreachable | FaultKind::Busy);
                 if !is_transient || since.after(self.inner.patience.call).has_passed() {
                     self.failing_since = None;

@@ -1,8 +1,6 @@
 //! One connection to a server of ZooKeeper, as a task that owns the socket.
 
-use super::wire::{
-    AUTH_XID, EVENT_XID, Granted, PING_XID, Reply, Request, code,
-};
+use super::wire::{AUTH_XID, EVENT_XID, Granted, PING_XID, Reply, Request, code};
 use crate::clock::Moment;
 use crate::limits::FRAME_LEN_MAX;
 use crate::net::{Dialer, Socket};
@@ -115,9 +113,8 @@ impl Connection {
         tried: &'static str,
         timeout: Duration,
     ) -> Result<Vec<Reply>, Lost> {
-        let fault = |what: &str| {
-            Fault::new(FaultKind::Unreachable, self.place.clone(), tried, what)
-        };
+        let fault =
+            |what: &str| Fault::new(FaultKind::Unreachable, self.place.clone(), tried, what);
         let until = Moment::now().after(timeout);
         let (answer, answered) = oneshot::channel();
         let queued = tokio::time::timeout(timeout, self.jobs.send(Job { requests, answer })).await;

@@ -149,11 +149,7 @@ impl Inner {
     }
 
     /// Connects to whichever server answers.
-    async fn connect(
-        &self,
-        asked: &Granted,
-        until: Moment,
-    ) -> Result<(usize, Connection), Fault> {
+    async fn connect(&self, asked: &Granted, until: Moment) -> Result<(usize, Connection), Fault> {
         let credentials = self.credentials.as_deref();
         loop {
             let at = self.dialer.preferred();

@@ -92,10 +92,8 @@ impl Inner {
     ) -> Result<Tried<View>, Lost> {
         let floor = self.guard.floor().map_err(Lost::Unsent)?;
         let head = |watch| Request::GetData { path: self.paths.head(), watch };
-        let children = |folder, watch| Request::GetChildren {
-            path: self.paths.folder(folder),
-            watch,
-        };
+        let children =
+            |folder, watch| Request::GetChildren { path: self.paths.folder(folder), watch };
         // What was begun first, then what lasts: a session in the first and not in the second has
         // ended.
         let sync = Request::Sync(self.paths.base.clone());
@@ -122,7 +120,8 @@ impl Inner {
         let [sync, first, begun, lasting, of_keys @ .., last] = replies else {
             return Err(damaged());
         };
-        let faulty = [sync, first, begun, lasting, last].into_iter().find(|one| one.code != code::OK);
+        let faulty =
+            [sync, first, begun, lasting, last].into_iter().find(|one| one.code != code::OK);
         match faulty.map(|reply| reply.code) {
             None => {}
             Some(code::NO_NODE) => return Ok(Tried::Missing),
@@ -179,7 +178,7 @@ impl Inner {
         }
         for path in self.paths.parents() {
             let create = Request::Create { path, data: Vec::new(), acl: self.acl() };
-            let reply = self.change(create, tried, until).await?;
+            let Some(reply) = self.change_again(create, tried, until).await? else { return Ok(()) };
             if reply.code != code::OK && reply.code != code::NODE_EXISTS {
                 return Err(self.fault(reply.code, tried));
             }
@@ -189,7 +188,8 @@ impl Inner {
         let folders = ["k", "log", "o", "s"];
         steps.extend(folders.map(|name| node(self.paths.folder(name), Vec::new())));
         steps.push(node(self.paths.head(), Head::new(draw()).encode()));
-        let reply = self.change(Request::Multi(steps), tried, until).await?;
+        let multi = Request::Multi(steps);
+        let Some(reply) = self.change_again(multi, tried, until).await? else { return Ok(()) };
         match reply.failed_step().ok_or_else(|| self.damaged(tried))? {
             // Somebody else was faster.
             None | Some((0, code::NODE_EXISTS)) => Ok(()),
@@ -235,15 +235,26 @@ impl Inner {
             let nodes = dead.iter().take(REAPED_MAX).map(|id| self.paths.session(*id));
             steps.extend(nodes.map(|[begun, _]| Step::Delete { path: begun }));
         }
-        let reply = match self.change(Request::Multi(steps), tried, until).await {
-            Ok(reply) => reply,
-            // What others see is the same whether it was executed or not.
-            Err(fault) if fault.kind() == FaultKind::Unknown => return Ok(()),
-            Err(fault) => return Err(fault),
-        };
+        let multi = Request::Multi(steps);
+        let Some(reply) = self.change_again(multi, tried, until).await? else { return Ok(()) };
         match reply.failed_step().ok_or_else(|| self.damaged(tried))? {
             None | Some((_, code::BAD_VERSION | code::NO_NODE)) => Ok(()),
             Some((_, error)) => Err(self.fault(error, tried)),
+        }
+    }
+
+    /// Sends a change that the caller repeats if it was not executed. Returns nothing if nobody
+    /// knows.
+    async fn change_again(
+        &self,
+        request: Request,
+        tried: &'static str,
+        until: Moment,
+    ) -> Result<Option<Reply>, Fault> {
+        match self.change(request, tried, until).await {
+            Ok(reply) => Ok(Some(reply)),
+            Err(fault) if fault.kind() == FaultKind::Unknown => Ok(None),
+            Err(fault) => Err(fault),
         }
     }
 
@@ -252,11 +263,12 @@ impl Inner {
     pub(super) fn commit(&self, head: &Head, version: i32, changes: Vec<Change>) -> Vec<Step> {
         let batch = Batch { revision: Revision(head.mark.revision.0 + 1), changes };
         let log = super::layout::encode_batch(&batch);
-        let (next, gone) = head.next(&batch.changes, log.len(), self.history_max.max(1), HISTORY_LEN_MAX);
+        let (next, gone) =
+            head.next(&batch.changes, log.len(), self.history_max.max(1), HISTORY_LEN_MAX);
         let acl = self.acl();
-        let create = |path, data| Step::Create { path, data, acl: acl.clone(), is_ephemeral: false };
-        let mut steps =
-            vec![Step::Set { path: self.paths.head(), data: next.encode(), version }];
+        let create =
+            |path, data| Step::Create { path, data, acl: acl.clone(), is_ephemeral: false };
+        let mut steps = vec![Step::Set { path: self.paths.head(), data: next.encode(), version }];
         for change in &batch.changes {
             let path = self.paths.key(change.key());
             steps.push(match change {

@@ -1,6 +1,6 @@
+use super::Inner;
 use super::connection::{Connection, Lost};
 use super::wire::{Granted, Request, Step, code};
-use super::Inner;
 use crate::clock::{Moment, draw};
 use crate::limits::SESSIONS_MAX;
 use crate::session::{Renew, Renewed, check_ttl};
@@ -110,8 +110,7 @@ impl Renew for Renewer {
         let tried = "renew the session";
         let [_, path] = self.inner.paths.session(self.id);
         // Behind the leader, for a server that lags may not have the node yet.
-        let requests =
-            vec![Request::Sync(path.clone()), Request::GetData { path, watch: false }];
+        let requests = vec![Request::Sync(path.clone()), Request::GetData { path, watch: false }];
         match self.ask(requests, tried).await {
             Ok(None) => Renewed::For(countable(&self.granted)),
             Ok(Some(code::NO_NODE | code::SESSION_EXPIRED)) => Renewed::Gone,

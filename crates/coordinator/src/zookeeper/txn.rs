@@ -89,7 +89,8 @@ impl Inner {
 
 /// Refuses what would make more entries than a listing of children in one reply has room for.
 fn check_room(view: &View, changes: &[Change]) -> Result<(), String> {
-    let is_new = |change: &&Change| matches!(change, Change::Put(one) if one.created == one.modified);
+    let is_new =
+        |change: &&Change| matches!(change, Change::Put(one) if one.created == one.modified);
     let count = changes.iter().filter(is_new).count();
     let now = usize::try_from(view.head.entries).unwrap_or(usize::MAX);
     if count == 0 || now.saturating_add(count) <= ENTRIES_MAX {

@@ -2,7 +2,7 @@
 
 use crate::history::{Run, run};
 use crate::laws::{batch, key, recovers};
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{HASTE, How, Stage};
 use keyway_coordinator::{Change, FaultKind, Prefix, Txn};
 use keyway_testkit::TcpGate;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub async fn cuts_leave_one_history(gated: &Stage, direct: &Stage, gate: &TcpGate, seed: u64) {
     let mut tasks = Vec::new();
     for _ in 0..3 {
-        tasks.push(gated.open().await);
+        tasks.push(gated.open_hasty().await);
     }
     let observer = direct.open().await;
     let is_over = AtomicBool::new(false);
@@ -40,7 +40,7 @@ pub async fn cuts_leave_one_history(gated: &Stage, direct: &Stage, gate: &TcpGat
 
 /// Slow answers are answers. Silence ends in a fault, in time, and is over when it is over.
 pub async fn silence_ends_in_time(gated: &Stage, direct: &Stage, gate: &TcpGate) {
-    let here = gated.open().await;
+    let here = gated.open_hasty().await;
     let there = direct.open().await;
     gate.slow_down(Duration::from_millis(60));
     let put = |value: &[u8]| Txn::new().put(&key("a"), value.to_vec());
@@ -54,7 +54,7 @@ pub async fn silence_ends_in_time(gated: &Stage, direct: &Stage, gate: &TcpGate)
     let fault = here.txn(put(b"held")).await.expect_err("no answer");
     let is_fine = matches!(fault.kind(), FaultKind::Unknown | FaultKind::Unreachable);
     assert!(is_fine, "{fault}");
-    assert!(began.elapsed() < 2 * PATIENCE.call + 2 * PATIENCE.request, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 2 * HASTE.call + 4 * HASTE.request, "{:?}", began.elapsed());
     // A watch says that it hears nothing, and goes on afterwards from where it was.
     let fault = watch.next().await.expect_err("nothing is heard");
     assert_eq!(fault.kind(), FaultKind::Unreachable, "{fault}");
@@ -76,7 +76,7 @@ pub async fn a_session_without_its_backend_is_lost_first(
     direct: &Stage,
     gate: &TcpGate,
 ) {
-    let here = gated.open().await;
+    let here = gated.open_hasty().await;
     let there = direct.open().await;
     for _ in 0..2 {
         let session = here.session(Duration::from_secs(3)).await.expect("a session");
@@ -106,7 +106,7 @@ pub async fn a_lost_leader_leaves_one_history(
 ) {
     let mut tasks = Vec::new();
     for _ in 0..3 {
-        tasks.push(stage.open().await);
+        tasks.push(stage.open_hasty().await);
     }
     let observer = stage.open().await;
     let session = observer.session(Duration::from_secs(4)).await.expect("a session");
@@ -133,4 +133,40 @@ pub async fn a_lost_leader_leaves_one_history(
     session.end().await;
     let listing = observer.list(&Prefix::all()).await.expect("a listing");
     assert!(listing.entries.iter().all(|entry| entry.key != key("bound")));
+}
+
+/// What has to be done to servers so that they have an older state.
+pub enum Server {
+    BackUp,
+    GoBack,
+    Restart,
+}
+
+/// Servers whose disk is from a backup are refused, also when they have gone on since.
+pub async fn a_backup_is_refused(stage: &Stage, mut server: impl FnMut(Server)) {
+    let here = stage.open_hasty().await;
+    let put = |value: &'static [u8]| here.txn(Txn::new().put(&key("a"), value.to_vec()));
+    put(b"1").await.expect("a put");
+    server(Server::BackUp);
+    server(Server::Restart);
+    recovers(&here).await;
+    let last = put(b"2").await.expect("a put").done().expect("done");
+    let mut watch = here.watch(&Prefix::all(), last);
+    let kept = here.mark();
+    server(Server::GoBack);
+    server(Server::Restart);
+    let mut refused = here.list(&Prefix::all()).await;
+    while refused.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Unreachable) {
+        refused = here.list(&Prefix::all()).await;
+    }
+    assert_eq!(refused.expect_err("an older state").kind(), FaultKind::RolledBack);
+    assert_eq!(watch.next().await.expect_err("refused").kind(), FaultKind::RolledBack);
+    assert_eq!(put(b"3").await.expect_err("refused").kind(), FaultKind::RolledBack);
+    // A process that starts and remembers is told; one that does not goes on from there.
+    let how = |mark| How { mark, is_hasty: true, ..How::default() };
+    let fault = stage.open_as(how(kept)).await.expect_err("refused");
+    assert_eq!(fault.kind(), FaultKind::RolledBack);
+    let other = stage.open_as(how(None)).await.expect("accepted");
+    let listing = other.list(&Prefix::all()).await.expect("a listing");
+    assert_eq!(*listing.entries[0].value, *b"1");
 }

@@ -44,7 +44,7 @@ fn holds_a_session() {
     let stage = Stage::parse(stage.to_str().expect("a stage is text"));
     crate::block_on(async move {
         let here = stage.open().await;
-        let session = here.session(Duration::from_secs(1)).await.expect("a session");
+        let session = here.session(Duration::from_secs(2)).await.expect("a session");
         let txn = Txn::new().put_bound(&key("child"), b"child".to_vec(), &session);
         here.txn(txn).await.expect("a transaction");
         session.lost().await;

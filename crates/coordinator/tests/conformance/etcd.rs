@@ -1,6 +1,6 @@
 use crate::broken;
 use crate::laws::{self, key};
-use crate::stage::{How, PATIENCE, Stage};
+use crate::stage::{HASTE, How, Stage};
 use crate::{block_on, bounded};
 use keyway_coordinator::{
     Coordinator, Credentials, Etcd, EtcdSettings, Event, FaultKind, Prefix, Revision, Txn,
@@ -108,7 +108,7 @@ fn etcd_of_three_loses_its_leader_and_keeps_one_history() {
     let dead = (0..3).find(|index| cluster.process(*index).is_none()).expect("one was killed");
     cluster.restart(dead);
     block_on(async {
-        let here = stage.open().await;
+        let here = stage.open_hasty().await;
         let before = here.list(&Prefix::all()).await.expect("a listing");
         let mut watch = here.watch(&Prefix::all(), before.revision);
         let waiting = tokio::time::timeout(Duration::from_millis(300), watch.next()).await;
@@ -155,9 +155,8 @@ fn etcd_with_users_lets_nobody_else_in() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
     }
     let stage = Stage::etcd(&[address], "users");
-    let user = |password: &str| {
-        Some(Credentials { name: "kw".to_owned(), password: password.to_owned() })
-    };
+    let user =
+        |password: &str| Some(Credentials { name: "kw".to_owned(), password: password.to_owned() });
     let how = |user| How { user, ..How::default() };
     block_on(async {
         for wrong in [user("hunter3"), None] {
@@ -208,8 +207,7 @@ fn etcd_over_tls_is_checked() {
     let open = |tls| {
         let mut settings = EtcdSettings::new(&[], "tls");
         settings.endpoints = vec![cluster.addresses()[0].to_string()];
-        settings.patience = PATIENCE;
-        settings.patience.call = Duration::from_secs(2);
+        settings.patience = HASTE;
         settings.tls = tls;
         Etcd::open(settings)
     };
@@ -302,4 +300,19 @@ fn etcd_that_is_wiped_is_refused() {
         assert_eq!(fault.kind(), FaultKind::RolledBack);
         assert!(revision.done().is_some());
     });
+}
+
+#[test]
+fn etcd_from_a_backup_is_refused() {
+    if !has_etcd("etcd from a backup") {
+        return;
+    }
+    let _bounded = bounded();
+    let mut cluster = EtcdCluster::start(1);
+    let stage = Stage::etcd(&cluster.addresses(), "backup");
+    block_on(broken::a_backup_is_refused(&stage, |server| match server {
+        broken::Server::BackUp => cluster.back_up(0),
+        broken::Server::GoBack => cluster.go_back(0),
+        broken::Server::Restart => cluster.restart(0),
+    }));
 }

@@ -1,7 +1,7 @@
 use crate::history::{Run, run};
 use crate::laws::{self, key};
 use crate::stage::{How, Stage};
-use crate::{bounded, block_on};
+use crate::{block_on, bounded};
 use keyway_coordinator::{FaultKind, Prefix, Txn};
 use keyway_testkit::TempDir;
 use std::os::unix::fs::PermissionsExt;
@@ -109,7 +109,7 @@ fn a_lock_that_is_held_is_a_fault_with_a_name() {
     let _bounded = bounded();
     let directory = TempDir::new();
     block_on(async {
-        let here = stage(&directory).open().await;
+        let here = stage(&directory).open_hasty().await;
         let lock = std::fs::File::open(directory.path().join("files/lock")).expect("the lock");
         lock.lock().expect("a lock of ours");
         let fault = here.txn(Txn::new().delete(&key("a"))).await.expect_err("held");
@@ -133,7 +133,11 @@ fn a_session_whose_process_hangs_is_over_by_its_lease() {
         let mut watch = here.watch(&Prefix::all(), start);
         let child = crate::child::spawn(&stage);
         laws::batch(&mut watch).await;
+        // It must not hang with the lock held: nobody could write then.
+        let lock = std::fs::File::open(directory.path().join("files/lock")).expect("the lock");
+        lock.lock().expect("a lock of ours");
         child.pause();
+        drop(lock);
         let gone = laws::batch(&mut watch).await;
         assert_eq!(gone.changes, [keyway_coordinator::Change::Deleted(key("child"))]);
     });

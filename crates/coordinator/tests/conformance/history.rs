@@ -126,9 +126,8 @@ async fn follow(mut watch: keyway_coordinator::Watch) -> Vec<Batch> {
             Err(fault) if fault.kind() == FaultKind::Unreachable => continue,
             Err(fault) => panic!("{fault}"),
         };
-        let is_last = |change: &Change| {
-            matches!(change, Change::Put(entry) if *entry.value == *b"last")
-        };
+        let is_last =
+            |change: &Change| matches!(change, Change::Put(entry) if *entry.value == *b"last");
         let is_end = batch.changes.iter().any(is_last);
         batches.push(batch);
         if is_end {
@@ -301,11 +300,7 @@ fn check_watches(history: &[Batch], others: &[Vec<Batch>], prefixes: &[Prefix; 3
 
 /// Each revision is one transaction, and each transaction that was done one revision, at which its
 /// comparisons held.
-fn check_transactions(
-    asked: &[Asked],
-    history: &[Batch],
-    states: &BTreeMap<Revision, Entries>,
-) {
+fn check_transactions(asked: &[Asked], history: &[Batch], states: &BTreeMap<Revision, Entries>) {
     let mut by_value: BTreeMap<Vec<u8>, &Asked> = BTreeMap::new();
     for one in asked {
         by_value.insert(one.puts[0].1.clone(), one);
@@ -347,16 +342,18 @@ fn check_transactions(
     }
     let done = asked.iter().filter(|one| matches!(one.outcome, Some(Outcome::Done { .. }))).count();
     let unknown = asked.iter().filter(|one| one.outcome.is_none()).count();
-    assert!((done..=done + unknown).contains(&explained), "{done} done, {explained} in the history");
+    assert!(
+        (done..=done + unknown).contains(&explained),
+        "{done} done, {explained} in the history"
+    );
     for one in asked {
         let Some(Outcome::Refused { revision, found }) = &one.outcome else { continue };
         let state = state_at(states, *revision);
         assert!(!found.is_empty());
         for (key, entry) in found {
             assert_eq!(state.get(key), entry.as_ref(), "{key} at {revision}");
-            let is_false = |compare: &&Compare| {
-                compare.key() == key && !compare.holds(entry.as_ref())
-            };
+            let is_false =
+                |compare: &&Compare| compare.key() == key && !compare.holds(entry.as_ref());
             assert!(one.compare.iter().any(|compare| is_false(&compare)));
         }
     }

@@ -108,7 +108,8 @@ async fn bounds_are_refused(stage: &Stage) {
     let half = vec![7; TXN_LEN_MAX / 2];
     let large = Txn::new().put(&key("a"), half.clone()).put(&key("b"), half);
     assert_eq!(fault(large).await, FaultKind::TooLarge);
-    let many = (0..=TXN_OPERATIONS_MAX).fold(Txn::new(), |txn, n| txn.delete(&key(&format!("{n}"))));
+    let many =
+        (0..=TXN_OPERATIONS_MAX).fold(Txn::new(), |txn, n| txn.delete(&key(&format!("{n}"))));
     assert_eq!(fault(many).await, FaultKind::TooLarge);
     assert!(here.session(Duration::from_millis(1)).await.is_err());
     // What is just within is taken, and comes back over every road.
@@ -117,8 +118,8 @@ async fn bounds_are_refused(stage: &Stage) {
     let (most, rest) = (vec![7; VALUE_LEN_MAX], vec![9; TXN_LEN_MAX - VALUE_LEN_MAX - 1024]);
     let txn = Txn::new().put(&key("a"), most.clone()).put(&key("b"), rest.clone());
     assert!(here.txn(txn).await.expect("the largest transaction").done().is_some());
-    let many =
-        (0..TXN_OPERATIONS_MAX).fold(Txn::new(), |txn, n| txn.put(&key(&format!("n/{n}")), vec![1]));
+    let many = (0..TXN_OPERATIONS_MAX)
+        .fold(Txn::new(), |txn, n| txn.put(&key(&format!("n/{n}")), vec![1]));
     assert!(here.txn(many).await.expect("the longest transaction").done().is_some());
     for _ in 0..6 {
         put(&here, "a", &most).await;
@@ -169,8 +170,8 @@ async fn watches_begin_anywhere(stage: &Stage) {
 async fn sessions_take_their_keys(stage: &Stage) {
     let here = stage.open().await;
     let there = stage.open().await;
-    let session = here.session(Duration::from_secs(2)).await.expect("a session");
-    let other = here.session(Duration::from_secs(2)).await.expect("another session");
+    let session = here.session(Duration::from_secs(3)).await.expect("a session");
+    let other = here.session(Duration::from_secs(3)).await.expect("another session");
     assert_ne!(session.id(), other.id());
     assert!(session.is_alive() && other.is_alive());
     let (leader, kept) = (key("leader"), key("kept"));
@@ -259,7 +260,10 @@ async fn random_transactions_are_one_history(stage: &Stage, seed: u64) {
 
 /// A watch from before what is remembered is told, and not given less. `forget` makes the backend
 /// forget what is older than a revision.
-pub async fn a_gap_is_told<F: Future<Output = ()>>(stage: &Stage, forget: impl FnOnce(Revision) -> F) {
+pub async fn a_gap_is_told<F: Future<Output = ()>>(
+    stage: &Stage,
+    forget: impl FnOnce(Revision) -> F,
+) {
     let how = How { history_max: Some(8), ..How::default() };
     let here = stage.open_as(how).await.expect("the backend can be opened");
     let start = here.list(&Prefix::all()).await.expect("a listing").revision;

@@ -24,11 +24,17 @@ pub struct How {
     /// Transactions that are remembered, where that is ours to say.
     pub history_max: Option<usize>,
     pub user: Option<Credentials>,
+    /// Whether it waits in vain, so that the suite does not take long.
+    pub is_hasty: bool,
 }
 
-/// Short, so that what waits in vain does not make the suite long.
+/// Where nothing is to fail, also on a busy machine.
 pub const PATIENCE: Patience =
-    Patience { request: Duration::from_millis(1500), call: Duration::from_secs(6) };
+    Patience { request: Duration::from_secs(8), call: Duration::from_secs(20) };
+
+/// Where something fails.
+pub const HASTE: Patience =
+    Patience { request: Duration::from_secs(1), call: Duration::from_secs(3) };
 
 impl Stage {
     pub fn etcd(addresses: &[SocketAddr], cluster: &str) -> Stage {
@@ -54,25 +60,32 @@ impl Stage {
         self.open_as(How::default()).await.expect("the backend can be opened")
     }
 
+    /// The same with less patience.
+    pub async fn open_hasty(&self) -> Arc<dyn Coordinator> {
+        let how = How { is_hasty: true, ..How::default() };
+        self.open_as(how).await.expect("the backend can be opened")
+    }
+
     pub async fn open_as(&self, how: How) -> Result<Arc<dyn Coordinator>, Fault> {
+        let patience = if how.is_hasty { HASTE } else { PATIENCE };
         Ok(match self {
             Stage::Files { dir, cluster } => {
                 let mut settings = FilesSettings::new(dir.clone(), cluster);
-                (settings.mark, settings.patience) = (how.mark, PATIENCE);
+                (settings.mark, settings.patience) = (how.mark, patience);
                 settings.history_max = how.history_max.unwrap_or(settings.history_max);
                 Arc::new(Files::open(settings).await?)
             }
             Stage::Etcd { endpoints, cluster } => {
                 let mut settings = EtcdSettings::new(&[], cluster);
                 settings.endpoints.clone_from(endpoints);
-                (settings.mark, settings.patience) = (how.mark, PATIENCE);
+                (settings.mark, settings.patience) = (how.mark, patience);
                 settings.user = how.user;
                 Arc::new(Etcd::open(settings).await?)
             }
             Stage::ZooKeeper { endpoints, cluster } => {
                 let mut settings = ZooKeeperSettings::new(&[], cluster);
                 settings.endpoints.clone_from(endpoints);
-                (settings.mark, settings.patience) = (how.mark, PATIENCE);
+                (settings.mark, settings.patience) = (how.mark, patience);
                 settings.history_max = how.history_max.unwrap_or(settings.history_max);
                 settings.user = how.user;
                 Arc::new(ZooKeeper::open(settings).await?)

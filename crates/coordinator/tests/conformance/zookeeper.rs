@@ -32,6 +32,21 @@ fn zookeeper_keeps_the_laws() {
     });
 }
 
+#[test]
+fn zookeeper_from_a_backup_is_refused() {
+    if !has_zookeeper("ZooKeeper from a backup") {
+        return;
+    }
+    let _bounded = bounded();
+    let mut ensemble = ZooKeeperEnsemble::start(1);
+    let stage = Stage::zookeeper(&ensemble.addresses(), "backup");
+    block_on(broken::a_backup_is_refused(&stage, |server| match server {
+        broken::Server::BackUp => ensemble.back_up(0),
+        broken::Server::GoBack => ensemble.go_back(0),
+        broken::Server::Restart => ensemble.restart(0),
+    }));
+}
+
 async fn credentials_let_nobody_else_in(stage: &Stage) {
     let user = |password: &str| How {
         user: Some(Credentials { name: "kw".to_owned(), password: password.to_owned() }),
