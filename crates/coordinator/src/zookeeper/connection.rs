@@ -115,6 +115,9 @@ impl Connection {
     ) -> Result<Vec<Reply>, Lost> {
         let fault =
             |what: &str| Fault::new(FaultKind::Unreachable, self.place.clone(), tried, what);
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
         let until = Moment::now().after(timeout);
         let (answer, answered) = oneshot::channel();
         let queued = tokio::time::timeout(timeout, self.jobs.send(Job { requests, answer })).await;
