@@ -164,6 +164,16 @@ impl Lease {
         is_alive
     }
 
+    /// Its time is over, and no renewal was answered.
+    fn run_out(&self) {
+        let silence = || {
+            let what = "no answer within the lease";
+            Fault::new(FaultKind::Unreachable, "coordinator", "renew the session", what)
+        };
+        self.held.lock().last_fault.get_or_insert_with(silence);
+        self.lose(None);
+    }
+
     fn lose(&self, fault: Option<Fault>) {
         let mut held = self.held.lock();
         held.is_lost = true;
@@ -212,7 +222,7 @@ async fn renew_until(lease: Arc<Lease>, mut renewer: impl Renew, mut ended: ones
         let left = lease.held.lock().until.left();
         let renewed = tokio::select! {
             renewed = tokio::time::timeout(left, renewer.renew()) => renewed,
-            () = lease.lost() => return,
+            () = lease.lost() => return lease.run_out(),
         };
         match renewed {
             Ok(Renewed::For(ttl)) => {
@@ -229,7 +239,7 @@ async fn renew_until(lease: Arc<Lease>, mut renewer: impl Renew, mut ended: ones
                 wait = lease.ttl / 16;
             }
             // The time of the lease is over.
-            Err(_) => return lease.lose(None),
+            Err(_) => return lease.run_out(),
         }
         if !lease.is_alive() {
             return;
@@ -282,6 +292,10 @@ mod tests {
             assert!(session.is_alive());
             session.lost().await;
             assert!(!session.is_alive());
+            // Its task says so a moment later.
+            while session.last_fault().is_none() {
+                tokio::task::yield_now().await;
+            }
             assert!(!sent.after(ttl).has_passed() || sent.after(ttl).left().is_zero());
         });
     }

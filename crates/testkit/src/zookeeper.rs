@@ -61,6 +61,7 @@ impl ZooKeeperEnsemble {
             let config = format!(
                 "tickTime=200\ninitLimit=50\nsyncLimit=10\ndataDir={}\nclientPort={}\n\
                  clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n\
+                 maxSessionTimeout=60000\n\
                  4lw.commands.whitelist=srvr\nforceSync=no\n{}",
                 data.display(),
                 client.port(),

@@ -55,19 +55,7 @@ fn etcd_behind_a_bad_connection_keeps_one_history() {
     }
     let _bounded = bounded();
     let cluster = EtcdCluster::start(1);
-    let direct = Stage::etcd(&cluster.addresses(), "cuts");
-    let gate = TcpGate::new(cluster.addresses()[0]);
-    let gated = Stage::etcd(&[gate.address()], "cuts");
-    block_on(async {
-        broken::cuts_leave_one_history(&gated, &direct, &gate, 12).await;
-        broken::silence_ends_in_time(&gated.named("held"), &direct.named("held"), &gate).await;
-        broken::a_session_without_its_backend_is_lost_first(
-            &gated.named("lost"),
-            &direct.named("lost"),
-            &gate,
-        )
-        .await;
-    });
+    block_on(broken::bad_connections_break_no_law(cluster.addresses()[0], 12, Stage::etcd));
 }
 
 fn leader(cluster: &EtcdCluster) -> usize {

@@ -73,20 +73,13 @@ fn zookeeper_behind_a_bad_connection_keeps_one_history() {
     }
     let _bounded = bounded();
     let ensemble = ZooKeeperEnsemble::start(1);
-    let direct = Stage::zookeeper(&ensemble.addresses(), "cuts");
-    let gate = TcpGate::new(ensemble.addresses()[0]);
-    let gated = Stage::zookeeper(&[gate.address()], "cuts");
+    let server = ensemble.addresses()[0];
+    let gate = TcpGate::new(server);
+    let gated = Stage::zookeeper(&[gate.address()], "wiped");
     block_on(async {
-        broken::cuts_leave_one_history(&gated, &direct, &gate, 13).await;
-        broken::silence_ends_in_time(&gated.named("held"), &direct.named("held"), &gate).await;
-        broken::a_session_without_its_backend_is_lost_first(
-            &gated.named("lost"),
-            &direct.named("lost"),
-            &gate,
-        )
-        .await;
+        broken::bad_connections_break_no_law(server, 13, Stage::zookeeper).await;
         // Another one, empty, where the old one was.
-        let here = gated.named("wiped").open().await;
+        let here = gated.open_hasty().await;
         here.txn(Txn::new().put(&key("a"), b"1".to_vec())).await.expect("a put");
         drop(ensemble);
         let other = ZooKeeperEnsemble::start(1);
