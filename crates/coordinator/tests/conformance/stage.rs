@@ -60,8 +60,9 @@ impl Stage {
         self.open_as(How::default()).await.expect("the backend can be opened")
     }
 
-    /// The same with less patience.
+    /// The same with less patience, once servers that have just been started answer.
     pub async fn open_hasty(&self) -> Arc<dyn Coordinator> {
+        self.open().await;
         let how = How { is_hasty: true, ..How::default() };
         self.open_as(how).await.expect("the backend can be opened")
     }
