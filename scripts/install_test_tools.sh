@@ -2,7 +2,8 @@
 # Installs the servers and clients the tests start, from Debian, where they
 # are missing: redis-server, redis-tools, memcached, libmemcached-tools,
 # nutcracker, python3-venv, sasl2-bin, PHP with both of its extensions for memcached, and
-# chromium with a font that has the marks of plots, tmux, and prometheus for its promtool.
+# chromium with a font that has the marks of plots, tmux, prometheus for its promtool, etcd and
+# ZooKeeper.
 set -euo pipefail
 
 wanted=()
@@ -16,6 +17,8 @@ PATH="$PATH:/usr/sbin" command -v saslpasswd2 >/dev/null || wanted+=(sasl2-bin)
 command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
 command -v tmux >/dev/null || wanted+=(tmux)
 command -v promtool >/dev/null || wanted+=(prometheus)
+command -v etcd >/dev/null || wanted+=(etcd-server)
+[ -e /usr/share/java/zookeeper.jar ] && command -v java >/dev/null || wanted+=(zookeeper)
 for extension in memcache memcached; do
   php -r "exit(extension_loaded('$extension') ? 0 : 1);" >/dev/null 2>&1 ||
     wanted+=(php-cli "php-$extension")
@@ -54,7 +57,9 @@ if ! "${install[@]}"; then
     exit 1
   fi
 fi
-# Of prometheus only promtool is wanted: its service is not to start with the machine either.
-if [[ " ${wanted[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
-  "${as_root[@]}" systemctl disable prometheus >/dev/null 2>&1 || true
-fi
+# The services of these are not to start with the machine either.
+for pair in prometheus:prometheus etcd-server:etcd; do
+  if [[ " ${wanted[*]} " == *" ${pair%%:*} "* ]] && command -v systemctl >/dev/null; then
+    "${as_root[@]}" systemctl disable "${pair##*:}" >/dev/null 2>&1 || true
+  fi
+done

@@ -1,0 +1,5 @@
+//! Connections to endpoints, plain or by TLS.
+
+mod dial;
+
+pub(crate) use dial::{Dialer, Socket};
