@@ -647,6 +647,15 @@ impl Io for EpollIo {
         socket
     }
 
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        self.release(socket);
+        Some(moving::give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        Some(moving::take_over(descriptor, unread))
+    }
+
     fn finish(&mut self, socket: Socket) -> bool {
         rustix::net::shutdown(borrow(&socket), Shutdown::Write).is_ok()
     }

@@ -2,6 +2,7 @@ use crate::{Address, Away, Peer, RingFault};
 use keyway_base::{Block, Clock};
 use keyway_tls::{ClientTls, TlsFault};
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A connected stream socket owned by an [`Io`]: a file descriptor, or a simulated one.
@@ -291,6 +292,18 @@ pub trait Io {
     /// Stops the events of a socket without closing it, to hand it to another worker. The other
     /// worker gives the returned socket to [`Io::adopt`].
     fn release(&mut self, socket: Socket) -> Socket;
+
+    /// Gives a socket up for another process. Returns its descriptor, and bytes that were received
+    /// and not read. Returns `None`, and changes nothing, if its connection has state in this
+    /// process: TLS, or rings in shared memory.
+    fn give_up(&mut self, _socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        None
+    }
+
+    /// Takes over a descriptor of another process, with bytes that were received and not read.
+    fn take_over(&mut self, _descriptor: OwnedFd, _unread: Vec<u8>) -> Option<Socket> {
+        None
+    }
 
     /// Takes over a socket that another worker has released. Returns its handle here.
     fn adopt(&mut self, socket: Socket) -> Socket {

@@ -564,6 +564,14 @@ impl Io for Ringed {
         socket
     }
 
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_ringed(socket) { None } else { self.io.give_up(socket) }
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        self.io.take_over(descriptor, unread)
+    }
+
     fn finish(&mut self, socket: Socket) -> bool {
         if !is_ringed(socket) {
             return self.io.finish(socket);

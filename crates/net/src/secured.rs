@@ -31,6 +31,7 @@ use keyway_base::Clock;
 use keyway_tls::ClientTls;
 use line::{Line, Progress, Side, Stage};
 use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -563,6 +564,14 @@ impl<I: Io> Io for Secured<I> {
         let line = MOVING.lock().remove(&(socket.0 & !SECURED_SOCKET));
         let line = line.expect("what was released is adopted once");
         Socket(SECURED_SOCKET | self.put(line) as i32)
+    }
+
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_secured(socket) { None } else { self.io.give_up(socket) }
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        self.io.take_over(descriptor, unread)
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -1,6 +1,7 @@
 use crate::{Accept, Address, Door, EpollIo, Event, Io, Listener, ListenerIndex, Recv, Send};
 use crate::{Socket, Token, UringIo};
 use keyway_base::Clock;
+use std::os::fd::OwnedFd;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -155,6 +156,14 @@ impl Io for Sockets {
 
     fn release(&mut self, socket: Socket) -> Socket {
         either!(self, io => io.release(socket))
+    }
+
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        either!(self, io => io.give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        either!(self, io => io.take_over(descriptor, unread))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -37,7 +37,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::io::IoSlice;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Tokens with these two of the three topmost bits belong to sockets that stay with epoll: their
@@ -640,6 +640,15 @@ impl Io for UringIo {
             moving::leave(socket.0, Come { held, outcome, awaits_room });
         }
         socket
+    }
+
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        self.release(socket);
+        Some(moving::give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        Some(moving::take_over(descriptor, unread))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -26,6 +26,8 @@ pub struct SourceParts {
     pub clock: fn() -> Clock,
     /// Bounds of the stream that is kept for replicas.
     pub limits: EffectLimits,
+    /// Whether the replicas are Keyway, which knows commands that no other server does.
+    pub is_of_keyway: bool,
     /// Most bytes of items that change before a snapshot has them.
     pub snapshot_buffer: u64,
     /// Is told when a replica has acknowledged a later offset.
@@ -44,6 +46,10 @@ impl StoreSource {
     pub fn new(parts: SourceParts) -> Self {
         Self { parts: Arc::new(parts) }
     }
+
+    fn stream(&self, reader: EffectReader) -> Box<dyn Stream> {
+        Box::new(StoreStream { reader, is_of_keyway: self.parts.is_of_keyway })
+    }
 }
 
 impl Source for StoreSource {
@@ -55,17 +61,17 @@ impl Source for StoreSource {
         let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
         let (reader, saving) = begun.ok_or(SourceError::Busy)?;
         let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
-        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream(reader)) })
+        Ok(Beginning { snapshot: Box::new(snapshot), stream: self.stream(reader) })
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(self.stream(reader))
     }
 
     fn anchor(&self) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_on(Keeping::Newest)?;
-        Some(Box::new(StoreStream(reader)))
+        Some(self.stream(reader))
     }
 
     fn tell(&self, words: &[&[u8]]) {
@@ -109,26 +115,31 @@ impl Snapshot for StoreSnapshot {
 }
 
 /// The stream of one replica.
-struct StoreStream(EffectReader);
+struct StoreStream {
+    reader: EffectReader,
+    is_of_keyway: bool,
+}
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
         let start = out.len();
-        let len = self.0.read(out).map_err(|_| StreamLost)?;
-        blank_flags(&mut out[start..]);
+        let len = self.reader.read(out).map_err(|_| StreamLost)?;
+        if !self.is_of_keyway {
+            blank_flags(&mut out[start..]);
+        }
         Ok(len)
     }
 
     fn skip(&mut self) -> Result<(), StreamLost> {
         let mut passed = Vec::new();
-        while self.0.read(&mut passed).map_err(|_| StreamLost)? > 0 {
+        while self.reader.read(&mut passed).map_err(|_| StreamLost)? > 0 {
             passed.clear();
         }
         Ok(())
     }
 
     fn position(&self) -> Result<u64, StreamLost> {
-        self.0.offset().map_err(|_| StreamLost)
+        self.reader.offset().map_err(|_| StreamLost)
     }
 }
 

@@ -51,13 +51,20 @@ pub(crate) struct Place {
 pub(crate) struct StoreTarget {
     place: Place,
     filling: Option<Filling>,
+    /// The primary is the store of the process that this one replaces.
+    is_twin: bool,
     reply: Vec<u8>,
     unlooked: u32,
 }
 
 impl StoreTarget {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, filling: None, reply: Vec::new(), unlooked: 0 }
+        Self { place, filling: None, is_twin: false, reply: Vec::new(), unlooked: 0 }
+    }
+
+    /// Of a store that takes over from that of another process.
+    pub(crate) fn of_twin(place: Place) -> Self {
+        Self { is_twin: true, ..Self::new(place) }
     }
 
     fn now(&self) -> Time {
@@ -203,7 +210,10 @@ impl Target for StoreTarget {
         store.begin_loading(origin.len.unwrap_or(0), clock());
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
-        self.filling = Some(Filling::new(store));
+        self.filling = Some(match self.is_twin {
+            true => Filling::of_twin(store),
+            false => Filling::new(store),
+        });
         Ok(())
     }
 

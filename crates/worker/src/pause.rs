@@ -1,6 +1,7 @@
 use keyway_base::Time;
 use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What every request of a pool checks, for all workers: the pause that `CLIENT PAUSE` set, and
 /// whether there are monitors.
@@ -13,8 +14,15 @@ const WRITES_ONLY: u64 = 1 << 63;
 /// Set in the word while there are monitors.
 const MONITORED: u64 = 1 << 62;
 
+/// Set in the word while the pool is held for another process: every request waits, also those
+/// that could end a pause.
+const HELD: u64 = 1 << 61;
+
 /// The part of the word that contains the end.
-const END: u64 = MONITORED - 1;
+const END: u64 = HELD - 1;
+
+/// Time after which it is looked whether the hold is over. Longer lets clients wait for longer.
+const HELD_LOOK: Duration = Duration::from_millis(2);
 
 impl Pause {
     /// Begins a pause that ends at `until`. With two at once, the later end and the stronger mode
@@ -25,14 +33,27 @@ impl Pause {
             let is_over = end <= now.0;
             let is_weak = writes_only && (is_over || word & WRITES_ONLY != 0);
             let mode = if is_weak { WRITES_ONLY } else { 0 };
-            Some(end.max(until.0 & END) | mode | word & MONITORED)
+            Some(end.max(until.0 & END) | mode | word & (MONITORED | HELD))
         };
         let _ = self.0.fetch_update(Relaxed, Relaxed, extended);
     }
 
     /// Ends any pause.
     pub fn stop(&self) {
-        self.0.fetch_and(MONITORED, Relaxed);
+        self.0.fetch_and(MONITORED | HELD, Relaxed);
+    }
+
+    /// Holds every request of the pool, or no longer. Pauses of clients do not change that.
+    pub fn set_held(&self, is_held: bool) {
+        match is_held {
+            true => self.0.fetch_or(HELD, Relaxed),
+            false => self.0.fetch_and(!HELD, Relaxed),
+        };
+    }
+
+    /// Returns whether every request is held.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Relaxed) & HELD != 0
     }
 
     /// Notes whether the pool has monitors.
@@ -57,15 +78,20 @@ impl Pause {
 
     /// Returns when the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
-        let until = Time(self.0.load(Relaxed) & !(WRITES_ONLY | MONITORED));
+        let word = self.0.load(Relaxed);
+        if word & HELD != 0 {
+            return Some(now + HELD_LOOK);
+        }
+        let until = Time(word & END);
         (now < until).then_some(until)
     }
 
     /// Returns until when a request of a client of memcached waits.
     #[cold]
     pub fn holds_plain(&self, writes: bool, now: Time) -> Option<Time> {
-        let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
-        self.end(now).filter(|_| writes || !writes_only)
+        let word = self.0.load(Relaxed);
+        let holds_all = word & WRITES_ONLY == 0 || word & HELD != 0;
+        self.end(now).filter(|_| writes || holds_all)
     }
 
     /// Returns until when a request waits. `CLIENT PAUSE` and `CLIENT UNPAUSE` never wait.
@@ -73,6 +99,9 @@ impl Pause {
     #[cold]
     pub fn holds(&self, request: &Request, now: Time) -> Option<Time> {
         let until = self.end(now)?;
+        if self.is_held() {
+            return Some(until);
+        }
         let writes_only = self.0.load(Relaxed) & WRITES_ONLY != 0;
         let command = request.command;
         // A server does not say that these verbs may change data.
@@ -122,6 +151,21 @@ mod tests {
         assert!(pause.is_monitored() && !pause.is_unused());
         pause.set_monitored(false);
         assert!(pause.is_unused() && !holds(&pause, "set k v", 5));
+    }
+
+    #[test]
+    fn a_hold_is_of_every_request_and_outlasts_pauses() {
+        let pause = Pause::default();
+        pause.set_held(true);
+        pause.extend(Time(30), true, Time(1));
+        for line in ["get k", "set k v", "client unpause", "client pause 1"] {
+            assert!(holds(&pause, line, 40), "{line}");
+        }
+        assert!(pause.holds_plain(false, Time(40)).is_some());
+        pause.stop();
+        assert!(pause.is_held() && holds(&pause, "ping", 5));
+        pause.set_held(false);
+        assert!(pause.is_unused());
     }
 
     #[test]

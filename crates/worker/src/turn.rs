@@ -12,6 +12,7 @@ mod departures;
 mod ending;
 mod flush;
 mod following;
+mod handing_on;
 mod handing_over;
 mod leaving;
 mod lingering;
@@ -26,7 +27,7 @@ use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;
 use crate::turn::departures::is_in_order;
-use crate::{Adopted, Mail, Plan};
+use crate::{Adopted, Heir, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Event, Io, Mailbox, Socket, Token};
@@ -91,6 +92,8 @@ pub struct Worker<I: Io> {
     lingering: Lingering,
     /// Set if another process accepts clients now.
     leaving: Option<Leaving>,
+    /// Set if another process takes the clients of embedded stores.
+    heir: Option<Arc<dyn Heir>>,
 }
 
 impl<I: Io> Worker<I> {
@@ -128,6 +131,7 @@ impl<I: Io> Worker<I> {
             ending: Ending::default(),
             lingering: Lingering::default(),
             leaving: None,
+            heir: None,
         }
     }
 
@@ -455,6 +459,7 @@ impl<I: Io> Worker<I> {
         }
         self.tend_subscribers();
         self.tend_retired();
+        self.hand_on();
         self.tend_leaving(now);
         self.tend_lingering(now);
         self.core.end_pauses();
@@ -506,6 +511,12 @@ impl<I: Io> Worker<I> {
                     client.socket = self.io.adopt(client.socket);
                     self.install(*client);
                 }
+                Mail::HandOn { heir, done } => {
+                    self.heir = Some(heir);
+                    self.hand_on();
+                    drop(done);
+                }
+                Mail::TakeIn(client, socket) => self.take_in(&client, socket),
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}

@@ -3,12 +3,15 @@
 use super::Ask;
 use super::link_log::LinkLog;
 use keyway_config::ReplicaConfig;
-use keyway_replica::{FollowerSettings, State};
+use keyway_net::Followed;
+use keyway_rdb::replication::ReplicationId;
+use keyway_replica::{FollowerSettings, Position, State};
 use keyway_standby::{Primary, Standby, StandbyStatus};
-use keyway_store::Loading;
+use keyway_store::{Loading, Store};
 use keyway_topology::Endpoint;
 use keyway_worker::{ReplicaFigures, Replication, RoleReply, Wish};
 use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -89,6 +92,15 @@ impl Role {
     }
 
     fn follow(&self, primary: Primary, endpoint: Endpoint) -> std::io::Result<()> {
+        self.follow_from(primary, endpoint, None)
+    }
+
+    fn follow_from(
+        &self,
+        primary: Primary,
+        endpoint: Endpoint,
+        resume: Option<Position>,
+    ) -> std::io::Result<()> {
         *self.is_waiting.lock() = false;
         let ReplicaConfig { username, password, tls, .. } = self.settings();
         let settings = FollowerSettings {
@@ -97,6 +109,7 @@ impl Role {
             tls: tls.and_then(|tls| tls.loaded),
             listening_port: self.port,
             snapshot_limits: Loading::limits(),
+            resume,
             ..FollowerSettings::new(endpoint)
         };
         tracing::info!(pool = self.name, primary = %primary, "the store becomes a replica");
@@ -133,6 +146,100 @@ impl Role {
         }
         self.standby.look();
         self.log.lock().look(&self.name, self.standby.status().as_ref());
+    }
+
+    /// Takes the data of the process before over from a socket.
+    pub(super) fn take_over(&self, socket: OwnedFd) -> std::io::Result<()> {
+        let path = Endpoint::unix("/").map_err(std::io::Error::other)?;
+        let settings =
+            FollowerSettings { snapshot_limits: Loading::limits(), ..FollowerSettings::new(path) };
+        self.standby.take_over(socket, settings)
+    }
+
+    /// How far the data of the process before has come.
+    pub(super) fn taken(&self) -> Taken {
+        let Some(StandbyStatus { link, .. }) = self.standby.status() else {
+            return Taken::Failed("nothing comes".to_owned());
+        };
+        match link.state {
+            State::Online => Taken::UpTo(link.offset),
+            State::Stopped => {
+                let reason = link.reason.as_ref().map(ToString::to_string);
+                Taken::Failed(reason.unwrap_or_else(|| "the link has ended".to_owned()))
+            }
+            _ => Taken::Begun,
+        }
+    }
+
+    /// Begins as the process before has ended: as a primary, or as the replica of the same
+    /// primary from the same position on. If the configuration names another primary than it did
+    /// for that process, it is followed instead.
+    pub(super) fn begin_as(&self, before: Option<&Followed>, configured_before: &str) {
+        let configured = self.settings.lock().primary.clone();
+        if shown(configured.as_ref()) != configured_before {
+            match configured {
+                // The thread does it.
+                Some(_) => {
+                    let _ = self.standby.rest();
+                    *self.is_waiting.lock() = true;
+                }
+                None => self.begin_as_primary(),
+            }
+            return;
+        }
+        let Some(Followed { host, port, position }) = before else {
+            return self.begin_as_primary();
+        };
+        let resume = position.as_ref().and_then(|(id, offset, database)| {
+            let id = ReplicationId::parse(id.as_bytes())?;
+            Some(Position { id, offset: *offset, database: *database })
+        });
+        let primary = Primary { host: host.clone(), port: *port };
+        let followed = Endpoint::tcp(host, *port)
+            .map_err(std::io::Error::other)
+            .and_then(|endpoint| self.follow_from(primary, endpoint, resume));
+        if let Err(error) = followed {
+            tracing::error!(pool = self.name, "the replica cannot follow its primary: {error}");
+        }
+    }
+
+    fn begin_as_primary(&self) {
+        *self.is_waiting.lock() = false;
+        self.standby.promote();
+    }
+
+    /// Ends the link of a replica for a while. Returns how another process, or this one, goes on.
+    pub(super) fn rest(&self) -> Option<Followed> {
+        if !self.standby.store().is_replica() {
+            return None;
+        }
+        if let Some((primary, position)) = self.standby.rest() {
+            let position = position.map(|it| (it.id.to_string(), it.offset, it.database));
+            return Some(Followed { host: primary.host, port: primary.port, position });
+        }
+        let configured = self.settings.lock().primary.clone();
+        match configured {
+            Some(Endpoint::Tcp { host, port }) => {
+                Some(Followed { host: host.to_string(), port, position: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes on where [`Role::rest`] has ended.
+    pub(super) fn go_on(&self, followed: &Option<Followed>) {
+        if followed.is_some() {
+            self.begin_as(followed.as_ref(), &self.configured());
+        }
+    }
+
+    /// The primary that the configuration names, as text; empty if it names none.
+    pub(super) fn configured(&self) -> String {
+        shown(self.settings.lock().primary.as_ref())
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        self.standby.store()
     }
 
     /// Ends the link.
@@ -175,6 +282,20 @@ impl Role {
             failed,
         })
     }
+}
+
+/// How far a store has come that takes over from another process.
+pub(super) enum Taken {
+    /// Its snapshot is on its way.
+    Begun,
+    /// It has all up to this offset.
+    UpTo(u64),
+    /// Nothing comes any more. The text says why.
+    Failed(String),
+}
+
+fn shown(primary: Option<&Endpoint>) -> String {
+    primary.map(ToString::to_string).unwrap_or_default()
 }
 
 /// A role, as workers know it.

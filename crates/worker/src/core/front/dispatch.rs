@@ -296,7 +296,7 @@ impl Plane {
         ClientMut { key, session }: ClientMut<'_>,
         request: &Request,
     ) -> bool {
-        let until = pool.pause.holds(request, self.clock.now);
+        let until = pool.pause.holds(request, self.clock.now).filter(|_| !self.is_restoring);
         if let Some(until) = until {
             self.clients.held_back.push((key, session.pool));
             session.waits_for = Some(WaitFor::Pause);

@@ -5,6 +5,7 @@
 //! | `ahead` | the memory of a pipeline's keys is fetched ahead |
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
+//! | `handed` | clients that go to another process, or come from one |
 //! | `logs` | replies that wait until writes are on disk |
 //! | `roles` | REPLICAOF and ROLE |
 //! | `scripts` | scripts and functions |
@@ -19,6 +20,7 @@ pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
 pub(crate) mod logs;
+mod handed;
 mod roles;
 mod script_commands;
 mod script_host;
