@@ -8,7 +8,7 @@ use crate::reload::Wake;
 use crate::serve::wall_clock;
 use anyhow::{Result, anyhow};
 use keyway_config::{Config, LogFsync, PoolKindConfig, StoreLogConfig};
-use keyway_log::{Fsync, Functions, Log, Notice, Settings};
+use keyway_log::{Fsync, Functions, Log, LogState, Notice, Settings};
 use keyway_script::{Engine, Policy, Registry, Run};
 use keyway_worker::{Plan, PoolKind, repeat_function_command};
 use std::io;
@@ -139,7 +139,8 @@ impl StoreLogs {
             else {
                 continue;
             };
-            let Some(config) = of_store.log.as_ref().filter(|_| awaited.contains(&pool.name)) else {
+            let Some(config) = of_store.log.as_ref().filter(|_| awaited.contains(&pool.name))
+            else {
                 continue;
             };
             let settings = self.settings(&pool.name, config, &pool.scripts);
@@ -148,6 +149,12 @@ impl StoreLogs {
             self.all.push(StoreLog { pool: pool.name.clone(), has_data: true, log });
         }
         Ok(())
+    }
+
+    /// Returns the pool whose log has failed, or has not begun.
+    pub fn not_open(&self) -> Option<&str> {
+        let is_open = |log: &&StoreLog| log.log.status().state == LogState::Open;
+        self.all.iter().find(|log| !is_open(log)).map(|log| &*log.pool)
     }
 
     /// Ends all logs so that another process can go on with them. Nobody writes.

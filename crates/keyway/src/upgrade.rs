@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 /// first.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time between two looks whether the thread of an upgrade that is given up has ended.
+const ABORTED_EVERY: Duration = Duration::from_millis(5);
+
 /// Time for starting a process, if that begins at the last moment.
 const STARTED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -115,10 +118,7 @@ impl Upgrades {
     }
 
     /// Starts the next process. Logs the reason if it cannot.
-    pub fn begin(
-        &mut self,
-        from: (&Live, &Workers, Option<&AdminHandle>),
-    ) -> Result<(), Reasons> {
+    pub fn begin(&mut self, from: (&Live, &Workers, Option<&AdminHandle>)) -> Result<(), Reasons> {
         let begun = self.try_begin(from);
         if let Err(reasons) = &begun {
             log_reasons(reasons);
@@ -173,26 +173,37 @@ impl Upgrades {
         }
     }
 
-    /// Ends the next process if it is still starting. If it serves already, which was about to be
-    /// reported, returns the positions of the listeners that it has.
-    pub fn abort(&mut self, woken: &Receiver<Wake>) -> Vec<u16> {
-        let Some(attempt) = self.running.take() else { return Vec::new() };
-        attempt.abort();
+    /// Ends the next process if it is still starting. Returns it if it serves already, which was
+    /// about to be reported.
+    pub fn abort(&mut self, woken: &Receiver<Wake>) -> Option<Successor> {
+        let attempt = self.running.take()?;
         let (mut serves, mut others) = (None, Vec::new());
-        for wake in woken.try_iter() {
-            match wake {
-                Wake::Upgraded(outcome) => serves = outcome.ok(),
-                other => others.push(other),
+        attempt.cut();
+        loop {
+            let has_ended = attempt.has_ended();
+            for wake in woken.try_iter() {
+                match wake {
+                    Wake::Upgraded(outcome) => serves = outcome.ok(),
+                    // The thread that asks learns that nothing is held.
+                    Wake::Hold(_) => {}
+                    other => others.push(other),
+                }
             }
+            if has_ended {
+                break;
+            }
+            std::thread::park_timeout(ABORTED_EVERY);
         }
+        attempt.join();
         // Other events that came meanwhile are left to the code that ends this process.
         others.into_iter().for_each(|other| drop(self.wake.send(other)));
-        let Some(Successor { pid, kept, .. }) = serves else {
-            tracing::warn!("the upgrade that was going on is given up");
-            return Vec::new();
-        };
-        tracing::warn!(pid, "process {pid} has taken over in the meantime, and serves on");
-        kept
+        match &serves {
+            Some(Successor { pid, .. }) => {
+                tracing::warn!(pid, "process {pid} has taken over in the meantime, and serves on");
+            }
+            None => tracing::warn!("the upgrade that was going on is given up"),
+        }
+        serves
     }
 }
 

@@ -31,10 +31,10 @@ use keyway_base::Clock;
 use keyway_tls::ClientTls;
 use line::{Line, Progress, Side, Stage};
 use parking_lot::Mutex;
-use std::os::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 

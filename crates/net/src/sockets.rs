@@ -1,9 +1,9 @@
 use crate::{Accept, Address, Door, EpollIo, Event, Io, Listener, ListenerIndex, Recv, Send};
 use crate::{Socket, Token, UringIo};
 use keyway_base::Clock;
-use std::os::fd::OwnedFd;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// One of the two drivers of real sockets, chosen when a worker starts.

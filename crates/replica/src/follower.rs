@@ -145,8 +145,9 @@ impl Following {
             online: online.map_or(Duration::ZERO, |since| clock::now() - since),
         };
         let connected = match self.given.take() {
-            Some(socket) => Wire::new(socket, None)
-                .map_err(|cause| Failed::Fault(Stage::Connect, cause)),
+            Some(socket) => {
+                Wire::new(socket, None).map_err(|cause| Failed::Fault(Stage::Connect, cause))
+            }
             None => dialler.connect(&self.settings),
         };
         let mut wire = match connected {

@@ -180,6 +180,10 @@ impl StoreTarget {
         if !self.place.store.notifies() {
             return;
         }
+        if self.is_twin {
+            // The clients of the process before were told there, and nobody else is here yet.
+            return self.place.store.take_events(NO_WORKER, &mut Vec::new());
+        }
         self.place.audience.changed();
         while self.place.store.untaken_len(NO_WORKER) > EVENTS_LEN_MAX
             && !self.place.counts.is_ending.load(Ordering::Relaxed)

@@ -104,7 +104,8 @@ impl HandedClient {
             numbers;
         let mut text = || {
             let (len, others) = rest.split_first_chunk()?;
-            let (text, others) = others.split_at_checked(u64::from_le_bytes(*len).try_into().ok()?)?;
+            let (text, others) =
+                others.split_at_checked(u64::from_le_bytes(*len).try_into().ok()?)?;
             rest = others;
             Some(text)
         };

@@ -203,7 +203,9 @@ impl Plan {
     /// Has the workers give the clients of embedded stores to another process. `done` is dropped
     /// by each worker once it has given those that were ready; the others follow.
     pub fn hand_on(&self, heir: &Arc<dyn Heir>, done: &Sender<()>) {
-        for mailer in &*self.mailers.lock() {
+        // A worker may wait for the list itself.
+        let mailers = self.mailers.lock().clone();
+        for mailer in &mailers {
             let mut mail = Mail::HandOn { heir: Arc::clone(heir), done: done.clone() };
             while let Err(unsent) = mailer.post(mail) {
                 // It reads its mail in a moment.

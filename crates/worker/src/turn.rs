@@ -18,6 +18,7 @@ mod leaving;
 mod lingering;
 mod logging;
 mod reading;
+mod relaying;
 mod servers;
 mod subscribers;
 
@@ -27,6 +28,7 @@ use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;
 use crate::turn::departures::is_in_order;
+use crate::turn::relaying::Relays;
 use crate::{Adopted, Heir, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
@@ -92,6 +94,8 @@ pub struct Worker<I: Io> {
     lingering: Lingering,
     /// Set if another process accepts clients now.
     leaving: Option<Leaving>,
+    /// Clients of another process whose connections end here.
+    relays: Relays,
     /// Set if another process takes the clients of embedded stores.
     heir: Option<Arc<dyn Heir>>,
 }
@@ -131,6 +135,7 @@ impl<I: Io> Worker<I> {
             ending: Ending::default(),
             lingering: Lingering::default(),
             leaving: None,
+            relays: Relays::default(),
             heir: None,
         }
     }
@@ -244,6 +249,7 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || self.lingering.has_work()
+            || self.relays.has_work()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -260,6 +266,9 @@ impl<I: Io> Worker<I> {
         let mut ready = 0;
         for event in events.drain(..) {
             match event {
+                Event::Ready { token, writable, .. } if self.relays.has(token) => {
+                    self.on_relay_ready(token, writable);
+                }
                 Event::Ready { token, readable, writable, hangup } if token.0 & LINK == 0 => {
                     ready += 1;
                     let key = Key::from_bits(token.0);
@@ -411,6 +420,9 @@ impl<I: Io> Worker<I> {
         if self.lingering.has_work() {
             self.throw_away_more();
         }
+        if self.relays.has_work() {
+            self.read_relays_again();
+        }
     }
 
     fn resume(&mut self) {
@@ -489,6 +501,7 @@ impl<I: Io> Worker<I> {
     /// Closes the clients that still exist when draining takes too long. Their requests are
     /// answered with an error first.
     fn cut_off(&mut self) {
+        self.drain_relays(true);
         for key in self.core.client_keys() {
             let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
             let requests = busy.map_or(0, |busy| busy.order.len());

@@ -117,10 +117,14 @@ impl Attempt {
         let _ = self.thread.join();
     }
 
-    /// Ends the thread and the process that it started.
-    pub fn abort(self) {
+    /// Cuts the connection to the process. The thread ends, and the process with it.
+    pub fn cut(&self) {
         self.talk.cut();
-        self.join();
+    }
+
+    /// Returns whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 }
 

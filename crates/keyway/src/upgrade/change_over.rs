@@ -37,6 +37,9 @@ impl Live {
     pub fn hold(&mut self) -> Result<Vec<FinalStore>, Reasons> {
         let plan = Arc::clone(&self.version.plan);
         let stores = self.replicas.stores();
+        if let Some(pool) = self.logs.not_open() {
+            return Err(vec![format!("the log of pool {pool} has failed, or has not begun")]);
+        }
         await_scripts(&stores);
         plan.hold_stores(true);
         stores.iter().for_each(|(.., store)| store.set_held(true));
@@ -53,8 +56,11 @@ impl Live {
             return Err(vec![why]);
         }
         let clients = plan.next_client_id.load(Ordering::Relaxed) + IDS_APART;
-        let finals: Result<Vec<_>, _> =
-            stores.iter().zip(&followed).map(|(of, primary)| settle(of, primary, clients)).collect();
+        let finals: Result<Vec<_>, _> = stores
+            .iter()
+            .zip(&followed)
+            .map(|(of, primary)| settle(of, primary, clients))
+            .collect();
         self.held = Some(Held { followed });
         if finals.is_err() {
             self.go_on();

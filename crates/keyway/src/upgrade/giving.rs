@@ -15,7 +15,7 @@ use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::{Candidate, Feed, FeedSettings, Stage};
 use keyway_script::Registry;
 use keyway_standby::{SourceParts, StoreSource};
-use keyway_store::{EffectLimits, Store};
+use keyway_store::{EffectLimits, Keeping, Store};
 use keyway_worker::{HandedClient, Heir};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
@@ -25,7 +25,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of writes that wait for the next process at most, and of items that change before the
 /// snapshot has them. With less, an upgrade under more writes fails.
@@ -33,6 +33,13 @@ const ROOM_MAX: usize = 256 << 20;
 /// The least of it, and its part of the memory of a store.
 const ROOM_MIN: usize = 16 << 20;
 const ROOM_PART: u64 = 8;
+
+/// Bytes of writes that the next process may lack when the stores are held. More holds requests for
+/// longer.
+const NEAR_LEN: u64 = 256 << 10;
+/// Longest wait for that, and time between two looks.
+const NEAR_PATIENCE: Duration = Duration::from_secs(10);
+const NEAR_LOOK: Duration = Duration::from_millis(5);
 
 /// Longest time in which the main thread holds the stores: it waits for scripts that run.
 const HOLD_PATIENCE: Duration = Duration::from_secs(30);
@@ -96,6 +103,7 @@ impl Giving {
 
 /// A store that is fed to the next process.
 struct Fed {
+    store: Arc<Store>,
     feed: Arc<Feed>,
     introduction: Option<JoinHandle<()>>,
 }
@@ -110,7 +118,7 @@ impl Fed {
         };
         let pool = handed.pool.clone();
         let source = StoreSource::new(SourceParts {
-            store,
+            store: Arc::clone(&store),
             libraries: Box::new(move || {
                 scripts.libraries().iter().map(|library| Arc::clone(&library.code)).collect()
             }),
@@ -142,7 +150,17 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self { feed, introduction })
+        Ok(Self { store, feed, introduction })
+    }
+
+    /// Returns whether the next process lacks little of what was written until now. Asks it how far
+    /// it is.
+    fn is_near(&self) -> bool {
+        let end = self.store.follow_on(Keeping::Newest).map(|reader| reader.start());
+        let has = self.feed.replicas().first().map(|replica| replica.acknowledged);
+        self.feed.ask_for_offsets();
+        // Where nothing is fed any more, there is nothing to wait for.
+        end.zip(has).is_none_or(|(end, has)| end.saturating_sub(has) <= NEAR_LEN)
     }
 }
 
@@ -172,9 +190,8 @@ pub struct Feeding {
 impl Feeding {
     /// Returns whether a snapshot is on its way.
     pub fn is_sending(&self) -> bool {
-        let is_sending = |fed: &Fed| {
-            fed.feed.replicas().iter().any(|replica| replica.stage != Stage::Online)
-        };
+        let is_sending =
+            |fed: &Fed| fed.feed.replicas().iter().any(|replica| replica.stage != Stage::Online);
         self.feeds.iter().any(is_sending)
     }
 
@@ -184,6 +201,7 @@ impl Feeding {
     /// Why they cannot be held, or the next process not be told.
     pub fn change_over(&self, talk: &Handover, wake: &Sender<Wake>) -> Result<(), Reasons> {
         let failed = |error: io::Error| vec![format!("the stores cannot be handed over: {error}")];
+        self.await_near();
         let (tell, told) = sync_channel(1);
         let ending = || vec!["Keyway is stopping".to_owned()];
         wake.send(Wake::Hold(Holding { tell })).map_err(|_| ending())?;
@@ -193,6 +211,16 @@ impl Feeding {
             talk.say(&Message::Final(store), TAKE_PATIENCE).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Waits until little is left to be sent while requests are held, or for a while: under more
+    /// writes than the next process can execute, the hold lets it catch up.
+    #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+    fn await_near(&self) {
+        let until = Instant::now() + NEAR_PATIENCE;
+        while !self.feeds.iter().all(Fed::is_near) && Instant::now() < until {
+            std::thread::park_timeout(NEAR_LOOK);
+        }
     }
 
     /// Sends the scripts that clients call by their digests.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,6 +19,13 @@ use std::time::Duration;
 
 /// Bytes of a parcel in one packet. More may not fit into what a socket takes at once.
 const PACKET_LEN: usize = 32 << 10;
+
+/// Longest wait for the rest of a parcel.
+const REST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a descriptor is sent again while too many are on their way, and the pause in front of each try.
+const TRIES_MAX: u32 = 5000;
+const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// First byte of a packet that is followed by others of the same parcel.
 const MORE: u8 = 0;
@@ -83,19 +91,25 @@ impl Parcels {
         }
         let mark = [mark];
         let pieces = [IoSlice::new(&mark), IoSlice::new(part)];
+        let mut tries = 0;
         loop {
             match sendmsg(&self.socket, &pieces, &mut control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
+                // As many descriptors are on their way as this process may have open.
+                Err(Errno::TOOMANYREFS) if tries < TRIES_MAX => {
+                    tries += 1;
+                    std::thread::park_timeout(TRY_EVERY);
+                }
                 outcome => return outcome.map(drop).map_err(io::Error::from),
             }
         }
     }
 
-    /// Receives the next parcel of `len_max` bytes at most. Waits for it, for `within` at a time.
+    /// Receives the next parcel of `len_max` bytes at most. Waits for it to begin for `within`.
     ///
     /// # Errors
-    /// Returns `WouldBlock` if the time is over, `UnexpectedEof` if the other process is gone, and
-    /// `InvalidData` if it sends what is no parcel.
+    /// Returns `WouldBlock` if none has begun, `UnexpectedEof` if the other process is gone, and
+    /// `InvalidData` if it sends what is no parcel, or does not end one.
     pub fn receive(
         &self,
         len_max: usize,
@@ -105,14 +119,20 @@ impl Parcels {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is no parcel");
         let (mut whole, mut packet) = (Vec::new(), vec![0; PACKET_LEN + 1]);
         loop {
-            let (len, descriptor) = self.receive_packet(&mut packet)?;
+            let (len, descriptor) = match self.receive_packet(&mut packet) {
+                Err(_) if !whole.is_empty() => return Err(wrong()),
+                received => received?,
+            };
             let (mark, part) = packet[..len].split_first().ok_or_else(wrong)?;
             if part.len() > len_max.saturating_sub(whole.len()) {
                 return Err(wrong());
             }
             whole.extend_from_slice(part);
             match (*mark, descriptor) {
-                (MORE, None) => {}
+                // A parcel that has begun is waited for, or the next one would not be understood.
+                (MORE, None) => {
+                    sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(REST_PATIENCE))?;
+                }
                 (LAST, descriptor) => return Ok((whole, descriptor)),
                 _ => return Err(wrong()),
             }

@@ -40,7 +40,8 @@ pub(super) fn fields_of_final(store: &FinalStore) -> Vec<String> {
 
 pub(super) fn final_of<'m>(fields: impl Iterator<Item = &'m str>) -> Option<FinalStore> {
     let fields: Vec<&str> = fields.collect();
-    let [pool, offset, numbers, clients, host, port, id, at, database, flushes @ ..] = &fields[..] else {
+    let [pool, offset, numbers, clients, host, port, id, at, database, flushes @ ..] = &fields[..]
+    else {
         return None;
     };
     let primary = match (*host, *port) {

@@ -3,7 +3,7 @@
 //! ```text
 //!  HandOn ─► every client that is ready: its description and its socket ─► the heir
 //!              │ others in the turns that follow, or to be closed at the end
-//!              └ a connection with state in this process (TLS, rings): closed
+//!              └ a connection with state in this process (TLS, rings): a relay
 //!  TakeIn ─► a session in the state that is described ─► its input is read
 //! ```
 //! All requests that may reach a store are held meanwhile, in both processes.
@@ -17,6 +17,7 @@ use keyway_proxy::local::ClientEntry;
 use keyway_proxy::{Identity, Session};
 use keyway_resp::Protocol;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 impl<I: Io> Worker<I> {
@@ -46,15 +47,37 @@ impl<I: Io> Worker<I> {
     fn hand_on_client(&mut self, key: Key<Session>, heir: &dyn crate::Heir) {
         let Some(client) = self.client(key) else { return };
         let Some(mut described) = self.core.describe(key) else { return };
-        let Some((descriptor, unread)) = self.io.give_up(client.socket) else {
-            return self.close_client(key, CloseReason::Drained);
+        let given_up = self.io.give_up(client.socket);
+        let is_given = given_up.is_some();
+        let given = match given_up {
+            Some((descriptor, unread)) => {
+                described.input.extend_from_slice(&unread);
+                heir.take(&described, descriptor.as_fd())
+            }
+            // Its connection ends here: bytes go through.
+            None => UnixStream::pair().and_then(|(ours, theirs)| {
+                ours.set_nonblocking(true)?;
+                theirs.set_nonblocking(true)?;
+                heir.take(&described, theirs.as_fd())?;
+                let name = self.lingering.name_of_refused();
+                let line = self.io.take_over(ours.into(), Vec::new());
+                match line {
+                    Some(line) => {
+                        self.begin_relay((client.socket, Token(key.to_bits())), (line, name));
+                    }
+                    None => self.io.close(client.socket),
+                }
+                Ok(())
+            }),
         };
-        described.input.extend_from_slice(&unread);
-        if let Err(error) = heir.take(&described, descriptor.as_fd()) {
+        if let Err(error) = given {
             tracing::warn!(
                 client = &*described.addr,
                 "a client is closed: the process that serves now did not take it: {error}"
             );
+            if !is_given {
+                self.io.close(client.socket);
+            }
         }
         let listener = usize::from(described.listener);
         self.plan.listeners[listener].entrance.tally.note_out();
@@ -87,8 +110,7 @@ impl<I: Io> Worker<I> {
         identity.protocol = if client.is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
         (identity.no_evict, identity.no_touch) = (client.no_evict, client.no_touch);
         let laddr = Arc::from(&*client.laddr);
-        let mut entry =
-            ClientEntry::new(&identity, laddr, self.index, pool, client.connected_unix);
+        let mut entry = ClientEntry::new(&identity, laddr, self.index, pool, client.connected_unix);
         let [name, lib_name, lib_ver] = &client.told;
         entry.set_name(name);
         entry.set_lib_name(lib_name);

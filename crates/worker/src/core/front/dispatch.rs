@@ -21,6 +21,11 @@ use keyway_route::{Route, route};
 use keyway_topology::{Distribution, ServerId, ServerSet};
 use std::time::Duration;
 
+/// Returns what a client waits for that its pool holds back.
+pub(in crate::core) fn waits_for(pool: &PoolPlan) -> WaitFor {
+    if pool.pause.is_held() { WaitFor::Hold } else { WaitFor::Pause }
+}
+
 impl Plane {
     /// Starts one request in the session's pool. `frame` is its wire form, `ranges` are its
     /// arguments.
@@ -299,7 +304,7 @@ impl Plane {
         let until = pool.pause.holds(request, self.clock.now).filter(|_| !self.is_restoring);
         if let Some(until) = until {
             self.clients.held_back.push((key, session.pool));
-            session.waits_for = Some(WaitFor::Pause);
+            session.waits_for = Some(waits_for(pool));
             self.plan.clients.set_paused(session.identity.id, true);
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {

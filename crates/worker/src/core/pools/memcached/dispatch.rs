@@ -1,5 +1,6 @@
 //! Sends a request of a memcached client to its store or to its servers.
 
+use crate::core::front::dispatch::waits_for;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::writes;
@@ -10,7 +11,6 @@ use crate::core::{Connections, Plane};
 use crate::{PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::Fault;
 use keyway_memcache::{Asker, ErrorKind, Outcome, write_reply};
-use keyway_proxy::WaitFor;
 
 impl Plane {
     /// Starts one request.
@@ -115,7 +115,7 @@ impl Plane {
         };
         self.clients.held_back.push((call.key, call.session.pool));
         self.plan.clients.set_paused(call.session.identity.id, true);
-        call.session.waits_for = Some(WaitFor::Pause);
+        call.session.waits_for = Some(waits_for(pool));
         self.note_deadline(Some(until));
         true
     }

@@ -15,7 +15,7 @@ use keyway_base::Key;
 use keyway_memcache::Wire;
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::tracking::Tracking;
-use keyway_proxy::{Busy, Identity, ReplyMode, Session};
+use keyway_proxy::{Busy, Identity, ReplyMode, Session, WaitFor};
 use keyway_resp::{Protocol, reply};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Core {
             on_servers || stateful.unsent > 0 || stateful.home.is_some()
         });
         let waits_elsewhere =
-            session.waits_for.is_some_and(|waits| waits != keyway_proxy::WaitFor::Pause);
+            session.waits_for.is_some_and(|waits| !matches!(waits, WaitFor::Pause | WaitFor::Hold));
         let tracking = session.tracking.as_deref();
         let is_told = tracking.is_some_and(|it| !it.held.is_empty() || it.links.is_some());
         if is_at_end || is_moving || is_bound || waits_elsewhere || is_told {
@@ -264,8 +264,8 @@ fn state_of(session: &Session) -> Vec<u8> {
     if let Some(subscriptions) = session.subscriptions.as_deref() {
         let kinds = [
             (SubscriptionKind::Channel, &b"SUBSCRIBE"[..]),
-            (SubscriptionKind::Pattern, b"PSUBSCRIBE"),
-            (SubscriptionKind::Shard, b"SSUBSCRIBE"),
+            (SubscriptionKind::Pattern, &b"PSUBSCRIBE"[..]),
+            (SubscriptionKind::Shard, &b"SSUBSCRIBE"[..]),
         ];
         for (kind, verb) in kinds {
             let names: Vec<&[u8]> = subscriptions.names(kind).map(|name| &**name).collect();

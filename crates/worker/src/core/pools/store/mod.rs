@@ -19,8 +19,8 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
-pub(crate) mod logs;
 mod handed;
+pub(crate) mod logs;
 mod roles;
 mod script_commands;
 mod script_host;
