@@ -150,7 +150,7 @@ impl Role {
 
     /// Takes the data of the process before over from a socket.
     pub(super) fn take_over(&self, socket: OwnedFd) -> std::io::Result<()> {
-        let path = Endpoint::unix("/").map_err(std::io::Error::other)?;
+        let path = Endpoint::unix("/the-process-before").map_err(std::io::Error::other)?;
         let settings =
             FollowerSettings { snapshot_limits: Loading::limits(), ..FollowerSettings::new(path) };
         self.standby.take_over(socket, settings)
