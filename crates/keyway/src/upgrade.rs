@@ -10,6 +10,7 @@ mod attempt;
 mod change_over;
 mod giving;
 mod notify;
+mod pacer;
 mod pid_file;
 mod take_over;
 mod taking;

@@ -26,5 +26,5 @@ mod standby;
 mod target;
 
 pub use audience::Audience;
-pub use source::{Parted, SourceParts, StoreSource};
+pub use source::{Parted, SourceParts, StoreSource, Twin};
 pub use standby::{Parts, Primary, Standby, StandbyStatus};

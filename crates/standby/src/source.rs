@@ -8,10 +8,15 @@ use keyway_replica::feed::{
 };
 use keyway_resp::ParseLimits;
 use keyway_store::{EffectLimits, EffectReader, Keeping, Progress, Saving, Store};
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The command that only Keyway knows.
 const FLAGS: &[u8] = b"KEYWAY.FLAGS";
+
+/// Bytes of the stream that are given at once of those that were fetched before.
+const SPOOLED_AT_ONCE: usize = 64 << 10;
 
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
@@ -26,14 +31,59 @@ pub struct SourceParts {
     pub clock: fn() -> Clock,
     /// Bounds of the stream that is kept for replicas.
     pub limits: EffectLimits,
-    /// Whether the replicas are Keyway, which knows commands that no other server does.
-    pub is_of_keyway: bool,
+    /// Set if the only replica is the process that takes this one's place.
+    pub twin: Option<Twin>,
     /// Most bytes of items that change before a snapshot has them.
     pub snapshot_buffer: u64,
     /// Is told when a replica has acknowledged a later offset.
     pub acknowledged: Box<dyn Fn() + Send + Sync>,
     /// Is told why a replica from this address is fed no longer.
     pub parted: Parted,
+}
+
+/// A replica that takes the place of this process. It knows commands that no other server does.
+#[derive(Clone)]
+pub struct Twin {
+    /// Bytes of the stream that are kept beside the store while the snapshot is sent. Without them
+    /// that much less may be written meanwhile.
+    pub spool_max: usize,
+    /// Counts the bytes of snapshot and stream that were fetched.
+    pub progress: Arc<AtomicU64>,
+}
+
+/// The stream behind a snapshot: what was fetched while that is sent, and the rest.
+struct Spool {
+    reader: EffectReader,
+    bytes: Vec<u8>,
+    /// The bytes before are read.
+    read: usize,
+}
+
+impl Spool {
+    /// Fetches what there is, as far as there is room.
+    fn fill(&mut self, len_max: usize) {
+        while self.bytes.len() < len_max
+            && self.reader.read(&mut self.bytes).is_ok_and(|len| len > 0)
+        {}
+    }
+
+    /// Appends the next bytes to `out`, some tens of kilobytes of what was fetched before.
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
+        let kept = self.bytes.get(self.read..).unwrap_or_default();
+        if kept.is_empty() {
+            (self.bytes, self.read) = (Vec::new(), 0);
+            return self.reader.read(out).map_err(|_| StreamLost);
+        }
+        let len = kept.len().min(SPOOLED_AT_ONCE);
+        out.extend_from_slice(kept.get(..len).unwrap_or_default());
+        self.read += len;
+        Ok(len)
+    }
+
+    fn position(&self) -> Result<u64, StreamLost> {
+        let fetched = self.reader.offset().map_err(|_| StreamLost)?;
+        Ok(fetched - (self.bytes.len() - self.read) as u64)
+    }
 }
 
 /// Feeds replicas of a store.
@@ -47,8 +97,12 @@ impl StoreSource {
         Self { parts: Arc::new(parts) }
     }
 
-    fn stream(&self, reader: EffectReader) -> Box<dyn Stream> {
-        Box::new(StoreStream { reader, is_of_keyway: self.parts.is_of_keyway })
+    fn stream(&self, spool: Arc<Mutex<Spool>>) -> Box<dyn Stream> {
+        Box::new(StoreStream { spool, twin: self.parts.twin.clone() })
+    }
+
+    fn stream_of(&self, reader: EffectReader) -> Box<dyn Stream> {
+        self.stream(Arc::new(Mutex::new(Spool { reader, bytes: Vec::new(), read: 0 })))
     }
 }
 
@@ -60,18 +114,21 @@ impl Source for StoreSource {
         }
         let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
         let (reader, saving) = begun.ok_or(SourceError::Busy)?;
-        let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
-        Ok(Beginning { snapshot: Box::new(snapshot), stream: self.stream(reader) })
+        let parts = Arc::clone(&self.parts);
+        let spool = Arc::new(Mutex::new(Spool { reader, bytes: Vec::new(), read: 0 }));
+        let of_twin = parts.twin.is_some().then(|| Arc::clone(&spool));
+        let snapshot = StoreSnapshot { parts, saving: Some(saving), spool: of_twin };
+        Ok(Beginning { snapshot: Box::new(snapshot), stream: self.stream(spool) })
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
-        Some(self.stream(reader))
+        Some(self.stream_of(reader))
     }
 
     fn anchor(&self) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_on(Keeping::Newest)?;
-        Some(self.stream(reader))
+        Some(self.stream_of(reader))
     }
 
     fn tell(&self, words: &[&[u8]]) {
@@ -91,10 +148,24 @@ impl Source for StoreSource {
 struct StoreSnapshot {
     parts: Arc<SourceParts>,
     saving: Option<Saving>,
+    /// The stream of a twin, which is fetched meanwhile.
+    spool: Option<Arc<Mutex<Spool>>>,
 }
 
 impl Snapshot for StoreSnapshot {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<SnapshotStep, String> {
+        let before = out.len();
+        let step = self.read_next(out);
+        if let (Some(twin), Some(spool)) = (&self.parts.twin, &self.spool) {
+            twin.progress.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
+            spool.lock().fill(twin.spool_max);
+        }
+        step
+    }
+}
+
+impl StoreSnapshot {
+    fn read_next(&mut self, out: &mut Vec<u8>) -> Result<SnapshotStep, String> {
         let Some(saving) = &mut self.saving else { return Ok(SnapshotStep::End) };
         let clock = (self.parts.clock)();
         let progress = saving.next(clock, &mut || (self.parts.libraries)());
@@ -116,30 +187,31 @@ impl Snapshot for StoreSnapshot {
 
 /// The stream of one replica.
 struct StoreStream {
-    reader: EffectReader,
-    is_of_keyway: bool,
+    spool: Arc<Mutex<Spool>>,
+    twin: Option<Twin>,
 }
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
         let start = out.len();
-        let len = self.reader.read(out).map_err(|_| StreamLost)?;
-        if !self.is_of_keyway {
-            blank_flags(&mut out[start..]);
+        let len = self.spool.lock().read(out)?;
+        match &self.twin {
+            Some(twin) => drop(twin.progress.fetch_add(len as u64, Ordering::Relaxed)),
+            None => blank_flags(&mut out[start..]),
         }
         Ok(len)
     }
 
     fn skip(&mut self) -> Result<(), StreamLost> {
         let mut passed = Vec::new();
-        while self.reader.read(&mut passed).map_err(|_| StreamLost)? > 0 {
+        while self.spool.lock().read(&mut passed)? > 0 {
             passed.clear();
         }
         Ok(())
     }
 
     fn position(&self) -> Result<u64, StreamLost> {
-        self.reader.offset().map_err(|_| StreamLost)
+        self.spool.lock().position()
     }
 }
 

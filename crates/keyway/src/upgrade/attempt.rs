@@ -165,7 +165,7 @@ impl Next {
             return Err(vec![why.to_owned()]);
         }
         self.give_sockets(sockets, left()).map_err(failed)?;
-        let feeding = giving.begin(&self.talk, timeout).map_err(failed)?;
+        let mut feeding = giving.begin(&self.talk, &plan, timeout).map_err(failed)?;
         self.talk.say(&Message::AllSent, left()).map_err(failed)?;
         let kept = self.await_ready(feeding.as_ref(), timeout)?;
         // This is read as late as possible, because an operator may have ejected or restored a
@@ -183,7 +183,7 @@ impl Next {
                 self.talk.say(&message, timeout).map_err(failed)?;
             }
         }
-        if let Some(feeding) = &feeding {
+        if let Some(feeding) = &mut feeding {
             feeding.change_over(&self.talk, &wake)?;
         }
         self.talk.say(&Message::Begin, timeout).map_err(failed)?;

@@ -8,21 +8,23 @@
 
 use super::Reasons;
 use super::change_over::Holding;
+use super::pacer::{Pace, Pacer};
 use crate::reload::{Live, Wake};
 use crate::serve::wall_clock;
 use keyway_net::{HandedStore, Handover, Message, Parcels};
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::{Candidate, Feed, FeedSettings, Stage};
 use keyway_script::Registry;
-use keyway_standby::{SourceParts, StoreSource};
+use keyway_standby::{SourceParts, StoreSource, Twin};
 use keyway_store::{EffectLimits, Keeping, Store};
-use keyway_worker::{HandedClient, Heir};
+use keyway_worker::{HandedClient, Heir, Plan};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +35,9 @@ const ROOM_MAX: usize = 256 << 20;
 /// The least of it, and its part of the memory of a store.
 const ROOM_MIN: usize = 16 << 20;
 const ROOM_PART: u64 = 8;
+
+/// Bytes of writes that are kept beside each store while its snapshot is on its way.
+const SPOOL_MAX: usize = 256 << 20;
 
 /// Bytes of writes that the next process may lack when the stores are held. More holds requests for
 /// longer.
@@ -84,7 +89,12 @@ impl Giving {
     }
 
     /// Begins to send all data. `None` if there is no store.
-    pub fn begin(self, talk: &Handover, timeout: Duration) -> io::Result<Option<Feeding>> {
+    pub fn begin(
+        self,
+        talk: &Handover,
+        plan: &Arc<Plan>,
+        timeout: Duration,
+    ) -> io::Result<Option<Feeding>> {
         if self.stores.is_empty() {
             return Ok(None);
         }
@@ -97,13 +107,19 @@ impl Giving {
             scripts.push((given.handed.pool.clone(), Arc::clone(&given.scripts)));
             feeds.push(Fed::begin(given, talk, timeout)?);
         }
-        Ok(Some(Feeding { feeds, scripts, clients }))
+        let paces = feeds.iter().map(|fed| fed.pace(plan)).collect();
+        let pacer = Some(Pacer::begin(paces, Arc::clone(plan))?);
+        Ok(Some(Feeding { feeds, scripts, clients, pacer }))
     }
 }
 
 /// A store that is fed to the next process.
 struct Fed {
     store: Arc<Store>,
+    /// Bytes of writes that may wait.
+    room: usize,
+    /// Counts what was fetched for the next process.
+    progress: Arc<AtomicU64>,
     feed: Arc<Feed>,
     introduction: Option<JoinHandle<()>>,
 }
@@ -117,6 +133,7 @@ impl Fed {
             _ => usize::try_from(room).unwrap_or(ROOM_MAX).clamp(ROOM_MIN, ROOM_MAX),
         };
         let pool = handed.pool.clone();
+        let progress: Arc<AtomicU64> = Arc::default();
         let source = StoreSource::new(SourceParts {
             store: Arc::clone(&store),
             libraries: Box::new(move || {
@@ -124,7 +141,7 @@ impl Fed {
             }),
             clock: wall_clock,
             limits: EffectLimits { room, history: 0 },
-            is_of_keyway: true,
+            twin: Some(Twin { spool_max: SPOOL_MAX, progress: Arc::clone(&progress) }),
             snapshot_buffer: room as u64,
             acknowledged: Box::new(|| ()),
             parted: Box::new(move |_, parting| {
@@ -150,7 +167,16 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self { store, feed, introduction })
+        Ok(Self { store, room, progress, feed, introduction })
+    }
+
+    fn pace(&self, plan: &Plan) -> Pace {
+        let (store, progress) = (Arc::clone(&self.store), Arc::clone(&self.progress));
+        let is_its = |at: &usize| {
+            plan.pools[*at].kind.store().is_some_and(|store| Arc::ptr_eq(store, &self.store))
+        };
+        let pool = (0..plan.pools.len()).find(is_its).unwrap_or_default();
+        Pace { store, pool, room: self.room, progress }
     }
 
     /// Returns whether the next process lacks little of what was written until now. Asks it how far
@@ -185,6 +211,7 @@ pub struct Feeding {
     feeds: Vec<Fed>,
     scripts: Vec<(String, Arc<Registry>)>,
     clients: Arc<GivenClients>,
+    pacer: Option<Pacer>,
 }
 
 impl Feeding {
@@ -199,9 +226,10 @@ impl Feeding {
     ///
     /// # Errors
     /// Why they cannot be held, or the next process not be told.
-    pub fn change_over(&self, talk: &Handover, wake: &Sender<Wake>) -> Result<(), Reasons> {
+    pub fn change_over(&mut self, talk: &Handover, wake: &Sender<Wake>) -> Result<(), Reasons> {
         let failed = |error: io::Error| vec![format!("the stores cannot be handed over: {error}")];
         self.await_near();
+        self.pacer = None;
         let (tell, told) = sync_channel(1);
         let ending = || vec!["Keyway is stopping".to_owned()];
         wake.send(Wake::Hold(Holding { tell })).map_err(|_| ending())?;

@@ -309,7 +309,7 @@ impl Plane {
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
-        } else if pool.pause.is_monitored() {
+        } else if pool.pause.is_monitored() && !self.is_restoring {
             self.show_request(ClientRef { key, session }, request);
         }
         until.is_some()
