@@ -91,10 +91,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let mut logs = StoreLogs::prepare(&plan, &config, wake.clone(), before.pools())?;
-    let mut snapshots = snapshots((&plan, &config), wake.clone(), before, &logs)?;
-    logs.begin()?;
-    let mut replicas = Replicas::prepare(&plan, &config);
+    let (mut snapshots, mut logs, mut replicas) = prepare_stores((&plan, &config), &wake, before)?;
     let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
@@ -113,9 +110,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     take_stores(taking, before, (&plan, &config), (&replicas, &mut logs))?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
-    snapshots.start().context("cannot start a thread")?;
-    logs.start().context("cannot start a thread")?;
-    replicas.start().context("cannot start a thread")?;
+    let started = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
+    started.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -135,10 +131,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
-    let late = upgrades.abort(&woken);
-    if late.is_none() && !matches!(ending, Ending::Replaced(_)) {
-        live.go_on();
-    }
+    let late = end_upgrade(&ending, &mut upgrades, (&mut live, &woken));
     process.set_draining();
     let serving = Serving { workers, live, process, woken, admin, pid_file };
     let status = match ending {
@@ -149,6 +142,18 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Prepares what embedded stores have besides their memory.
+fn prepare_stores(
+    (plan, config): (&Arc<Plan>, &Config),
+    wake: &Sender<Wake>,
+    before: &TakeOver,
+) -> Result<(Snapshots, StoreLogs, Replicas)> {
+    let mut logs = StoreLogs::prepare(plan, config, wake.clone(), before.pools())?;
+    let snapshots = snapshots((plan, config), wake.clone(), before, &logs)?;
+    logs.begin()?;
+    Ok((snapshots, logs, Replicas::prepare(plan, config)))
 }
 
 /// Opens the snapshots of embedded stores. If another process serves until this one begins, they are
@@ -390,6 +395,20 @@ fn hold_again(plan: &Plan, held: &[(String, String)]) {
             ),
         }
     }
+}
+
+/// Ends an upgrade that is going on. Stores that were held for it are served until this process
+/// ends. Returns the next process if it serves all the same.
+fn end_upgrade(
+    ending: &Ending,
+    upgrades: &mut Upgrades,
+    (live, woken): (&mut Live, &Receiver<Wake>),
+) -> Option<Successor> {
+    let late = upgrades.abort(woken);
+    if late.is_none() && !matches!(ending, Ending::Replaced(_)) {
+        live.go_on();
+    }
+    late
 }
 
 /// Warns of clients and requests that draining did not wait for.
