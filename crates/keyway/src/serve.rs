@@ -110,8 +110,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     take_stores(taking, before, (&plan, &config), (&replicas, &mut logs))?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
-    let started = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
-    started.context("cannot start a thread")?;
+    let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
+    threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
