@@ -85,7 +85,9 @@ impl State {
         if progress != self.progress.0 || !self.is_held {
             self.progress = (progress, now());
         }
-        let waiting = self.pace.store.effects_len();
+        // Items that change before the snapshot has them wait as well.
+        let items = usize::try_from(self.pace.store.snapshot_status().buffered);
+        let waiting = self.pace.store.effects_len().max(items.unwrap_or(usize::MAX));
         let (few, many) = (self.pace.room / 8, self.pace.room / 8 * 3);
         if self.progress.1.elapsed() > STUCK_AFTER {
             self.is_stuck = true;
