@@ -250,7 +250,9 @@ fn what_clients_have_begun_goes_on() {
     assert_eq!(reader.reply().array().len(), 1);
     // All that it has cached is void, and it is told of the next change of what it reads.
     assert!(caching.reply().array().len() == 2);
-    assert_eq!(caching.words("GET tracked"), Value::Null);
+    caching.send(&encode_words("GET tracked"));
+    // It may be told so more than once.
+    while caching.reply() != Value::Null {}
     publisher.words("SET tracked new");
     assert!(caching.reply().array().len() == 2);
     cut.send(&bytes[bytes.len() - 7..]);
