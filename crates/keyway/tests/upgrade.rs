@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, Process,
-    RedisCluster, RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached,
-    http_get, keyway_binary, run_keyway, serving_process, wait_for, wait_until, watchdog,
+    CheckedLoad, Client, Flood, LoadShape, MemcachedServer, Pool, Process, RedisCluster,
+    RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached, http_get,
+    keyway_binary, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
 
