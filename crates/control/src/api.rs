@@ -186,7 +186,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
             Ok(reply)
         }
         Resource::Reload => reload(api),
-        Resource::Upgrade => upgrade(api, call),
+        Resource::Upgrade => upgrade(api),
         Resource::KillScript => kill_script(state, call),
         Resource::Description => {
             let mut reply = json(&());
@@ -248,12 +248,6 @@ struct Drain {
 struct Draining {
     draining: bool,
     then: AfterDrain,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Upgrade {
-    discard_store: bool,
 }
 
 #[derive(Serialize)]
@@ -415,9 +409,8 @@ fn reload(api: &dyn Api) -> Result<Reply, Problem> {
     }
 }
 
-fn upgrade(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
-    let Upgrade { discard_store } = body(call)?;
-    match api.upgrade(discard_store) {
+fn upgrade(api: &dyn Api) -> Result<Reply, Problem> {
+    match api.upgrade() {
         Ok(()) => {
             let state = UpgradeState::Starting;
             let mut reply = json(&Upgrading { state, pid: api.status().pid });

@@ -57,12 +57,12 @@ pub trait Api: Send + Sync {
     fn reload(&self) -> Result<Reloaded, Vec<String>>;
 
     /// Starts a process that is to take this one's place. Does not wait for it:
-    /// [`ProcessStatus::upgrade`] has its outcome. The data of the process's own stores is lost,
-    /// which must be confirmed by `discard_store`.
+    /// [`ProcessStatus::upgrade`] has its outcome. The data of the process's own stores goes
+    /// over.
     ///
     /// # Errors
     /// Returns the reasons why none is started.
-    fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>>;
+    fn upgrade(&self) -> Result<(), Vec<String>>;
 }
 
 /// The status of the process.

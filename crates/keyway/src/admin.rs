@@ -609,8 +609,8 @@ impl Api for Process {
         }
     }
 
-    fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>> {
-        upgrade::request(&self.controls.wake, discard_store)
+    fn upgrade(&self) -> Result<(), Vec<String>> {
+        upgrade::request(&self.controls.wake)
     }
 }
 

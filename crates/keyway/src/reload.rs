@@ -12,7 +12,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
-use crate::upgrade::{Reasons, Successor, UpgradeRequest};
+use crate::upgrade::{Holding, Reasons, Successor, UpgradeRequest};
 use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
@@ -37,6 +37,8 @@ pub enum Wake {
     Upgrade(UpgradeRequest),
     /// An upgrade has ended, with the process that serves, or the reasons why none does.
     Upgraded(Result<Successor, Reasons>),
+    /// The stores are to be held, for the next process to take over.
+    Hold(Holding),
     /// The process cannot go on: why.
     Failed(String),
 }

@@ -11,7 +11,7 @@ use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
-use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
+use crate::upgrade::{self, PidFile, Successor, TakeOver, Taking, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
 use announce::announce;
@@ -52,6 +52,9 @@ pub struct Started<'a> {
 /// Time between two checks whether the clients of a replaced process have left.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
+/// Longest time for workers to give the clients of embedded stores that are ready.
+const GIVEN_WITHIN: Duration = Duration::from_secs(2);
+
 /// Serves until told to stop, or until replaced by another process. `before` is the process that
 /// this one replaces, if there is one.
 pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -> Result<ExitCode> {
@@ -65,9 +68,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let (wake, woken) = channel();
     watch_signals(wake.clone())?;
     let clock = wall_clock();
-    // A number that an attacker cannot guess: it decides which keys share a bucket of the store.
-    let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
+    // A number that an attacker cannot guess: it decides which keys share a bucket of the store.
+    // Cursors of SCAN go on to mean the same where a store is taken over.
+    let seed = before.seed().unwrap_or_else(|| RandomState::new().hash_one(clock.unix_micros));
     let (sockets, files) = bind(&config, started, before)?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
@@ -87,10 +91,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let mut logs = StoreLogs::prepare(&plan, &config, wake.clone())?;
-    let mut snapshots = snapshots((&plan, &config), wake.clone(), before, &logs)?;
-    logs.begin()?;
-    let mut replicas = Replicas::prepare(&plan, &config);
+    let (mut snapshots, mut logs, mut replicas) = prepare_stores((&plan, &config), &wake, before)?;
+    let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
@@ -105,11 +107,11 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
+    take_stores(taking, before, (&plan, &config), (&replicas, &mut logs))?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     files.keep();
-    snapshots.start().context("cannot start a thread")?;
-    logs.start().context("cannot start a thread")?;
-    replicas.start().context("cannot start a thread")?;
+    let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
+    threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -125,20 +127,33 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         snapshots,
         logs,
         replicas,
+        held: None,
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
-    let kept = upgrades.abort(&woken);
+    let late = end_upgrade(&ending, &mut upgrades, (&mut live, &woken));
     process.set_draining();
     let serving = Serving { workers, live, process, woken, admin, pid_file };
     let status = match ending {
-        Ending::Stop(then, signal) => serving.stop(Order { then, signal }, &kept),
-        Ending::Failed(failure) => serving.fail(&failure, &kept),
+        Ending::Stop(then, signal) => serving.stop(Order { then, signal }, late.as_ref()),
+        Ending::Failed(failure) => serving.fail(&failure, late.as_ref()),
         Ending::Replaced(successor) => serving.leave_to(&successor),
     };
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Prepares what embedded stores have besides their memory.
+fn prepare_stores(
+    (plan, config): (&Arc<Plan>, &Config),
+    wake: &Sender<Wake>,
+    before: &TakeOver,
+) -> Result<(Snapshots, StoreLogs, Replicas)> {
+    let mut logs = StoreLogs::prepare(plan, config, wake.clone(), before.pools())?;
+    let snapshots = snapshots((plan, config), wake.clone(), before, &logs)?;
+    logs.begin()?;
+    Ok((snapshots, logs, Replicas::prepare(plan, config)))
 }
 
 /// Opens the snapshots of embedded stores. If another process serves until this one begins, they are
@@ -189,8 +204,12 @@ struct Serving {
 }
 
 impl Serving {
-    /// Drains the workers and ends. Another process listens on the sockets `kept`.
-    fn stop(mut self, order: Order, kept: &[u16]) -> ExitCode {
+    /// Drains the workers and ends. Another process may have begun to serve in this one's place.
+    fn stop(mut self, order: Order, late: Option<&Successor>) -> ExitCode {
+        let kept = late.map_or(&[][..], |late| &late.kept[..]);
+        if let Some(late) = late {
+            self.give_clients(late);
+        }
         // If another process listens already, no client is refused.
         let notice = match kept.is_empty() {
             true => self.live.config.server.drain_notice,
@@ -215,22 +234,42 @@ impl Serving {
         ExitCode::SUCCESS
     }
 
-    /// Ends a process that cannot serve, without snapshots. Another process listens on the sockets
-    /// `kept`.
-    fn fail(mut self, failure: &str, kept: &[u16]) -> ExitCode {
+    /// Ends a process that cannot serve, without snapshots. Another process may have begun to serve
+    /// in this one's place.
+    fn fail(mut self, failure: &str, late: Option<&Successor>) -> ExitCode {
         tracing::error!("{failure}");
         self.live.snapshots.end(false);
         self.live.config.server.drain_notice = Duration::ZERO;
-        let _ = self.stop(Order { then: AfterDrain::Exit, signal: None }, kept);
+        let _ = self.stop(Order { then: AfterDrain::Exit, signal: None }, late);
         ExitCode::FAILURE
+    }
+
+    /// Gives the clients of embedded stores to the process in this one's place. It holds their
+    /// requests until all that are ready are there.
+    fn give_clients(&self, successor: &Successor) {
+        let Some(heir) = &successor.heir else { return };
+        let as_heir = Arc::clone(heir) as Arc<dyn keyway_worker::Heir>;
+        let (done, all_done) = channel();
+        self.live.version.plan.hand_on(&as_heir, &done);
+        drop(done);
+        // The channel ends when the last worker has given its clients.
+        let _ = all_done.recv_timeout(GIVEN_WITHIN);
+        heir.note_end();
+        let (pid, clients) = (successor.pid, self.live.version.plan.clients.len());
+        tracing::info!(
+            pid,
+            clients,
+            "upgraded: the clients of embedded stores are with process {pid} now"
+        );
     }
 
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.give_clients(successor);
         self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.
         self.live.snapshots.end(false);
-        self.workers.leave(upgrade::grace(&self.live));
+        self.workers.leave(self.live.file.server.upgrade_grace);
         let closing = close_beside(self.admin);
         // This waits while the service manager does not read. Clients are served meanwhile.
         upgrade::tell_of_successor(successor.pid);
@@ -286,6 +325,23 @@ fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
     (count.max(taken), count_max.max(taken))
 }
 
+/// Takes over the stores of the process before, which serves on until this one says that it does.
+fn take_stores(
+    taking: Option<Taking>,
+    before: &mut TakeOver,
+    (plan, config): (&Arc<Plan>, &Config),
+    (replicas, logs): (&Replicas, &mut StoreLogs),
+) -> Result<()> {
+    if let Some(taking) = &taking {
+        taking.await_data(replicas)?;
+    }
+    before.await_begin()?;
+    match taking {
+        Some(mut taking) => taking.finish(&before.take_finals(), (plan, config), (replicas, logs)),
+        None => Ok(()),
+    }
+}
+
 /// Begins to serve clients. Writes the file with the process's id, if there is to be one, and
 /// returns it.
 fn begin(
@@ -301,19 +357,17 @@ fn begin(
         true => started.pid_file.map(PidFile::check).transpose()?.and(None),
         false => write()?,
     };
-    before.await_begin()?;
     hold_again(plan, before.held());
     for (pool, primary) in before.unreplicated() {
         plan.expect_replicas(pool, primary);
     }
+    before.commit()?;
     workers.begin();
     if let Some(admin) = admin {
         admin.begin();
     }
     workers.grow(count);
     if is_upgrade {
-        // A slow file system is no reason to be ended.
-        before.end();
         workers.settle();
         pid_file = write().unwrap_or_else(|error| {
             tracing::warn!("upgrade: {error:#}");
@@ -341,6 +395,20 @@ fn hold_again(plan: &Plan, held: &[(String, String)]) {
             ),
         }
     }
+}
+
+/// Ends an upgrade that is going on. Stores that were held for it are served until this process
+/// ends. Returns the next process if it serves all the same.
+fn end_upgrade(
+    ending: &Ending,
+    upgrades: &mut Upgrades,
+    (live, woken): (&mut Live, &Receiver<Wake>),
+) -> Option<Successor> {
+    let late = upgrades.abort(woken);
+    if late.is_none() && !matches!(ending, Ending::Replaced(_)) {
+        live.go_on();
+    }
+    late
 }
 
 /// Warns of clients and requests that draining did not wait for.
@@ -420,12 +488,17 @@ fn run(
                 // The asking thread may have given up.
                 let _ = tell.send(reload(workers, upgrades));
             }
-            Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
+            Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin))),
             Ok(Wake::Upgrade(asked)) => upgrades.answer((live, workers, admin), &asked),
             Ok(Wake::Upgraded(outcome)) => {
                 if let Some(successor) = upgrades.end(outcome) {
                     return Ending::Replaced(successor);
                 }
+                live.go_on();
+            }
+            Ok(Wake::Hold(holding)) => {
+                // The thread that asks waits for it.
+                let _ = holding.tell.send(live.hold());
             }
             Ok(Wake::Signal(signal)) => {
                 let name = name_of(signal);
@@ -488,6 +561,7 @@ fn wait_for_end(woken: &Receiver<Wake>) {
         | Wake::Reload(_)
         | Wake::Upgrade(_)
         | Wake::Upgraded(_)
+        | Wake::Hold(_)
         | Wake::Failed(_),
     ) = woken.recv()
     {}
@@ -503,7 +577,7 @@ fn serve_the_rest(
     successor: &Successor,
     woken: &Receiver<Wake>,
 ) -> Result<(), upgrade::SuccessorFailed> {
-    let (pid, grace) = (successor.pid, upgrade::grace(live));
+    let (pid, grace) = (successor.pid, live.file.server.upgrade_grace);
     remove_unix_sockets(live, &successor.kept);
     let rest = match grace.is_zero() {
         true => "closes each of its clients after the last reply".to_owned(),
@@ -540,7 +614,8 @@ fn serve_the_rest(
             Ok(Wake::Upgrade(asked)) => {
                 let _ = asked.tell.send(Err(vec![format!("process {pid} serves now")]));
             }
-            Ok(Wake::Upgraded(_) | Wake::Failed(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Wake::Upgraded(_) | Wake::Hold(_) | Wake::Failed(_))
+            | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }

@@ -8,7 +8,7 @@ use crate::reload::Wake;
 use crate::serve::wall_clock;
 use anyhow::{Result, anyhow};
 use keyway_config::{Config, LogFsync, PoolKindConfig, StoreLogConfig};
-use keyway_log::{Fsync, Functions, Log, Notice, Settings};
+use keyway_log::{Fsync, Functions, Log, LogState, Notice, Settings};
 use keyway_script::{Engine, Policy, Registry, Run};
 use keyway_worker::{Plan, PoolKind, repeat_function_command};
 use std::io;
@@ -18,6 +18,8 @@ use std::sync::mpsc::Sender;
 /// The logs of a process.
 pub struct StoreLogs {
     all: Vec<StoreLog>,
+    /// The pools whose data, and log if there is one, another process still has.
+    awaited: Vec<String>,
     wake: Sender<Wake>,
 }
 
@@ -29,13 +31,18 @@ pub struct StoreLog {
 }
 
 impl StoreLogs {
-    /// Opens the logs of a process that starts. Stores that are to be loaded answer LOADING from
-    /// here on.
+    /// Opens the logs of a process that starts, but for those of the pools `awaited`, which another
+    /// process still has. Stores that are to be loaded answer LOADING from here on.
     ///
     /// # Errors
     /// A directory, or a file in it, is wrong.
-    pub fn prepare(plan: &Arc<Plan>, config: &Config, wake: Sender<Wake>) -> Result<Self> {
-        let mut logs = Self { all: Vec::new(), wake };
+    pub fn prepare(
+        plan: &Arc<Plan>,
+        config: &Config,
+        wake: Sender<Wake>,
+        awaited: Vec<String>,
+    ) -> Result<Self> {
+        let mut logs = Self { all: Vec::new(), awaited, wake };
         logs.all = logs.open(plan, config)?;
         Ok(logs)
     }
@@ -50,7 +57,7 @@ impl StoreLogs {
                 continue;
             };
             let Some(config) = &of_store.log else { continue };
-            if store.log().is_some() {
+            if store.log().is_some() || self.awaited.contains(&pool.name) {
                 continue;
             }
             let settings = self.settings(&pool.name, config, &pool.scripts);
@@ -80,9 +87,10 @@ impl StoreLogs {
         }
     }
 
-    /// Returns whether a pool is loaded from its log.
+    /// Returns whether a pool is loaded from its log, or gets its data from the process before.
     pub fn has_data(&self, pool: &str) -> bool {
-        self.all.iter().any(|log| log.pool == pool && log.has_data)
+        let is_awaited = self.awaited.iter().any(|awaited| awaited == pool);
+        is_awaited || self.all.iter().any(|log| log.pool == pool && log.has_data)
     }
 
     /// Begins the logs that have nothing to be loaded.
@@ -119,6 +127,64 @@ impl StoreLogs {
         self.all.extend(logs);
     }
 
+    /// Goes on with the logs that another process has handed on. Their stores hold the data.
+    ///
+    /// # Errors
+    /// A directory, or a file in it, is wrong, or the process before has not ended its log.
+    pub fn resume(&mut self, plan: &Plan, config: &Config) -> Result<()> {
+        let awaited = std::mem::take(&mut self.awaited);
+        for (pool, settings) in plan.pools.iter().zip(&config.pools) {
+            let (PoolKind::Store(store), PoolKindConfig::Store(of_store)) =
+                (&pool.kind, &settings.kind)
+            else {
+                continue;
+            };
+            let Some(config) = of_store.log.as_ref().filter(|_| awaited.contains(&pool.name))
+            else {
+                continue;
+            };
+            let settings = self.settings(&pool.name, config, &pool.scripts);
+            let log = Log::resume(store, settings)
+                .map_err(|fault| anyhow!("pool.{}.log: {fault}", pool.name))?;
+            self.all.push(StoreLog { pool: pool.name.clone(), has_data: true, log });
+        }
+        Ok(())
+    }
+
+    /// Returns the pool whose log has failed, or has not begun.
+    pub fn not_open(&self) -> Option<&str> {
+        let is_open = |log: &&StoreLog| log.log.status().state == LogState::Open;
+        self.all.iter().find(|log| !is_open(log)).map(|log| &*log.pool)
+    }
+
+    /// Ends all logs so that another process can go on with them. Nobody writes.
+    ///
+    /// # Errors
+    /// Why a log cannot be ended. All logs are as before then.
+    pub fn hand_on(&mut self) -> Result<(), String> {
+        for at in 0..self.all.len() {
+            let (given, rest) = self.all.split_at_mut(at);
+            let Some(one) = rest.first_mut() else { return Ok(()) };
+            if let Err(fault) = one.log.hand_on() {
+                let why = format!("pool.{}.log: {fault}", one.pool);
+                given.iter_mut().for_each(StoreLog::take_back);
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with all logs, as the other process does not.
+    pub fn take_back(&mut self) {
+        self.all.iter_mut().for_each(StoreLog::take_back);
+    }
+
+    /// Returns the directory of a pool's log, as text; empty without a log.
+    pub fn directory(&self, pool: &str) -> String {
+        let log = self.all.iter().find(|log| log.pool == pool);
+        log.map(|log| log.log.directory().display().to_string()).unwrap_or_default()
+    }
+
     /// Ends all logs, behind what was written.
     pub fn end(&mut self) {
         self.all.iter_mut().for_each(|log| log.log.end());
@@ -126,6 +192,16 @@ impl StoreLogs {
 }
 
 impl StoreLog {
+    fn take_back(&mut self) {
+        if let Err(fault) = self.log.take_back() {
+            let pool = &*self.pool;
+            tracing::error!(
+                pool,
+                "the log cannot go on: {fault}; writes are refused until Keyway is restarted"
+            );
+        }
+    }
+
     fn begin(&mut self) -> Result<()> {
         self.log.begin().map_err(|fault| anyhow!("pool.{}.log: {fault}", self.pool))
     }

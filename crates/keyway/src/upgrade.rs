@@ -7,19 +7,25 @@
 //! ends an upgrade, as with reloads.
 
 mod attempt;
+mod change_over;
+mod giving;
 mod notify;
+mod pacer;
 mod pid_file;
 mod take_over;
+mod taking;
 
 pub use attempt::{Successor, SuccessorFailed};
+pub use change_over::{Held, Holding};
 pub use notify::{tell_of_start, tell_of_successor};
 pub use pid_file::PidFile;
 pub use take_over::TakeOver;
+pub use taking::Taking;
 
 use crate::reload::{Live, Wake};
 use crate::workers::Workers;
 use attempt::{Attempt, Order};
-use keyway_config::PoolKindConfig;
+use giving::Giving;
 use keyway_control::{AdminHandle, UpgradeState, UpgradeStatus};
 use keyway_net::{Handed, Place};
 use parking_lot::Mutex;
@@ -31,6 +37,9 @@ use std::time::{Duration, Instant};
 /// first.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time between two looks whether the thread of an upgrade that is given up has ended.
+const ABORTED_EVERY: Duration = Duration::from_millis(5);
+
 /// Time for starting a process, if that begins at the last moment.
 const STARTED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -39,8 +48,6 @@ pub type Reasons = Vec<String>;
 
 /// A request for an upgrade, whose sender waits to learn whether it begins.
 pub struct UpgradeRequest {
-    /// True if the data of the stores may be lost.
-    pub discard_store: bool,
     /// The time after which it is too late to begin: the sender has been told that none began.
     pub until: Instant,
     /// The channel for the answer.
@@ -51,11 +58,11 @@ pub struct UpgradeRequest {
 ///
 /// # Errors
 /// Returns the reasons why none begins.
-pub fn request(wake: &Sender<Wake>, discard_store: bool) -> Result<(), Reasons> {
+pub fn request(wake: &Sender<Wake>) -> Result<(), Reasons> {
     let (tell, told) = sync_channel(1);
     let stopping = || Err(vec!["Keyway is stopping".to_owned()]);
     let until = now() + PATIENCE;
-    if wake.send(Wake::Upgrade(UpgradeRequest { discard_store, until, tell })).is_err() {
+    if wake.send(Wake::Upgrade(UpgradeRequest { until, tell })).is_err() {
         return stopping();
     }
     match told.recv_timeout(PATIENCE + STARTED_WITHIN) {
@@ -104,7 +111,7 @@ impl Upgrades {
         asked: &UpgradeRequest,
     ) {
         let begun = match now() < asked.until {
-            true => self.begin(from, asked.discard_store),
+            true => self.begin(from),
             false => Err(too_late()),
         };
         // The sender may have stopped waiting.
@@ -112,12 +119,8 @@ impl Upgrades {
     }
 
     /// Starts the next process. Logs the reason if it cannot.
-    pub fn begin(
-        &mut self,
-        from: (&Live, &Workers, Option<&AdminHandle>),
-        discard_store: bool,
-    ) -> Result<(), Reasons> {
-        let begun = self.try_begin(from, discard_store);
+    pub fn begin(&mut self, from: (&Live, &Workers, Option<&AdminHandle>)) -> Result<(), Reasons> {
+        let begun = self.try_begin(from);
         if let Err(reasons) = &begun {
             log_reasons(reasons);
             tracing::error!("upgrade refused: no process was started, this one serves on");
@@ -128,7 +131,6 @@ impl Upgrades {
     fn try_begin(
         &mut self,
         (live, workers, admin): (&Live, &Workers, Option<&AdminHandle>),
-        discard_store: bool,
     ) -> Result<(), Reasons> {
         if self.is_running() {
             return Err(vec!["another upgrade is going on".to_owned()]);
@@ -138,28 +140,17 @@ impl Upgrades {
                        another container instead";
             return Err(vec![why.to_owned()]);
         }
-        let stores = lost_stores(live);
-        if !stores.is_empty() && !discard_store {
-            let lost = format!(
-                "what the embedded store {} holds is in this process's memory and would be lost; \
-                 keyway ctl upgrade --discard-store is for who wants that",
-                stores.join(", ")
-            );
-            return Err(vec![lost]);
-        }
         let no_descriptor = |error| vec![format!("no file descriptor for a socket: {error}")];
         let sockets = sockets(live, workers, admin).map_err(no_descriptor)?;
         let order = Order {
             sockets,
             plan: Arc::clone(&live.version.plan),
+            giving: Giving::of(live),
             timeout: live.file.server.upgrade_timeout,
             wake: self.wake.clone(),
         };
         self.running = Some(Attempt::start(order)?);
         *self.told.lock() = Some(UpgradeStatus::default());
-        for pool in stores {
-            tracing::warn!(pool, "what this store holds will be lost with the upgrade, as asked");
-        }
         Ok(())
     }
 
@@ -183,48 +174,43 @@ impl Upgrades {
         }
     }
 
-    /// Ends the next process if it is still starting. If it serves already, which was about to be
-    /// reported, returns the positions of the listeners that it has.
-    pub fn abort(&mut self, woken: &Receiver<Wake>) -> Vec<u16> {
-        let Some(attempt) = self.running.take() else { return Vec::new() };
-        attempt.abort();
+    /// Ends the next process if it is still starting. Returns it if it serves already, which was
+    /// about to be reported.
+    pub fn abort(&mut self, woken: &Receiver<Wake>) -> Option<Successor> {
+        let attempt = self.running.take()?;
         let (mut serves, mut others) = (None, Vec::new());
-        for wake in woken.try_iter() {
-            match wake {
-                Wake::Upgraded(outcome) => serves = outcome.ok(),
-                other => others.push(other),
+        attempt.cut();
+        loop {
+            let has_ended = attempt.has_ended();
+            for wake in woken.try_iter() {
+                match wake {
+                    Wake::Upgraded(outcome) => serves = outcome.ok(),
+                    // The thread that asks learns that nothing is held.
+                    Wake::Hold(_) => {}
+                    other => others.push(other),
+                }
             }
+            if has_ended {
+                break;
+            }
+            std::thread::park_timeout(ABORTED_EVERY);
         }
+        attempt.join();
         // Other events that came meanwhile are left to the code that ends this process.
         others.into_iter().for_each(|other| drop(self.wake.send(other)));
-        let Some(Successor { pid, kept }) = serves else {
-            tracing::warn!("the upgrade that was going on is given up");
-            return Vec::new();
-        };
-        tracing::warn!(pid, "process {pid} has taken over in the meantime, and serves on");
-        kept
+        match &serves {
+            Some(Successor { pid, .. }) => {
+                tracing::warn!(pid, "process {pid} has taken over in the meantime, and serves on");
+            }
+            None => tracing::warn!("the upgrade that was going on is given up"),
+        }
+        serves
     }
 }
 
 fn log_reasons(reasons: &[String]) {
     for reason in reasons {
         tracing::error!("upgrade: {reason}");
-    }
-}
-
-/// Returns the names of the stores whose data would be lost.
-fn lost_stores(live: &Live) -> Vec<&str> {
-    let is_store = |kind: &PoolKindConfig| matches!(kind, PoolKindConfig::Store(_));
-    let stores = live.config.pools.iter().filter(|pool| is_store(&pool.kind));
-    stores.map(|pool| pool.name.as_str()).collect()
-}
-
-/// Returns how long connected clients are still served. Clients of a store are not kept, because
-/// this process and the next one have different data.
-pub fn grace(live: &Live) -> Duration {
-    match lost_stores(live).is_empty() {
-        true => live.file.server.upgrade_grace,
-        false => Duration::ZERO,
     }
 }
 

@@ -609,7 +609,6 @@ fn operations() -> Vec<(String, String, bool)> {
                 (Json::Null, _) => String::new(),
                 (_, "/v1/log-level") => "{\"level\": \"debug\"}".to_owned(),
                 (_, "/v1/drain") => "{\"then\": \"wait\"}".to_owned(),
-                (_, "/v1/upgrade") => "{\"discard_store\": true}".to_owned(),
                 (schema, _) => resolved(&description, schema)["examples"][0].to_string(),
             };
             assert_ne!(body, "null", "{path} has an example");

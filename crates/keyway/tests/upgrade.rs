@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,125 +16,17 @@ use std::time::{Duration, Instant};
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, Process,
-    RedisCluster, RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached,
-    http_get, keyway_binary, run_keyway, serving_process, wait_for, wait_until, watchdog,
+    CheckedLoad, Client, Flood, LoadShape, MemcachedServer, Pool, Process, RedisCluster,
+    RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached, http_get,
+    keyway_binary, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
 
 mod tls_client;
+mod upgrading;
 
 use tls_client::{TlsLogin, tls_table};
-
-const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
-const SOON: Duration = Duration::from_secs(30);
-
-/// A Keyway whose successors are ended with it.
-struct Upgrading {
-    keyway: Keyway,
-    text: String,
-    folder: TempDir,
-}
-
-impl Upgrading {
-    /// Starts it. `more` is appended to the file; `{}` in it is a folder for sockets.
-    fn start(pools: Vec<Pool>, server: &[(&str, &str)], more: &str) -> Upgrading {
-        let folder = TempDir::new();
-        let binary = folder.path().join("keyway");
-        symlink(keyway_binary(KEYWAY), &binary).unwrap();
-        let more = more.replace("{}", &folder.path().display().to_string());
-        let mut config = KeywayConfig::new(pools).with_tables(&more);
-        for (key, value) in server {
-            config = config.with_server(key, value);
-        }
-        let text = config.toml();
-        let keyway = Keyway::start(&binary.to_string_lossy(), config);
-        Upgrading { keyway, text, folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn log(&self) -> String {
-        self.keyway.process().log()
-    }
-
-    fn count(&self, words: &str) -> usize {
-        self.log().matches(words).count()
-    }
-
-    fn write(&self, text: &str) {
-        std::fs::write(self.keyway.directory().join("keyway.toml"), text).unwrap();
-    }
-
-    /// Installs another program, which is used from here on.
-    fn install(&self, program: &Path) {
-        let next = self.path("next");
-        symlink(program, &next).unwrap();
-        std::fs::rename(&next, self.path("keyway")).unwrap();
-    }
-
-    fn install_script(&self, name: &str, text: &str) {
-        let script = self.path(name);
-        std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-        self.install(&script);
-    }
-
-    fn repair(&self) {
-        self.install(&keyway_binary(KEYWAY));
-    }
-
-    /// Returns the id of the process that answers at the admin address.
-    fn pid(&self) -> u32 {
-        serving(self.keyway.admin())
-    }
-
-    fn signal(&self, pid: u32, signal: Signal) {
-        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    fn ctl(&self, arguments: &[&str]) -> (i32, String) {
-        let admin = self.keyway.admin().to_string();
-        let output = run_keyway(KEYWAY, &[&["ctl", "--admin", &admin][..], arguments].concat());
-        (output.status.code().unwrap_or(-1), output.text)
-    }
-
-    /// Upgrades by signal, and waits until another process serves.
-    fn upgrade(&self) -> u32 {
-        let before = self.pid();
-        self.signal(before, Signal::USR2);
-        wait_for("another process serves", SOON, || Some(self.pid()).filter(|pid| *pid != before))
-    }
-
-    fn is_alive(&self, pid: u32) -> bool {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let file = self.keyway.directory().display().to_string();
-        String::from_utf8_lossy(&line).contains(&file)
-    }
-}
-
-impl Drop for Upgrading {
-    fn drop(&mut self) {
-        // The log has the id of each process that was started.
-        let log = self.log();
-        let ids = log.split("pid=").skip(1);
-        let ids = ids.filter_map(|rest| rest.split(|it: char| !it.is_ascii_digit()).next());
-        for pid in ids.filter_map(|digits| digits.parse().ok()) {
-            if self.is_alive(pid) {
-                let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-            }
-        }
-    }
-}
-
-fn serving(admin: SocketAddr) -> u32 {
-    // A question may reach a process that is ending; the next one does not.
-    wait_for("somebody answers at the admin address", SOON, || serving_process(admin))
-}
+use upgrading::{KEYWAY, SOON, Upgrading, serving};
 
 /// The addresses by which clients connect.
 #[derive(Clone)]
@@ -529,27 +421,6 @@ fn a_shard_that_has_lost_its_replica_is_known_to_the_next_process() {
     it.upgrade();
     wait_until("the next process knows", Duration::from_secs(60), all_lost);
     assert_eq!(it.count("shard has no replica left"), told + 3, "{}", it.log());
-}
-
-#[test]
-fn what_a_store_holds_is_not_lost_by_surprise() {
-    let _watch = watchdog(Duration::from_secs(60), "an upgrade with a store");
-    let mut one = Upgrading::start(vec![Pool::store("kept")], &[], "");
-    let mut client = one.keyway.client(0);
-    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
-    let pid = one.pid();
-    one.signal(pid, Signal::USR2);
-    wait_until("it is refused", SOON, || one.log().contains("upgrade refused: no process"));
-    assert!(one.log().contains("embedded store kept"), "{}", one.log());
-    let (status, text) = one.ctl(&["upgrade"]);
-    assert!(status == 1 && text.contains("--discard-store"), "{text}");
-    assert_eq!(one.pid(), pid);
-    assert_eq!(client.words("GET a"), Value::bulk("1"));
-    let (status, text) = one.ctl(&["upgrade", "--discard-store"]);
-    assert_eq!(status, 0, "{text}");
-    // No client goes on with data that others do not see.
-    assert!(one.keyway.process_mut().wait_exit(SOON).success());
-    assert_eq!(one.keyway.client(0).words("GET a"), Value::Nil);
 }
 
 #[test]

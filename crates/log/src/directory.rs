@@ -4,6 +4,7 @@ use crate::disk;
 use crate::fault::LogFault;
 use crate::manifest::{self, Manifest, Numbered, base_name, number_of, segment_name};
 use crate::record::SegmentHead;
+use crate::segment::Segment;
 use crate::writer::Writer;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
@@ -136,6 +137,14 @@ impl Directory {
         }
         self.remove_others();
         Ok(())
+    }
+
+    /// Returns whether a segment, the last one, has no units.
+    pub(crate) fn is_empty(&self, segment: Numbered) -> bool {
+        let path = self.segment_path(segment.number);
+        let opened = Segment::open(&path, self.head(segment), true);
+        let Ok(mut opened) = opened else { return false };
+        matches!(opened.next(), Ok(None)) && matches!(opened.end(), Ok(None))
     }
 
     /// Bytes of some segments.

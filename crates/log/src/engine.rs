@@ -157,15 +157,16 @@ impl Engine {
         self.following.as_ref().is_some_and(|following| following.is_listed)
     }
 
-    /// The thread.
-    pub(crate) fn run(mut self) {
+    /// The thread. Returns the engine once it has ended behind all that was told.
+    pub(crate) fn run(mut self) -> Option<Self> {
         let _over = SaysOver(Arc::clone(&self.gate));
-        if self.has_data() && !self.is_open() {
+        if self.has_data() && !self.is_open() && self.gate.status_mut().state != LogState::Lost {
             if let Err(fault) = self.load() {
-                return match fault {
+                match fault {
                     LogFault::Ends => {}
                     fault => (self.settings.notify)(Notice::CannotLoad(fault)),
-                };
+                }
+                return None;
             }
             if !self.store.is_replica() {
                 // Clients write from here on.
@@ -185,7 +186,8 @@ impl Engine {
             let orders = self.rest();
             self.is_compaction_asked |= orders.compacts;
             if orders.is_ending {
-                return self.end();
+                self.end();
+                return Some(self);
             }
             self.follow_pause(orders.pauses);
         }
@@ -563,7 +565,7 @@ impl Engine {
     }
 
     /// Ends behind all that was told.
-    fn end(mut self) {
+    fn end(&mut self) {
         if self.store.is_loading() {
             return;
         }
@@ -571,6 +573,48 @@ impl Engine {
             self.lose(fault);
         }
         self.note_status();
+    }
+
+    /// Has the log end in an empty segment, which says at which offset another process goes on.
+    /// All that was told is on the disk.
+    pub(crate) fn close(&mut self) -> Result<(), LogFault> {
+        if !self.is_open() {
+            return Err(LogFault::Lost("the log has not begun, or has failed and begins anew"));
+        }
+        if let Some(following) = &mut self.following {
+            // A base that is being written is given up.
+            following.base = None;
+        }
+        self.next_segment()
+    }
+
+    /// Goes on with a log that was closed, whose data the store holds. Nobody uses the store, and
+    /// nothing expires in it.
+    pub(crate) fn go_on(&mut self) -> Result<(), LogFault> {
+        let Some(manifest) = self.directory.manifest() else {
+            return Err(LogFault::Lost("the process before has left no log"));
+        };
+        let (base, segments) = (manifest.base, manifest.segments.clone());
+        let last = segments.last().copied();
+        let Some(last) = last.filter(|last| self.directory.is_empty(*last)) else {
+            return Err(LogFault::Lost("the process before has not ended its log"));
+        };
+        self.base_len =
+            self.directory.base_path(base.number).metadata().map_or(0, |file| file.len());
+        let segments_len = self.directory.len_of(&segments);
+        let reader = self.store.follow(self.limits(), Keeping::All, |_| ());
+        let mut following = self.write_from(reader, last.offset)?;
+        for segment in &following.segments {
+            self.directory.add_segment(*segment)?;
+        }
+        following.is_listed = true;
+        following.complete_len = segments_len;
+        following.told = following.reader.told().map_err(lost)?;
+        let told = following.told;
+        self.following = Some(following);
+        self.gate.status_mut().state = LogState::Open;
+        self.gate.open(told);
+        Ok(())
     }
 
     /// Writes all that was told, and puts it on the disk.

@@ -127,6 +127,17 @@ impl Gate {
         }
     }
 
+    /// Another process has the log: nobody waits for it any more, and nothing was lost.
+    pub(crate) fn shut(&self) {
+        self.state.lock().is_open = false;
+        self.has_done.notify_all();
+    }
+
+    /// Lets another thread of the log begin.
+    pub(crate) fn begin_again(&self) {
+        self.state.lock().is_ending = false;
+    }
+
     /// Figures, to be changed.
     pub(crate) fn status_mut(&self) -> MutexGuard<'_, LogStatus> {
         self.status.lock()

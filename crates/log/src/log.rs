@@ -15,10 +15,15 @@ use std::thread::JoinHandle;
 ///
 /// Legal order: [`Log::open`] before anybody uses the store, [`Log::begin`] if there is nothing to
 /// be loaded, [`Log::start`], and [`Log::end`] when nobody writes any more.
+///
+/// [`Log::hand_on`] ends the thread so that another process can go on with the log, by
+/// [`Log::resume`]. Then only [`Log::take_back`] may follow, if that process does not serve.
 pub struct Log {
+    store: Arc<Store>,
+    settings: Settings,
     gate: Arc<Gate>,
     engine: Option<Engine>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<Engine>>>,
 }
 
 impl Log {
@@ -34,8 +39,75 @@ impl Log {
         if directory.manifest().is_some() {
             store.begin_loading(load::len_of(&directory)?, (settings.wall_clock)());
         }
-        let engine = Engine::new(Arc::clone(store), settings, directory, Arc::clone(&gate));
-        Ok(Self { gate, engine: Some(engine), thread: None })
+        let engine = Engine::new(Arc::clone(store), settings.clone(), directory, Arc::clone(&gate));
+        let (store, engine) = (Arc::clone(store), Some(engine));
+        Ok(Self { store, settings, gate, engine, thread: None })
+    }
+
+    /// Goes on with a log that another process has handed on, whose data the store holds. Nobody
+    /// uses the store yet. No write is taken before [`Log::start`].
+    ///
+    /// # Errors
+    /// [`LogFault`], also if the log was not handed on.
+    pub fn resume(store: &Arc<Store>, settings: Settings) -> Result<Self, LogFault> {
+        let gate = Arc::new(Gate::new(settings.fsync));
+        let store = Arc::clone(store);
+        let mut log = Self { store, settings, gate, engine: None, thread: None };
+        log.go_on()?;
+        log.store.set_log(Arc::clone(&log.gate) as Arc<dyn EffectLog>);
+        Ok(log)
+    }
+
+    fn go_on(&mut self) -> Result<(), LogFault> {
+        let directory = Directory::open(&self.settings.directory)?;
+        let (store, gate) = (Arc::clone(&self.store), Arc::clone(&self.gate));
+        let mut engine = Engine::new(store, self.settings.clone(), directory, gate);
+        engine.go_on()?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// Ends the thread behind all that was told, which is on the disk then, and lets another
+    /// process have the directory. Nobody writes any more.
+    ///
+    /// # Errors
+    /// [`LogFault`]. The log is as before then.
+    pub fn hand_on(&mut self) -> Result<(), LogFault> {
+        self.gate.end();
+        let engine = self.thread.take().and_then(|thread| thread.join().ok().flatten());
+        let mut engine =
+            engine.ok_or(LogFault::Lost("the log has not begun, or cannot be loaded"))?;
+        let closed = engine.close();
+        if closed.is_err() {
+            self.gate.begin_again();
+            self.engine = Some(engine);
+            self.start().map_err(|error| LogFault::NoBase(format!("no thread: {error}")))?;
+        } else {
+            self.gate.shut();
+        }
+        closed
+    }
+
+    /// Goes on with a log that was handed on to a process that does not serve. Nobody has written
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`LogFault`]. Writes are refused then, as no file would have them.
+    pub fn take_back(&mut self) -> Result<(), LogFault> {
+        self.gate.begin_again();
+        let taken = self.go_on().and_then(|()| {
+            self.start().map_err(|error| LogFault::NoBase(format!("no thread: {error}")))
+        });
+        if taken.is_err() {
+            self.store.refuse_writes(true);
+            self.gate.lose();
+        }
+        taken
+    }
+
+    /// The directory of the log.
+    pub fn directory(&self) -> &std::path::Path {
+        &self.settings.directory
     }
 
     /// Returns whether the log has something to be loaded.

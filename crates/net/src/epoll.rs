@@ -647,12 +647,13 @@ impl Io for EpollIo {
         socket
     }
 
-    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        let _ = epoll::delete(&self.epoll, borrow(&socket));
-        let held = self.forget_come(socket).unwrap_or_default();
-        // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
-        // gives it up here.
-        Some((unsafe { OwnedFd::from_raw_fd(socket.0) }, held))
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        self.release(socket);
+        Some(moving::give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        Some(moving::take_over(descriptor, unread))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -11,11 +11,24 @@
 //!                          ◄── Serving
 //!  accepts no more
 //! ```
+//! Where the serving process has embedded stores, and Hello says that the next one takes them:
+//!
+//! ```text
+//!  Origin, Store, …        ──►                in front of AllSent, with sockets for their data
+//!                          ◄── Ready          it has the data, and follows
+//!  Final, …                ──►                requests are held; in front of Begin
+//!                          ◄── Serving        it has all, and accepts: there is no way back
+//! ```
 //! Each message is one packet: fields separated by zero bytes, with descriptors beside them.
 //! Sockets are handed over only after a Hello, so a program that is not Keyway gets none.
 //!
 //! Messages added later are announced by a further field of Hello. Versions that do not know the
 //! field ignore it.
+
+mod parcels;
+mod stores;
+
+pub use parcels::Parcels;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -45,6 +58,9 @@ const HELD: &str = "held";
 /// The same for a message about shards that have lost their replicas.
 const UNREPLICATED: &str = "unreplicated";
 
+/// The field of Hello that announces that stores are taken over.
+const STORES: &str = "stores";
+
 /// Most servers in one message: with the longest names and addresses they still fit.
 pub const HELD_AT_ONCE: usize = 8;
 
@@ -70,6 +86,46 @@ pub struct Handed {
     pub sockets: Vec<OwnedFd>,
 }
 
+/// A store that is handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedStore {
+    /// The name of its pool.
+    pub pool: String,
+    /// The directory of its log; empty without one.
+    pub log: String,
+    /// The address of the primary that the configuration names; empty without one.
+    pub primary: String,
+}
+
+/// A store as it is when its requests are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FinalStore {
+    /// The name of its pool.
+    pub pool: String,
+    /// The offset at which its effects end.
+    pub offset: u64,
+    /// The greatest count by which a value got a number for `cas`.
+    pub numbers: u64,
+    /// A number that no client's id has reached.
+    pub clients: u64,
+    /// Flushes that are still to come: the database, and when, in milliseconds since the Unix epoch.
+    pub flushes: Vec<(u32, u64)>,
+    /// The primary that it follows, if it is a replica.
+    pub primary: Option<Followed>,
+}
+
+/// The primary of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The primary's host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The id of the history that the data is of, the offset in it, and the database of the next
+    /// command. None if the data is no state of it.
+    pub position: Option<(String, u64, Option<u64>)>,
+}
+
 /// A message between the two processes.
 #[derive(Debug)]
 pub enum Message {
@@ -79,7 +135,25 @@ pub enum Message {
         takes_held: bool,
         /// True if the next process understands [`Message::Unreplicated`].
         takes_unreplicated: bool,
+        /// True if the next process takes over the data and the clients of embedded stores.
+        takes_stores: bool,
     },
+    /// The origin of stores.
+    Origin {
+        /// The number that decides which keys of a store lie together.
+        seed: u64,
+        /// The socket by which clients come: see [`Parcels`](crate::Parcels).
+        clients: OwnedFd,
+    },
+    /// A store.
+    Store {
+        /// The facts about it.
+        store: HandedStore,
+        /// The socket by which its data comes.
+        socket: OwnedFd,
+    },
+    /// The end of a store in the serving process.
+    Final(FinalStore),
     /// Some of the sockets of an address.
     Sockets(Handed),
     /// All sockets have been sent.
@@ -114,8 +188,9 @@ impl Message {
     fn encode(&self) -> Vec<u8> {
         let mut fields = vec![MAGIC.to_owned()];
         match self {
-            Message::Hello { takes_held, takes_unreplicated } => {
+            Message::Hello { takes_held, takes_unreplicated, takes_stores } => {
                 fields.push("hello".to_owned());
+                fields.extend(takes_stores.then(|| STORES.to_owned()));
                 fields.extend(takes_held.then(|| HELD.to_owned()));
                 fields.extend(takes_unreplicated.then(|| UNREPLICATED.to_owned()));
             }
@@ -128,6 +203,11 @@ impl Message {
                 fields.push(handed.bind.clone());
                 fields.push(handed.addr.map_or_else(String::new, |addr| addr.to_string()));
             }
+            Message::Origin { seed, .. } => {
+                fields.extend(["origin".to_owned(), seed.to_string()]);
+            }
+            Message::Store { store, .. } => fields.extend(stores::fields_of_store(store)),
+            Message::Final(store) => fields.extend(stores::fields_of_final(store)),
             Message::AllSent => fields.push("all-sent".to_owned()),
             Message::Ready { kept } => {
                 fields.push("ready".to_owned());
@@ -163,10 +243,21 @@ impl Message {
         Some(match fields.next()? {
             "hello" => {
                 let known: Vec<&str> = fields.collect();
-                let (takes_held, takes_unreplicated) =
-                    (known.contains(&HELD), known.contains(&UNREPLICATED));
-                Message::Hello { takes_held, takes_unreplicated }
+                Message::Hello {
+                    takes_held: known.contains(&HELD),
+                    takes_unreplicated: known.contains(&UNREPLICATED),
+                    takes_stores: known.contains(&STORES),
+                }
             }
+            "origin" => Message::Origin {
+                seed: fields.next()?.parse().ok()?,
+                clients: sockets.into_iter().next()?,
+            },
+            stores::STORE => Message::Store {
+                store: stores::store_of(fields)?,
+                socket: sockets.into_iter().next()?,
+            },
+            stores::FINAL => Message::Final(stores::final_of(fields)?),
             "sockets" => {
                 let place = match fields.next()? {
                     "admin" => Place::Admin,
@@ -196,6 +287,9 @@ impl Message {
     fn sockets(&self) -> &[OwnedFd] {
         match self {
             Message::Sockets(handed) => &handed.sockets,
+            Message::Origin { clients: socket, .. } | Message::Store { socket, .. } => {
+                std::slice::from_ref(socket)
+            }
             _ => &[],
         }
     }
@@ -347,12 +441,29 @@ mod tests {
     fn what_is_said_is_heard() {
         let (here, there) = both();
         let messages = [
-            Message::Hello { takes_held: false, takes_unreplicated: false },
-            Message::Hello { takes_held: true, takes_unreplicated: false },
-            Message::Hello { takes_held: true, takes_unreplicated: true },
+            Message::Hello { takes_held: false, takes_unreplicated: false, takes_stores: false },
+            Message::Hello { takes_held: true, takes_unreplicated: false, takes_stores: false },
+            Message::Hello { takes_held: true, takes_unreplicated: true, takes_stores: true },
             Message::Unreplicated { primaries: vec![("p".to_owned(), "[::1]:7001".to_owned())] },
             Message::Held { servers: vec![("p".to_owned(), "127.0.0.1:7001".to_owned()); 2] },
             Message::Held { servers: Vec::new() },
+            Message::Final(FinalStore::default()),
+            Message::Final(FinalStore {
+                pool: "p".to_owned(),
+                offset: u64::MAX,
+                numbers: 7,
+                clients: 99,
+                flushes: vec![(0, 5), (3, 9)],
+                primary: Some(Followed {
+                    host: "::1".to_owned(),
+                    port: 7001,
+                    position: Some(("ab".to_owned(), 12, Some(3))),
+                }),
+            }),
+            Message::Final(FinalStore {
+                primary: Some(Followed { host: "h".to_owned(), port: 1, position: None }),
+                ..FinalStore::default()
+            }),
             Message::AllSent,
             Message::Ready { kept: vec![0, 3] },
             Message::Refused { reasons: vec!["a".to_owned(), "b\nc".to_owned()] },

@@ -3,6 +3,7 @@ use keyway_base::{Block, Clock};
 use keyway_tls::{ClientTls, TlsFault};
 use rustix::fd::OwnedFd;
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A connected stream socket owned by an [`Io`]: a file descriptor, or a simulated one.
@@ -293,16 +294,21 @@ pub trait Io {
     /// worker gives the returned socket to [`Io::adopt`].
     fn release(&mut self, socket: Socket) -> Socket;
 
+    /// Gives a socket up for another process, or a thread of its own. Returns its descriptor, and bytes that were received
+    /// and not read. Returns `None`, and changes nothing, if its connection has state in this
+    /// process: TLS, or rings in shared memory.
+    fn give_up(&mut self, _socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        None
+    }
+
+    /// Takes over a descriptor of another process, with bytes that were received and not read.
+    fn take_over(&mut self, _descriptor: OwnedFd, _unread: Vec<u8>) -> Option<Socket> {
+        None
+    }
+
     /// Takes over a socket that another worker has released. Returns its handle here.
     fn adopt(&mut self, socket: Socket) -> Socket {
         socket
-    }
-
-    /// Gives a client's socket up to a thread of its own: the descriptor, and the bytes that came
-    /// and were not read. `None`, with nothing changed, if the socket is no plain one: it has TLS
-    /// or shared memory over it, or is simulated.
-    fn detach(&mut self, _socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        None
     }
 
     /// Ends the sending direction of a socket after everything sent before. The socket may still be

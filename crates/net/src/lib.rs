@@ -26,7 +26,10 @@ pub use accept_filter::{
 };
 pub use address::{Address, AddressError, Peer};
 pub use epoll::EpollIo;
-pub use handover::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message, Place};
+pub use handover::{
+    FinalStore, Followed, HANDED_AT_ONCE, HELD_AT_ONCE, Handed, HandedStore, Handover, Message,
+    Parcels, Place,
+};
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
 pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
 pub use listener::{

@@ -3,8 +3,10 @@
 //! A driver that receives in advance leaves the bytes here when it releases a socket. The driver
 //! that watches the socket next takes them, whichever kind of driver it is.
 
+use crate::Socket;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The end of a socket's bytes.
@@ -32,6 +34,23 @@ pub(crate) fn leave(number: i32, come: Come) {
     // ORDER: pairs with `take`; the socket itself goes by a mailbox, later
     COUNT.fetch_add(1, Ordering::AcqRel);
     MOVING.lock().insert(number, come);
+}
+
+/// Makes a socket that was released a descriptor for another process. Returns what the kernel has
+/// received for it as well.
+pub(crate) fn give_up(socket: Socket) -> (OwnedFd, Vec<u8>) {
+    let held = take(socket.0).map(|come| come.held).unwrap_or_default();
+    // SAFETY: the handle owns its descriptor, and the caller gives it up here.
+    (unsafe { OwnedFd::from_raw_fd(socket.0) }, held)
+}
+
+/// Makes a descriptor of another process a socket to be watched.
+pub(crate) fn take_over(descriptor: OwnedFd, unread: Vec<u8>) -> Socket {
+    let number = descriptor.into_raw_fd();
+    if !unread.is_empty() {
+        leave(number, Come { held: unread, outcome: None, awaits_room: false });
+    }
+    Socket(number)
 }
 
 /// Takes the data that came with a socket, if there is any.

@@ -564,8 +564,12 @@ impl Io for Ringed {
         socket
     }
 
-    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        if is_ringed(socket) { None } else { self.io.detach(socket) }
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_ringed(socket) { None } else { self.io.give_up(socket) }
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        self.io.take_over(descriptor, unread)
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

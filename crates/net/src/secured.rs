@@ -35,6 +35,7 @@ use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -566,8 +567,12 @@ impl<I: Io> Io for Secured<I> {
         Socket(SECURED_SOCKET | self.put(line) as i32)
     }
 
-    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        if is_secured(socket) { None } else { self.io.detach(socket) }
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        if is_secured(socket) { None } else { self.io.give_up(socket) }
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        self.io.take_over(descriptor, unread)
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -1,9 +1,9 @@
 use crate::{Accept, Address, Door, EpollIo, Event, Io, Listener, ListenerIndex, Recv, Send};
 use crate::{Socket, Token, UringIo};
 use keyway_base::Clock;
-use rustix::fd::OwnedFd;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// One of the two drivers of real sockets, chosen when a worker starts.
@@ -158,8 +158,12 @@ impl Io for Sockets {
         either!(self, io => io.release(socket))
     }
 
-    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        either!(self, io => io.detach(socket))
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        either!(self, io => io.give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        either!(self, io => io.take_over(descriptor, unread))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -642,13 +642,13 @@ impl Io for UringIo {
         socket
     }
 
-    fn detach(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
-        let socket = self.release(socket);
-        // What a failed socket reports is found again by whoever reads it.
-        let come = moving::take(socket.0).map_or_else(Vec::new, |come| come.held);
-        let (fd, mut held) = self.base.detach(socket)?;
-        held.extend_from_slice(&come);
-        Some((fd, held))
+    fn give_up(&mut self, socket: Socket) -> Option<(OwnedFd, Vec<u8>)> {
+        self.release(socket);
+        Some(moving::give_up(socket))
+    }
+
+    fn take_over(&mut self, descriptor: OwnedFd, unread: Vec<u8>) -> Option<Socket> {
+        Some(moving::take_over(descriptor, unread))
     }
 
     fn finish(&mut self, socket: Socket) -> bool {

@@ -2,13 +2,15 @@
 
 use crate::clock;
 use crate::dial::{Dialler, Failed};
-use crate::fault::LinkFault;
+use crate::fault::{LinkFault, Stage};
 use crate::link::{Ended, Link};
 use crate::pause::{Pauses, chance};
 use crate::settings::FollowerSettings;
 use crate::status::{Board, State, Status};
 use crate::target::{Position, Target};
 use crate::wake::Wake;
+use crate::wire::Wire;
+use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,9 +30,32 @@ impl Follower {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(settings: FollowerSettings, target: Box<dyn Target>) -> std::io::Result<Self> {
+        Self::begin(settings, target, None)
+    }
+
+    /// Starts to follow a primary at the other end of a connected socket, which must not block.
+    /// The follower stops when that one link ends. The settings' address is only shown.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start_on(
+        socket: OwnedFd,
+        settings: FollowerSettings,
+        target: Box<dyn Target>,
+    ) -> std::io::Result<Self> {
+        Self::begin(settings, target, Some(socket))
+    }
+
+    fn begin(
+        settings: FollowerSettings,
+        target: Box<dyn Target>,
+        given: Option<OwnedFd>,
+    ) -> std::io::Result<Self> {
         let wake = Arc::new(Wake::new()?);
         let board = Arc::new(Board::new(settings.resume));
         let following = Following {
+            is_given: given.is_some(),
+            given,
             position: settings.resume,
             address: settings.primary.to_string(),
             settings,
@@ -75,6 +100,9 @@ struct Following {
     position: Option<Position>,
     wake: Arc<Wake>,
     board: Arc<Board>,
+    /// The one link that there is to be, until it begins.
+    given: Option<OwnedFd>,
+    is_given: bool,
 }
 
 /// Says that the thread has ended, however it does.
@@ -96,7 +124,7 @@ impl Following {
                 self.position = None;
                 self.board.position(None);
             }
-            let is_last = fault.stops();
+            let is_last = fault.stops() || self.is_given;
             self.board.down(fault);
             if is_last {
                 break;
@@ -116,7 +144,13 @@ impl Following {
             fault: LinkFault::new(address, stage, cause),
             online: online.map_or(Duration::ZERO, |since| clock::now() - since),
         };
-        let mut wire = match dialler.connect(&self.settings) {
+        let connected = match self.given.take() {
+            Some(socket) => {
+                Wire::new(socket, None).map_err(|cause| Failed::Fault(Stage::Connect, cause))
+            }
+            None => dialler.connect(&self.settings),
+        };
+        let mut wire = match connected {
             Ok(wire) => wire,
             Err(Failed::Stop) => return Ok(()),
             Err(Failed::Fault(stage, cause)) => return Err(end(&self.address, stage, cause, None)),

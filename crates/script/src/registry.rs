@@ -221,6 +221,14 @@ impl Registry {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the text of every script that clients have loaded, and of those from EVAL; true for
+    /// the former.
+    pub fn bodies(&self) -> Vec<(Arc<[u8]>, bool)> {
+        let scripts = self.scripts.lock();
+        let all = scripts.by_name.values();
+        all.map(|kept| (Arc::clone(&kept.body), kept.is_loaded)).collect()
+    }
+
     /// Returns the number of kept scripts, and the bytes that they take.
     pub fn kept(&self) -> (usize, usize) {
         let scripts = self.scripts.lock();

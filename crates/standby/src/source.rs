@@ -8,12 +8,17 @@ use keyway_replica::feed::{
 };
 use keyway_resp::ParseLimits;
 use keyway_store::{EffectLimits, EffectReader, Keeping, Progress, Saving, Store};
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How the names of commands begin that only Keyway knows.
 const OWN: &[u8] = b"KEYWAY.";
 /// The one of them that is for replicas, if they are Keyways. Others are for the log of this store.
 const FLAGS: &[u8] = b"KEYWAY.FLAGS";
+
+/// Bytes of the stream that are given at once of those that were fetched before.
+const SPOOLED_AT_ONCE: usize = 64 << 10;
 
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
@@ -28,12 +33,63 @@ pub struct SourceParts {
     pub clock: fn() -> Clock,
     /// Bounds of the stream that is kept for replicas.
     pub limits: EffectLimits,
+    /// Set if the only replica is the process that takes this one's place.
+    pub twin: Option<Twin>,
     /// Most bytes of items that change before a snapshot has them.
     pub snapshot_buffer: u64,
     /// Is told when a replica has acknowledged a later offset.
     pub acknowledged: Box<dyn Fn() + Send + Sync>,
     /// Is told why a replica from this address is fed no longer.
     pub parted: Parted,
+}
+
+/// A replica that takes the place of this process. It knows commands that no other server does.
+#[derive(Clone)]
+pub struct Twin {
+    /// Bytes of the stream that are kept beside the store while the snapshot is sent. Without them
+    /// that much less may be written meanwhile.
+    pub spool_max: usize,
+    /// Counts the bytes of snapshot and stream that were fetched.
+    pub progress: Arc<AtomicU64>,
+}
+
+/// The stream behind a snapshot: what was fetched while that is sent, and the rest.
+struct Spool {
+    reader: EffectReader,
+    bytes: Vec<u8>,
+    /// The bytes before are read.
+    read: usize,
+}
+
+impl Spool {
+    fn of(reader: EffectReader) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { reader, bytes: Vec::new(), read: 0 }))
+    }
+
+    /// Fetches what there is, as far as there is room.
+    fn fill(&mut self, len_max: usize) {
+        while self.bytes.len() < len_max
+            && self.reader.read(&mut self.bytes).is_ok_and(|len| len > 0)
+        {}
+    }
+
+    /// Appends the next bytes to `out`, some tens of kilobytes of what was fetched before.
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
+        let kept = self.bytes.get(self.read..).unwrap_or_default();
+        if kept.is_empty() {
+            (self.bytes, self.read) = (Vec::new(), 0);
+            return self.reader.read(out).map_err(|_| StreamLost);
+        }
+        let len = kept.len().min(SPOOLED_AT_ONCE);
+        out.extend_from_slice(kept.get(..len).unwrap_or_default());
+        self.read += len;
+        Ok(len)
+    }
+
+    fn position(&self) -> Result<u64, StreamLost> {
+        let fetched = self.reader.offset().map_err(|_| StreamLost)?;
+        Ok(fetched - (self.bytes.len() - self.read) as u64)
+    }
 }
 
 /// Feeds replicas of a store.
@@ -55,6 +111,14 @@ impl StoreSource {
     pub fn settling(self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
         Self { settle: Some(settle), ..self }
     }
+
+    fn stream(&self, spool: Arc<Mutex<Spool>>) -> Box<dyn Stream> {
+        Box::new(StoreStream { spool, twin: self.parts.twin.clone() })
+    }
+
+    fn stream_of(&self, reader: EffectReader) -> Box<dyn Stream> {
+        self.stream(Spool::of(reader))
+    }
 }
 
 impl Source for StoreSource {
@@ -74,18 +138,21 @@ impl Source for StoreSource {
             store.expect_no_followers();
             return Err(SourceError::Busy);
         };
-        let snapshot = StoreSnapshot { parts: Arc::clone(&self.parts), saving: Some(saving) };
-        Ok(Beginning { snapshot: Box::new(snapshot), stream: Box::new(StoreStream::new(reader)) })
+        let parts = Arc::clone(&self.parts);
+        let spool = Spool::of(reader);
+        let of_twin = parts.twin.is_some().then(|| Arc::clone(&spool));
+        let snapshot = StoreSnapshot { parts, saving: Some(saving), spool: of_twin };
+        Ok(Beginning { snapshot: Box::new(snapshot), stream: self.stream(spool) })
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
-        Some(Box::new(StoreStream::new(reader)))
+        Some(self.stream_of(reader))
     }
 
     fn anchor(&self) -> Option<Box<dyn Stream>> {
         let reader = self.parts.store.follow_on(Keeping::Newest)?;
-        Some(Box::new(StoreStream::new(reader)))
+        Some(self.stream_of(reader))
     }
 
     fn tell(&self, words: &[&[u8]]) {
@@ -93,7 +160,9 @@ impl Source for StoreSource {
     }
 
     fn adapt(&self, replica: &ReplicaProfile, commands: &mut [u8]) {
-        blank_own(commands, replica.takes_flags());
+        if self.parts.twin.is_none() {
+            blank_own(commands, replica.takes_flags());
+        }
     }
 
     fn on_acknowledged(&self) {
@@ -109,10 +178,24 @@ impl Source for StoreSource {
 struct StoreSnapshot {
     parts: Arc<SourceParts>,
     saving: Option<Saving>,
+    /// The stream of a twin, which is fetched meanwhile.
+    spool: Option<Arc<Mutex<Spool>>>,
 }
 
 impl Snapshot for StoreSnapshot {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<SnapshotStep, String> {
+        let before = out.len();
+        let step = self.read_next(out);
+        if let (Some(twin), Some(spool)) = (&self.parts.twin, &self.spool) {
+            twin.progress.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
+            spool.lock().fill(twin.spool_max);
+        }
+        step
+    }
+}
+
+impl StoreSnapshot {
+    fn read_next(&mut self, out: &mut Vec<u8>) -> Result<SnapshotStep, String> {
         let Some(saving) = &mut self.saving else { return Ok(SnapshotStep::End) };
         let clock = (self.parts.clock)();
         let progress = saving.next(clock, &mut || (self.parts.libraries)());
@@ -133,29 +216,36 @@ impl Snapshot for StoreSnapshot {
 }
 
 /// The stream of one replica.
-pub(crate) struct StoreStream(EffectReader);
+pub(crate) struct StoreStream {
+    spool: Arc<Mutex<Spool>>,
+    twin: Option<Twin>,
+}
 
 impl StoreStream {
     pub(crate) fn new(reader: EffectReader) -> Self {
-        Self(reader)
+        Self { spool: Spool::of(reader), twin: None }
     }
 }
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
-        self.0.read(out).map_err(|_| StreamLost)
+        let len = self.spool.lock().read(out)?;
+        if let Some(twin) = &self.twin {
+            twin.progress.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        Ok(len)
     }
 
     fn skip(&mut self) -> Result<(), StreamLost> {
         let mut passed = Vec::new();
-        while self.0.read(&mut passed).map_err(|_| StreamLost)? > 0 {
+        while self.spool.lock().read(&mut passed)? > 0 {
             passed.clear();
         }
         Ok(())
     }
 
     fn position(&self) -> Result<u64, StreamLost> {
-        self.0.offset().map_err(|_| StreamLost)
+        self.spool.lock().position()
     }
 }
 

@@ -11,6 +11,7 @@ use keyway_script::Registry;
 use keyway_store::{HistoryPlace, Store};
 use parking_lot::Mutex;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -182,6 +183,31 @@ impl Standby {
             ..settings
         };
         self.start(primary, settings).map(|()| true)
+    }
+
+    /// Makes the store a copy of that of the process which this one replaces: its data comes by a
+    /// connected socket, which must not block, and the follower ends with that. Nobody uses the
+    /// store yet. [`Standby::promote`] or [`Standby::follow`] ends this.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor for it.
+    pub fn take_over(&self, socket: OwnedFd, settings: FollowerSettings) -> std::io::Result<()> {
+        let _order = self.order.lock();
+        self.place.store.set_replica(true);
+        self.place.counts.is_ending.store(false, Ordering::Relaxed);
+        let target = StoreTarget::of_twin(self.place.clone());
+        let follower = Follower::start_on(socket, settings, Box::new(target))?;
+        let primary = Primary { host: "the process before".to_owned(), port: 0 };
+        *self.following.lock() = Some(Following { primary, follower });
+        Ok(())
+    }
+
+    /// Ends the link of a replica, which stays one. Returns its primary, and the position of the
+    /// data in the history of that. None if it follows nobody.
+    pub fn rest(&self) -> Option<(Primary, Option<Position>)> {
+        let _order = self.order.lock();
+        let primary = self.following.lock().as_ref()?.primary.clone();
+        Some((primary, self.stop()))
     }
 
     /// Makes the store a primary; whether it was none. Data of a snapshot that is not whole is

@@ -57,13 +57,20 @@ pub(crate) struct Place {
 pub(crate) struct StoreTarget {
     place: Place,
     filling: Option<Filling>,
+    /// The primary is the store of the process that this one replaces.
+    is_twin: bool,
     reply: Vec<u8>,
     unlooked: u32,
 }
 
 impl StoreTarget {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, filling: None, reply: Vec::new(), unlooked: 0 }
+        Self { place, filling: None, is_twin: false, reply: Vec::new(), unlooked: 0 }
+    }
+
+    /// Of a store that takes over from that of another process.
+    pub(crate) fn of_twin(place: Place) -> Self {
+        Self { is_twin: true, ..Self::new(place) }
     }
 
     fn now(&self) -> Time {
@@ -222,6 +229,10 @@ impl StoreTarget {
         if !self.place.store.notifies() {
             return;
         }
+        if self.is_twin {
+            // The clients of the process before were told there, and nobody else is here yet.
+            return self.place.store.take_events(NO_WORKER, &mut Vec::new());
+        }
         self.place.audience.changed();
         while self.place.store.untaken_len(NO_WORKER) > EVENTS_LEN_MAX
             && !self.place.counts.is_ending.load(Ordering::Relaxed)
@@ -256,7 +267,10 @@ impl Target for StoreTarget {
         self.place.lineage.begin_snapshot();
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
-        self.filling = Some(Filling::new(store));
+        self.filling = Some(match self.is_twin {
+            true => Filling::of_twin(store),
+            false => Filling::new(store),
+        });
         Ok(())
     }
 

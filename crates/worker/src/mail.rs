@@ -1,8 +1,9 @@
-use crate::Plan;
+use crate::{HandedClient, Heir, Plan};
 use keyway_metrics::Registry;
 use keyway_net::{Listener, Mailer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -43,6 +44,15 @@ pub enum Mail {
     Leave(Duration),
     /// Serve this client from now on.
     Adopt(Box<Adopted>),
+    /// Give the clients of embedded stores to another process.
+    HandOn {
+        /// The way there.
+        heir: Arc<dyn Heir>,
+        /// To be dropped once those that were ready are given.
+        done: Sender<()>,
+    },
+    /// Serve this client of another process from now on.
+    TakeIn(Box<HandedClient>, OwnedFd),
     /// Hand up to `count` clients at rest to another worker.
     GiveAway {
         /// Number of clients.

@@ -17,12 +17,22 @@ const MONITORED: u64 = 1 << 62;
 /// Set in the word while writes wait for the store to be handed over to a replica.
 const HANDED_OVER: u64 = 1 << 61;
 
+/// Set in the word while the pool is held for another process: every request waits, also those
+/// that could end a pause.
+const HELD: u64 = 1 << 60;
+
+/// The part of the word that does not belong to pauses of clients.
+const KEPT: u64 = MONITORED | HANDED_OVER | HELD;
+
 /// The part of the word that contains the end.
-const END: u64 = HANDED_OVER - 1;
+const END: u64 = HELD - 1;
 
 /// Time between two looks of a request that waits for the store to be handed over. Longer serves it
 /// later.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Time after which it is looked whether the hold is over. Longer lets clients wait for longer.
+const HELD_LOOK: Duration = Duration::from_millis(2);
 
 impl Pause {
     /// Begins a pause that ends at `until`. With two at once, the later end and the stronger mode
@@ -33,32 +43,41 @@ impl Pause {
             let is_over = end <= now.0;
             let is_weak = writes_only && (is_over || word & WRITES_ONLY != 0);
             let mode = if is_weak { WRITES_ONLY } else { 0 };
-            Some(end.max(until.0 & END) | mode | word & (MONITORED | HANDED_OVER))
+            Some(end.max(until.0 & END) | mode | word & KEPT)
         };
         let _ = self.0.fetch_update(Relaxed, Relaxed, extended);
     }
 
     /// Ends any pause of clients.
     pub fn stop(&self) {
-        self.0.fetch_and(MONITORED | HANDED_OVER, Relaxed);
+        self.0.fetch_and(KEPT, Relaxed);
     }
 
     /// Holds writes while the store is handed over to a replica.
     pub fn set_handed_over(&self, is_handed_over: bool) {
-        if is_handed_over {
-            self.0.fetch_or(HANDED_OVER, Relaxed);
-        } else {
-            self.0.fetch_and(!HANDED_OVER, Relaxed);
-        }
+        self.set(HANDED_OVER, is_handed_over);
+    }
+
+    /// Holds every request of the pool, or no longer. Pauses of clients do not change that.
+    pub fn set_held(&self, is_held: bool) {
+        self.set(HELD, is_held);
+    }
+
+    /// Returns whether every request is held.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Relaxed) & HELD != 0
+    }
+
+    fn set(&self, bit: u64, is_set: bool) {
+        match is_set {
+            true => self.0.fetch_or(bit, Relaxed),
+            false => self.0.fetch_and(!bit, Relaxed),
+        };
     }
 
     /// Notes whether the pool has monitors.
     pub fn set_monitored(&self, is_monitored: bool) {
-        if is_monitored {
-            self.0.fetch_or(MONITORED, Relaxed);
-        } else {
-            self.0.fetch_and(!MONITORED, Relaxed);
-        }
+        self.set(MONITORED, is_monitored);
     }
 
     /// Returns whether the pool has monitors.
@@ -75,6 +94,9 @@ impl Pause {
     /// Returns when the pause ends, if there is one.
     pub fn end(&self, now: Time) -> Option<Time> {
         let word = self.0.load(Relaxed);
+        if word & HELD != 0 {
+            return Some(now + HELD_LOOK);
+        }
         let until = Time(word & END);
         let next_look = (word & HANDED_OVER != 0).then(|| now + LOOK_EVERY);
         (now < until).then_some(until).max(next_look)
@@ -84,7 +106,7 @@ impl Pause {
     fn holds_writes_only(&self, now: Time) -> bool {
         let word = self.0.load(Relaxed);
         // The mode is that of clients, whose pause may be over.
-        word & WRITES_ONLY != 0 || now >= Time(word & END)
+        word & HELD == 0 && (word & WRITES_ONLY != 0 || now >= Time(word & END))
     }
 
     /// Returns until when a request of a client of memcached waits.
@@ -99,6 +121,9 @@ impl Pause {
     #[cold]
     pub fn holds(&self, request: &Request, now: Time) -> Option<Time> {
         let until = self.end(now)?;
+        if self.is_held() {
+            return Some(until);
+        }
         let writes_only = self.holds_writes_only(now);
         let command = request.command;
         // A server does not say that these verbs may change data.
@@ -161,6 +186,21 @@ mod tests {
         pause.stop();
         assert!(holds(&pause, "set k v", 12) && !holds(&pause, "client unpause", 12));
         pause.set_handed_over(false);
+        assert!(pause.is_unused());
+    }
+
+    #[test]
+    fn a_hold_is_of_every_request_and_outlasts_pauses() {
+        let pause = Pause::default();
+        pause.set_held(true);
+        pause.extend(Time(30), true, Time(1));
+        for line in ["get k", "set k v", "client unpause", "client pause 1"] {
+            assert!(holds(&pause, line, 40), "{line}");
+        }
+        assert!(pause.holds_plain(false, Time(40)).is_some());
+        pause.stop();
+        assert!(pause.is_held() && holds(&pause, "ping", 5));
+        pause.set_held(false);
         assert!(pause.is_unused());
     }
 

@@ -1,4 +1,6 @@
+use crate::handed::Heir;
 use crate::handouts::Handout;
+use crate::pool_kind::leads_to;
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
     PoolKind, PoolNotices, Redirects, RoleDoor,
@@ -10,11 +12,12 @@ use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{Store, Who};
-use keyway_topology::{HealthBoard, ReadFrom, Topology};
+use keyway_topology::{HealthBoard, PoolKind as TopologyKind, ReadFrom, Topology};
 use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// What all workers of the process share: one version of the settings, and the shared structures
@@ -165,16 +168,51 @@ impl Plan {
         self.settle(patience);
     }
 
-    /// Returns once every request that was begun before is over, or after some time.
-    pub fn settle(&self, patience: Duration) {
+    /// Waits until every worker has passed the request that it is at, or for `patience`: every
+    /// request that was begun before is over then. Returns whether all have.
+    pub fn settle(&self, patience: Duration) -> bool {
         let (tell, told) = std::sync::mpsc::channel();
+        let mut have_all = true;
         for mailer in &*self.mailers.lock() {
             // A worker whose mailbox is full is not waited for.
-            let _ = mailer.post(Mail::Pass(tell.clone()));
+            have_all &= mailer.post(Mail::Pass(tell.clone())).is_ok();
         }
         drop(tell);
         // The channel ends when the last worker has dropped its mail.
-        let _ = told.recv_timeout(patience);
+        let ended = told.recv_timeout(patience);
+        have_all && ended == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// Returns the indices of pools whose requests may reach an embedded store.
+    pub fn pools_on_stores(&self) -> Vec<usize> {
+        let pools = self.topology.pools();
+        let is_store = |kind: &TopologyKind| matches!(kind, TopologyKind::Store);
+        let reaches = |index: &usize| match &self.pools[*index].kind {
+            PoolKind::Store(_) => true,
+            PoolKind::Routed(routes) => leads_to(&routes.pool, pools, is_store),
+            _ => false,
+        };
+        (0..self.pools.len()).filter(reaches).collect()
+    }
+
+    /// Holds every request that may reach an embedded store, or no longer.
+    pub fn hold_stores(&self, is_held: bool) {
+        self.pools_on_stores().iter().for_each(|at| self.pools[*at].pause.set_held(is_held));
+    }
+
+    /// Has the workers give the clients of embedded stores to another process. `done` is dropped
+    /// by each worker once it has given those that were ready; the others follow.
+    pub fn hand_on(&self, heir: &Arc<dyn Heir>, done: &Sender<()>) {
+        // A worker may wait for the list itself.
+        let mailers = self.mailers.lock().clone();
+        for mailer in &mailers {
+            let mut mail = Mail::HandOn { heir: Arc::clone(heir), done: done.clone() };
+            while let Err(unsent) = mailer.post(mail) {
+                // It reads its mail in a moment.
+                mail = unsent;
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// Has a worker tell clients of what was changed in a pool's store by no worker. `is_asked`

@@ -457,7 +457,11 @@ fn split_of(pool: &PoolPlan) -> Option<&ReadWriteSplitPool> {
 }
 
 /// Returns whether any pool to which it leads fulfils `is_it`.
-fn leads_to(pool: &RoutedPool, pools: &[Pool], is_it: impl Fn(&TopologyKind) -> bool) -> bool {
+pub(crate) fn leads_to(
+    pool: &RoutedPool,
+    pools: &[Pool],
+    is_it: impl Fn(&TopologyKind) -> bool,
+) -> bool {
     let mut left = pool.children();
     let mut seen = vec![false; pools.len()];
     while let Some(child) = left.pop() {

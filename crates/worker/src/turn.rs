@@ -12,11 +12,13 @@ mod departures;
 mod ending;
 mod flush;
 mod following;
+mod handing_on;
 mod handing_over;
 mod leaving;
 mod lingering;
 mod logging;
 mod reading;
+mod relaying;
 mod replicas;
 mod servers;
 mod subscribers;
@@ -27,7 +29,8 @@ use crate::turn::departures::Ending;
 use crate::turn::departures::Leaving;
 use crate::turn::departures::Lingering;
 use crate::turn::departures::is_in_order;
-use crate::{Adopted, Mail, Plan};
+use crate::turn::relaying::Relays;
+use crate::{Adopted, Heir, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Event, Io, Mailbox, Socket, Token};
@@ -92,6 +95,10 @@ pub struct Worker<I: Io> {
     lingering: Lingering,
     /// Set if another process accepts clients now.
     leaving: Option<Leaving>,
+    /// Clients of another process whose connections end here.
+    relays: Relays,
+    /// Set if another process takes the clients of embedded stores.
+    heir: Option<Arc<dyn Heir>>,
 }
 
 impl<I: Io> Worker<I> {
@@ -129,6 +136,8 @@ impl<I: Io> Worker<I> {
             ending: Ending::default(),
             lingering: Lingering::default(),
             leaving: None,
+            relays: Relays::default(),
+            heir: None,
         }
     }
 
@@ -227,6 +236,7 @@ impl<I: Io> Worker<I> {
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
             || self.lingering.has_work()
+            || self.relays.has_work()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -243,6 +253,9 @@ impl<I: Io> Worker<I> {
         let mut ready = 0;
         for event in events.drain(..) {
             match event {
+                Event::Ready { token, writable, .. } if self.relays.has(token) => {
+                    self.on_relay_ready(token, writable);
+                }
                 Event::Ready { token, readable, writable, hangup } if token.0 & LINK == 0 => {
                     ready += 1;
                     let key = Key::from_bits(token.0);
@@ -394,6 +407,9 @@ impl<I: Io> Worker<I> {
         if self.lingering.has_work() {
             self.throw_away_more();
         }
+        if self.relays.has_work() {
+            self.read_relays_again();
+        }
     }
 
     fn resume(&mut self) {
@@ -439,6 +455,7 @@ impl<I: Io> Worker<I> {
         }
         self.tend_subscribers();
         self.tend_retired();
+        self.hand_on();
         self.tend_leaving(now);
         self.tend_lingering(now);
         self.core.end_pauses();
@@ -468,6 +485,7 @@ impl<I: Io> Worker<I> {
     /// Closes the clients that still exist when draining takes too long. Their requests are
     /// answered with an error first.
     fn cut_off(&mut self) {
+        self.drain_relays(true);
         for key in self.core.client_keys() {
             let busy = self.core.session(key).and_then(|session| session.busy.as_ref());
             let requests = busy.map_or(0, |busy| busy.order.len());
@@ -490,6 +508,12 @@ impl<I: Io> Worker<I> {
                     client.socket = self.io.adopt(client.socket);
                     self.install(*client);
                 }
+                Mail::HandOn { heir, done } => {
+                    self.heir = Some(heir);
+                    self.hand_on();
+                    drop(done);
+                }
+                Mail::TakeIn(client, socket) => self.take_in(&client, socket),
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}

@@ -167,12 +167,8 @@ enum What {
     /// Read again what may change while Keyway runs.
     Reload,
     /// Have another process take this one's place, with what is installed now: nobody who connects
-    /// is refused. Waits until it serves, or has failed and this one serves on.
-    Upgrade {
-        /// Although what the embedded stores hold is lost.
-        #[arg(long)]
-        discard_store: bool,
-    },
+    /// is refused, and embedded stores keep their data. Waits until it serves, or has failed and this one serves on.
+    Upgrade,
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
@@ -206,8 +202,8 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         Ok(client) => client,
         Err(what) => return Ok(fail(&what, 2)),
     };
-    if let What::Upgrade { discard_store } = ctl.what {
-        return Ok(upgrade::run(ctl, &client, discard_store));
+    if matches!(ctl.what, What::Upgrade) {
+        return Ok(upgrade::run(ctl, &client));
     }
     let (method, path, body) = request(&ctl.what);
     match client.ask(method, &path, body.as_ref()) {
@@ -255,9 +251,7 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Reload => post("/v1/reload", None),
-        What::Upgrade { discard_store } => {
-            post("/v1/upgrade", Some(json!({"discard_store": discard_store})))
-        }
+        What::Upgrade => post("/v1/upgrade", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
     }
 }

@@ -15,8 +15,8 @@ const UNANSWERED_MAX: u32 = 20;
 
 /// Asks for an upgrade, and waits. The process itself ends an upgrade that takes longer than
 /// `upgrade_timeout`.
-pub fn run(ctl: &Ctl, client: &Client, discard_store: bool) -> ExitCode {
-    let (method, path, body) = request(&What::Upgrade { discard_store });
+pub fn run(ctl: &Ctl, client: &Client) -> ExitCode {
+    let (method, path, body) = request(&What::Upgrade);
     let asked = match client.ask(method, &path, body.as_ref()) {
         Ok(answer) if answer.status == 202 => answer,
         Ok(answer) => return tell(ctl, &answer),

@@ -7,6 +7,7 @@ use crate::plan::{self, Sources, Version};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
+use crate::upgrade::Held;
 use crate::workers::Workers;
 use crate::{certificates, log, peers};
 use keyway_base::Clock;
@@ -53,6 +54,8 @@ pub struct Live {
     pub logs: StoreLogs,
     /// Their roles.
     pub replicas: Replicas,
+    /// The stores, while they are held for the next process.
+    pub held: Option<Held>,
 }
 
 impl Live {

@@ -16,12 +16,14 @@ mod waits;
 
 use crate::serve::wall_clock;
 use keyway_config::{Config, PoolKindConfig, ReplicaConfig, ReplicationConfig};
+use keyway_net::Followed;
 use keyway_replica::feed::FeedSettings;
 use keyway_standby::{FeedConfig, Parts, Standby};
 use keyway_store::{EffectLimits, Store};
 use keyway_worker::{Failover, Plan, PoolKind, ReplicaLink, ReplicaWait, RoleReply, Wish};
-use role::{Role, RoleHandle};
+use role::{Role, RoleHandle, Taken};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -138,6 +140,57 @@ impl Replicas {
         if let Err(error) = self.start() {
             tracing::error!("no roles of new pools: {error}");
         }
+    }
+
+    /// Has a store take over the data of the process before, which comes by a socket.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor for it.
+    pub fn take_over(&self, pool: &str, socket: OwnedFd) -> io::Result<()> {
+        self.role(pool).map_or(Ok(()), |role| role.take_over(socket))
+    }
+
+    /// Returns up to which offset a store has the data of the process before; `None` while its
+    /// snapshot is on its way.
+    ///
+    /// # Errors
+    /// Why nothing comes any more.
+    pub fn taken(&self, pool: &str) -> Result<Option<u64>, String> {
+        match self.role(pool).map(|role| role.taken()) {
+            Some(Taken::Begun) => Ok(None),
+            Some(Taken::UpTo(offset)) => Ok(Some(offset)),
+            Some(Taken::Failed(why)) => Err(why),
+            None => Err("there is no such store".to_owned()),
+        }
+    }
+
+    /// Gives a store that has taken over its role: see [`Role::begin_as`].
+    pub fn begin_as(&self, pool: &str, before: Option<&Followed>, configured_before: &str) {
+        if let Some(role) = self.role(pool) {
+            role.begin_as(before, configured_before);
+        }
+    }
+
+    /// Ends the links of all replicas for a while. Returns how each store goes on.
+    pub fn rest(&self) -> Vec<Option<Followed>> {
+        self.roles.iter().map(|role| role.rest()).collect()
+    }
+
+    /// Goes on where [`Replicas::rest`] has ended.
+    pub fn go_on(&self, followed: &[Option<Followed>]) {
+        self.roles.iter().zip(followed).for_each(|(role, followed)| role.go_on(followed));
+    }
+
+    /// The stores, with the names of their pools and the primaries that the configuration names.
+    pub fn stores(&self) -> Vec<(String, String, Arc<Store>)> {
+        let of = |role: &Arc<Role>| {
+            (role.name().to_owned(), role.configured(), Arc::clone(role.store()))
+        };
+        self.roles.iter().map(of).collect()
+    }
+
+    fn role(&self, pool: &str) -> Option<&Arc<Role>> {
+        self.roles.iter().find(|role| role.name() == pool)
     }
 
     /// Ends the thread and all links. Stores keep their data and their roles.

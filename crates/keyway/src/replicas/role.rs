@@ -5,11 +5,12 @@ use super::failover::Progress;
 use super::link_log::LinkLog;
 use super::waits::Waits;
 use keyway_config::ReplicaConfig;
+use keyway_net::Followed;
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::{Candidate, ReplicaStatus};
-use keyway_replica::{FollowerSettings, State};
+use keyway_replica::{FollowerSettings, Position, State};
 use keyway_standby::{FeedStatus, Primary, Standby, StandbyStatus};
-use keyway_store::Loading;
+use keyway_store::{Loading, Store};
 use keyway_topology::Endpoint;
 use keyway_worker::{
     Failover, FedReplica, FeedFigures, Pause, Plan, ReplicaFigures, ReplicaLink, ReplicaWait,
@@ -17,6 +18,7 @@ use keyway_worker::{
 };
 use parking_lot::Mutex;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -138,9 +140,19 @@ impl Role {
     }
 
     fn follow(&self, primary: Primary, endpoint: Endpoint) -> std::io::Result<()> {
+        self.follow_from(primary, endpoint, None)
+    }
+
+    fn follow_from(
+        &self,
+        primary: Primary,
+        endpoint: Endpoint,
+        resume: Option<Position>,
+    ) -> std::io::Result<()> {
         *self.is_waiting.lock() = false;
         tracing::info!(pool = self.name, primary = %primary, "the store becomes a replica");
-        self.standby.follow(primary, self.follower_settings(endpoint))
+        let settings = FollowerSettings { resume, ..self.follower_settings(endpoint) };
+        self.standby.follow(primary, settings)
     }
 
     /// Makes the store the replica of one of its replicas, which takes over. Returns whether that
@@ -289,6 +301,100 @@ impl Role {
         self.log.lock().look(&self.name, self.standby.status().as_ref());
     }
 
+    /// Takes the data of the process before over from a socket.
+    pub(super) fn take_over(&self, socket: OwnedFd) -> std::io::Result<()> {
+        let path = Endpoint::unix("/the-process-before").map_err(std::io::Error::other)?;
+        let settings =
+            FollowerSettings { snapshot_limits: Loading::limits(), ..FollowerSettings::new(path) };
+        self.standby.take_over(socket, settings)
+    }
+
+    /// How far the data of the process before has come.
+    pub(super) fn taken(&self) -> Taken {
+        let Some(StandbyStatus { link, .. }) = self.standby.status() else {
+            return Taken::Failed("nothing comes".to_owned());
+        };
+        match link.state {
+            State::Online => Taken::UpTo(link.offset),
+            State::Stopped => {
+                let reason = link.reason.as_ref().map(ToString::to_string);
+                Taken::Failed(reason.unwrap_or_else(|| "the link has ended".to_owned()))
+            }
+            _ => Taken::Begun,
+        }
+    }
+
+    /// Begins as the process before has ended: as a primary, or as the replica of the same
+    /// primary from the same position on. If the configuration names another primary than it did
+    /// for that process, it is followed instead.
+    pub(super) fn begin_as(&self, before: Option<&Followed>, configured_before: &str) {
+        let configured = self.settings.lock().primary.clone();
+        if shown(configured.as_ref()) != configured_before {
+            match configured {
+                // The thread does it.
+                Some(_) => {
+                    let _ = self.standby.rest();
+                    *self.is_waiting.lock() = true;
+                }
+                None => self.begin_as_primary(),
+            }
+            return;
+        }
+        let Some(Followed { host, port, position }) = before else {
+            return self.begin_as_primary();
+        };
+        let resume = position.as_ref().and_then(|(id, offset, database)| {
+            let id = ReplicationId::parse(id.as_bytes())?;
+            Some(Position { id, offset: *offset, database: *database })
+        });
+        let primary = Primary { host: host.clone(), port: *port };
+        let followed = Endpoint::tcp(host, *port)
+            .map_err(std::io::Error::other)
+            .and_then(|endpoint| self.follow_from(primary, endpoint, resume));
+        if let Err(error) = followed {
+            tracing::error!(pool = self.name, "the replica cannot follow its primary: {error}");
+        }
+    }
+
+    fn begin_as_primary(&self) {
+        *self.is_waiting.lock() = false;
+        self.standby.promote();
+    }
+
+    /// Ends the link of a replica for a while. Returns how another process, or this one, goes on.
+    pub(super) fn rest(&self) -> Option<Followed> {
+        if !self.standby.store().is_replica() {
+            return None;
+        }
+        if let Some((primary, position)) = self.standby.rest() {
+            let position = position.map(|it| (it.id.to_string(), it.offset, it.database));
+            return Some(Followed { host: primary.host, port: primary.port, position });
+        }
+        let configured = self.settings.lock().primary.clone();
+        match configured {
+            Some(Endpoint::Tcp { host, port }) => {
+                Some(Followed { host: host.to_string(), port, position: None })
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes on where [`Role::rest`] has ended.
+    pub(super) fn go_on(&self, followed: &Option<Followed>) {
+        if followed.is_some() {
+            self.begin_as(followed.as_ref(), &self.configured());
+        }
+    }
+
+    /// The primary that the configuration names, as text; empty if it names none.
+    pub(super) fn configured(&self) -> String {
+        shown(self.settings.lock().primary.as_ref())
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        self.standby.store()
+    }
+
     /// Ends the link.
     pub(super) fn end(&self) {
         self.standby.end();
@@ -362,6 +468,20 @@ fn fed(replica: &ReplicaStatus) -> FedReplica {
         offset: replica.acknowledged,
         lag_seconds: replica.lag.as_secs(),
     }
+}
+
+/// How far a store has come that takes over from another process.
+pub(super) enum Taken {
+    /// Its snapshot is on its way.
+    Begun,
+    /// It has all up to this offset.
+    UpTo(u64),
+    /// Nothing comes any more. The text says why.
+    Failed(String),
+}
+
+fn shown(primary: Option<&Endpoint>) -> String {
+    primary.map(ToString::to_string).unwrap_or_default()
 }
 
 /// A role, as workers know it.

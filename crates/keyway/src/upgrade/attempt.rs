@@ -1,6 +1,7 @@
 //! One attempt to have another process take over, on a thread that waits for it.
 
 use super::Reasons;
+use super::giving::{Feeding, GivenClients, Giving};
 use super::take_over::VARIABLE;
 use crate::reload::Wake;
 use keyway_net::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 /// wake its threads.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Time between two looks at the feeds of stores while the next process gets ready.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// Longest time for a process that has given up to end. After that it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -26,6 +30,8 @@ pub struct Order {
     pub sockets: Vec<Handed>,
     /// The settings, with the servers that an operator has ejected.
     pub plan: Arc<Plan>,
+    /// The embedded stores.
+    pub giving: Giving,
     /// Longest time until the next process can serve.
     pub timeout: Duration,
     /// The channel for the outcome.
@@ -33,12 +39,13 @@ pub struct Order {
 }
 
 /// The process that serves now.
-#[derive(Debug)]
 pub struct Successor {
     /// Its process id.
     pub pid: u32,
     /// The positions of the listeners that it has taken over.
     pub kept: Vec<u16>,
+    /// The way there for clients of embedded stores, if there are such stores.
+    pub heir: Option<Arc<GivenClients>>,
 }
 
 /// The process that took over has ended unexpectedly.
@@ -86,10 +93,12 @@ impl Attempt {
         let (give, given) = channel::<Next>();
         let thread = std::thread::Builder::new().name("keyway-upgrade".into()).spawn(move || {
             let Ok(mut next) = given.recv() else { return };
-            let outcome = next.bring_up(order.sockets, &order.plan, order.timeout);
+            let wake = order.wake.clone();
+            let outcome = next.bring_up(order);
+            // The process is gone before this one goes on with what it has held.
             let outcome = outcome.map_err(|reasons| next.end(reasons));
             // No thread waits for it if this process is ending.
-            let _ = order.wake.send(Wake::Upgraded(outcome));
+            let _ = wake.send(Wake::Upgraded(outcome));
         });
         match thread {
             Ok(thread) => {
@@ -108,10 +117,14 @@ impl Attempt {
         let _ = self.thread.join();
     }
 
-    /// Ends the thread and the process that it started.
-    pub fn abort(self) {
+    /// Cuts the connection to the process. The thread ends, and the process with it.
+    pub fn cut(&self) {
         self.talk.cut();
-        self.join();
+    }
+
+    /// Returns whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 }
 
@@ -133,73 +146,118 @@ struct Next {
 }
 
 impl Next {
-    fn bring_up(
-        &mut self,
-        sockets: Vec<Handed>,
-        plan: &Plan,
-        timeout: Duration,
-    ) -> Result<Successor, Reasons> {
+    fn bring_up(&mut self, order: Order) -> Result<Successor, Reasons> {
+        let Order { sockets, plan, giving, timeout, wake } = order;
         let deadline = now() + timeout;
         let left = || deadline.saturating_duration_since(now());
         let failed = |error| self.talk_failed(&error, timeout);
-        let (takes_held, takes_unreplicated) = match self.talk.hear(left()).map_err(failed)? {
-            Message::Hello { takes_held, takes_unreplicated } => (takes_held, takes_unreplicated),
-            Message::Refused { reasons } => return Err(reasons),
-            other => return Err(unexpected(&other)),
-        };
-        for handed in sockets {
-            let Handed { place, bind, addr, mut sockets } = handed;
-            loop {
-                let rest = sockets.split_off(sockets.len().min(HANDED_AT_ONCE));
-                let part = Handed { place, bind: bind.clone(), addr, sockets };
-                self.talk.say(&Message::Sockets(part), left()).map_err(failed)?;
-                if rest.is_empty() {
-                    break;
-                }
-                sockets = rest;
+        let takes = match self.talk.hear(left()).map_err(failed)? {
+            Message::Hello { takes_held, takes_unreplicated, takes_stores } => {
+                (takes_held, takes_unreplicated, takes_stores)
             }
-        }
-        self.talk.say(&Message::AllSent, left()).map_err(failed)?;
-        let kept = match self.talk.hear(left()).map_err(failed)? {
-            Message::Ready { kept } => kept,
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
         };
+        let (takes_held, takes_unreplicated, takes_stores) = takes;
+        if !takes_stores && giving.has_any() {
+            let why = "it is of a version that does not take over the data of embedded stores; \
+                       restart Keyway to go to that version";
+            return Err(vec![why.to_owned()]);
+        }
+        self.give_sockets(sockets, left()).map_err(failed)?;
+        let mut feeding = giving.begin(&self.talk, &plan, timeout).map_err(failed)?;
+        self.talk.say(&Message::AllSent, left()).map_err(failed)?;
+        let kept = self.await_ready(feeding.as_ref(), timeout)?;
         // This is read as late as possible, because an operator may have ejected or restored a
         // server meanwhile.
         let held = plan.held_servers();
         if takes_held {
             for servers in held.chunks(HELD_AT_ONCE) {
                 let message = Message::Held { servers: servers.to_vec() };
-                self.talk.say(&message, left()).map_err(failed)?;
+                self.talk.say(&message, timeout).map_err(failed)?;
             }
         }
         if takes_unreplicated {
             for primaries in plan.unreplicated_shards().chunks(HELD_AT_ONCE) {
                 let message = Message::Unreplicated { primaries: primaries.to_vec() };
-                self.talk.say(&message, left()).map_err(failed)?;
+                self.talk.say(&message, timeout).map_err(failed)?;
             }
         }
-        self.talk.say(&Message::Begin, left()).map_err(failed)?;
-        match self.talk.hear(BEGIN_PATIENCE).map_err(failed)? {
-            Message::Serving => {
-                for (pool, backend) in held.iter().filter(|_| !takes_held) {
-                    tracing::warn!(
-                        pool,
-                        backend,
-                        "upgrade: the next process is of a version that does not take over \
-                         ejections by hand: this server is in use there"
-                    );
+        if let Some(feeding) = &mut feeding {
+            feeding.change_over(&self.talk, &wake)?;
+        }
+        self.talk.say(&Message::Begin, timeout).map_err(failed)?;
+        self.await_serving(timeout)?;
+        for (pool, backend) in held.iter().filter(|_| !takes_held) {
+            tracing::warn!(
+                pool,
+                backend,
+                "upgrade: the next process is of a version that does not take over ejections by \
+                 hand: this server is in use there"
+            );
+        }
+        let heir = feeding.map(Feeding::into_heir);
+        Ok(Successor { pid: self.child.id(), kept, heir })
+    }
+
+    fn give_sockets(&self, sockets: Vec<Handed>, within: Duration) -> Result<(), Error> {
+        for handed in sockets {
+            let Handed { place, bind, addr, mut sockets } = handed;
+            loop {
+                let rest = sockets.split_off(sockets.len().min(HANDED_AT_ONCE));
+                let part = Handed { place, bind: bind.clone(), addr, sockets };
+                self.talk.say(&Message::Sockets(part), within)?;
+                if rest.is_empty() {
+                    break;
                 }
-                Ok(Successor { pid: self.child.id(), kept })
+                sockets = rest;
             }
-            other => Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    /// Waits until the process is ready. While it takes snapshots of stores, its time does not run:
+    /// the feeds end if it takes nothing for so long.
+    fn await_ready(
+        &self,
+        feeding: Option<&Feeding>,
+        timeout: Duration,
+    ) -> Result<Vec<u16>, Reasons> {
+        let mut deadline = now() + timeout;
+        loop {
+            if feeding.is_some_and(Feeding::is_sending) {
+                deadline = now() + timeout;
+            }
+            let left = deadline.saturating_duration_since(now());
+            match self.talk.hear(left.min(LOOK_EVERY)) {
+                Ok(Message::Ready { kept }) => return Ok(kept),
+                Ok(Message::Refused { reasons }) => return Err(reasons),
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) if is_silence(&error) && now() < deadline => {}
+                Err(error) => return Err(self.talk_failed(&error, timeout)),
+            }
+        }
+    }
+
+    /// Waits for the word after which there is no way back. If it does not come, it will not: the
+    /// connection is cut first, so that the process cannot say it any more.
+    fn await_serving(&self, timeout: Duration) -> Result<(), Reasons> {
+        let failed = match self.talk.hear(BEGIN_PATIENCE) {
+            Ok(Message::Serving) => return Ok(()),
+            Ok(Message::Refused { reasons }) => reasons,
+            Ok(other) => unexpected(&other),
+            Err(error) => self.talk_failed(&error, timeout),
+        };
+        self.talk.cut();
+        match self.talk.hear(Duration::ZERO) {
+            Ok(Message::Serving) => Ok(()),
+            _ => Err(failed),
         }
     }
 
     fn talk_failed(&self, error: &Error, timeout: Duration) -> Reasons {
         vec![match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            _ if is_silence(error) => {
                 format!("it was not ready within upgrade_timeout ({timeout:?})")
             }
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
@@ -238,6 +296,10 @@ impl Next {
             }
         }
     }
+}
+
+fn is_silence(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 fn unexpected(message: &Message) -> Reasons {

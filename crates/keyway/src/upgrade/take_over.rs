@@ -1,8 +1,8 @@
 //! The side of a process that was started to take another one's place.
 
 use anyhow::{Context, Result, bail};
-use keyway_config::ListenAddr;
-use keyway_net::{Handed, Handover, Message, Place};
+use keyway_config::{Config, ListenAddr};
+use keyway_net::{FinalStore, Handed, HandedStore, Handover, Message, Parcels, Place};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +25,13 @@ pub struct TakeOver {
     kept: Vec<u16>,
     held: Vec<(String, String)>,
     unreplicated: Vec<(String, String)>,
+    /// The number that decides which keys of a store lie together, if there are stores.
+    seed: Option<u64>,
+    parcels: Option<Parcels>,
+    stores: Vec<(HandedStore, OwnedFd)>,
+    finals: Vec<FinalStore>,
+    /// The positions of listeners in the previous process, with what they are bound to here.
+    places: Vec<(u16, String)>,
 }
 
 impl TakeOver {
@@ -63,13 +70,20 @@ impl TakeOver {
     /// # Errors
     /// Returns an error if they do not come.
     pub fn receive(&mut self) -> Result<()> {
-        let TakeOver { talk: Some(talk), handed: all, .. } = self else { return Ok(()) };
+        let TakeOver { talk: Some(talk), handed: all, seed, parcels, stores, .. } = self else {
+            return Ok(());
+        };
         let gone = "the process that is to be replaced is gone, or cannot be understood";
-        let hello = Message::Hello { takes_held: true, takes_unreplicated: true };
+        let hello =
+            Message::Hello { takes_held: true, takes_unreplicated: true, takes_stores: true };
         talk.say(&hello, PATIENCE).context(gone)?;
         loop {
             match talk.hear(PATIENCE).context(gone)? {
                 Message::Sockets(handed) => add(all, handed),
+                Message::Origin { seed: number, clients } => {
+                    (*seed, *parcels) = (Some(number), Some(Parcels::given(clients)));
+                }
+                Message::Store { store, socket } => stores.push((store, socket)),
                 Message::AllSent => return Ok(()),
                 other => bail!("{gone}: {other:?}"),
             }
@@ -94,6 +108,7 @@ impl TakeOver {
         let handed = self.handed.remove(position);
         if let Place::Listener(index) = handed.place {
             self.kept.push(index);
+            self.places.push((index, bind.to_string()));
         }
         match bind {
             // No client could connect to a socket whose file is gone.
@@ -141,6 +156,7 @@ impl TakeOver {
             match talk.hear(PATIENCE).context("the process that is to be replaced serves on")? {
                 Message::Held { servers } => self.held.extend(servers),
                 Message::Unreplicated { primaries } => self.unreplicated.extend(primaries),
+                Message::Final(store) => self.finals.push(store),
                 Message::Begin => return Ok(()),
                 other => bail!("{other:?} is not what it was to say now"),
             }
@@ -159,11 +175,48 @@ impl TakeOver {
         &self.unreplicated
     }
 
-    /// Tells that this process serves, so that the previous one can end.
-    pub fn end(&mut self) {
-        if let Some(talk) = self.talk.take() {
-            let _ = talk.say(&Message::Serving, PATIENCE);
-        }
+    /// Returns the number that decides which keys of a store lie together, if stores are taken over.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    /// Returns the names of the pools whose stores are taken over.
+    pub fn pools(&self) -> Vec<String> {
+        self.stores.iter().map(|(store, _)| store.pool.clone()).collect()
+    }
+
+    /// Takes the socket by which clients of stores come.
+    pub fn take_parcels(&mut self) -> Option<Parcels> {
+        self.parcels.take()
+    }
+
+    /// Takes the stores, with the sockets by which their data comes.
+    pub fn take_stores(&mut self) -> Vec<(HandedStore, OwnedFd)> {
+        std::mem::take(&mut self.stores)
+    }
+
+    /// Takes the stores as they were held. They are known once this process may begin.
+    pub fn take_finals(&mut self) -> Vec<FinalStore> {
+        std::mem::take(&mut self.finals)
+    }
+
+    /// Returns the positions of listeners in the previous process, with those in this one.
+    pub fn places(&self, config: &Config) -> Vec<(u16, u16)> {
+        let here = |bind: &String| {
+            (0..).zip(&config.listeners).find(|(_, listener)| listener.bind.to_string() == *bind)
+        };
+        let both = |(before, bind): &(u16, String)| Some((*before, here(bind)?.0));
+        self.places.iter().filter_map(both).collect()
+    }
+
+    /// Tells that this process serves, from which there is no way back: the previous one ends. This
+    /// comes in front of the first request.
+    ///
+    /// # Errors
+    /// The previous process is gone, or goes on: this one must not serve.
+    pub fn commit(&mut self) -> Result<()> {
+        let Some(talk) = self.talk.take() else { return Ok(()) };
+        talk.say(&Message::Serving, PATIENCE).context("the process that is to be replaced goes on")
     }
 }
 

@@ -77,6 +77,9 @@ pub enum WaitFor {
     Owner,
     /// The end of a pause of its pool.
     Pause,
+    /// The end of a hold of its pool: another process takes over. It is short, so that nothing more
+    /// is read meanwhile.
+    Hold,
     /// The verdict on its password.
     Login,
 }

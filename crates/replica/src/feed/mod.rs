@@ -16,6 +16,7 @@
 //!
 //! Knows no store and interprets no command but REPLCONF. Read first: [`Source`], [`Feed`].
 
+mod introduction;
 mod outlet;
 mod registry;
 mod session;

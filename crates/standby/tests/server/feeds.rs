@@ -32,6 +32,7 @@ impl Primary {
             clock,
             limits,
             snapshot_buffer: 64 << 20,
+            twin: None,
             acknowledged: Box::new(|| ()),
             parted: Box::new(move |_, parting| noted.lock().push(parting.clone())),
         });

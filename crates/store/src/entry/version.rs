@@ -71,8 +71,13 @@ impl Store {
         number >> SHARD_BITS
     }
 
+    /// The greatest count by which a value's number was given.
+    pub fn numbers_max(&self) -> u64 {
+        (0..self.shard_count()).map(|index| self.shard(index).numbers).max().unwrap_or_default()
+    }
+
     /// Has the numbers of values that are given from now on be above those of a count.
-    pub(crate) fn raise_numbers(&self, count: u64) {
+    pub fn raise_numbers(&self, count: u64) {
         // One that no file should have would leave no numbers.
         let count = count.min(u64::MAX >> (SHARD_BITS + 1));
         for index in 0..self.shard_count() {

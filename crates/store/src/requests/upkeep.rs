@@ -22,10 +22,10 @@ impl Store {
     /// because a call reclaims no more than some thousand items.
     ///
     /// Nothing is done while the store is loaded: what expires or is evicted then would be
-    /// missing in its log.
+    /// missing in its log. Nothing is done either while the store is held.
     #[must_use = "there may be more to do at once"]
     pub fn tick(&self, clock: Clock) -> bool {
-        if self.is_loading() {
+        if self.is_loading() || self.is_held() {
             return false;
         }
         let (now_millis, protocol) = (clock.unix_millis(), Protocol::default());

@@ -106,6 +106,8 @@ struct State {
     clock: Clock,
     /// The snapshot is that of a primary.
     is_replica: bool,
+    /// The primary is the store of the process that this one replaces.
+    is_twin: bool,
     database: u32,
     /// The memcached state of the next key.
     meta: Meta,
@@ -314,6 +316,15 @@ impl Filling {
         Ok(())
     }
 
+    /// The same for the store of the process that this one replaces. The snapshot has the data of
+    /// a store of the same bound, which may lie in memory in another way: it may pass the bound by
+    /// as much as [`Store::is_over_full`] lets it. Flushes that are still to come are taken over.
+    pub fn of_twin(store: &Arc<Store>) -> Self {
+        let mut filling = Self::new(store);
+        filling.state.is_twin = true;
+        filling
+    }
+
     /// Ends loading: the snapshot is whole. The number of keys.
     ///
     /// Readers of effects that came meanwhile are lost: what is loaded is not told.
@@ -330,6 +341,7 @@ impl State {
             store: Arc::clone(store),
             clock: Clock::default(),
             is_replica,
+            is_twin: false,
             database: 0,
             meta: Meta::new(Encoding::Text, None),
             building: None,
@@ -410,7 +422,7 @@ impl State {
         } else if name == STREAM_DATABASE_FIELD {
             self.history.database = number();
         } else if name == FLUSH_FIELD
-            && !self.is_replica
+            && (!self.is_replica || self.is_twin)
             && let Some((database, at)) = numbers()
             && let Ok(database) = u32::try_from(database)
             && database < self.store.database_count()
@@ -462,7 +474,11 @@ impl State {
         if self.is_base {
             return Ok(());
         }
-        match self.store.make_room(len as u64, self.turn()) {
+        let has_room = match self.is_twin {
+            true => !self.store.is_over_full(),
+            false => self.store.make_room(len as u64, self.turn()),
+        };
+        match has_room {
             true => Ok(()),
             false => Err(LoadError::Full { memory_max: self.store.config().memory_max }),
         }

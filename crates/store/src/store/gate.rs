@@ -17,6 +17,7 @@ const REPLICA: u8 = 1 << 1;
 const STALE: u8 = 1 << 2;
 const UNLOGGED: u8 = 1 << 3;
 const ALONE: u8 = 1 << 4;
+const HELD: u8 = 1 << 5;
 
 /// The state that a request has to pass.
 pub(crate) struct Gate(AtomicU8);
@@ -106,6 +107,18 @@ impl Store {
     /// Has workers refuse writes as too few replicas follow, or take them again.
     pub fn set_alone(&self, is_alone: bool) {
         self.gate.set(ALONE, is_alone);
+    }
+
+    /// Has nothing change by itself, or things change again: nothing expires by upkeep, and nothing
+    /// is evicted by it. Clients are held by others.
+    pub fn set_held(&self, is_held: bool) {
+        self.gate.set(HELD, is_held);
+    }
+
+    /// Returns whether nothing is to change by itself.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.gate.has(HELD)
     }
 
     /// Returns whether the store is a replica.

@@ -90,6 +90,21 @@ impl Waiter {
         (self.database, self.lane, self.ticket)
     }
 
+    /// The words of its request. What it reads of a stream's end is named by an id.
+    pub fn words(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.ranges.iter().map(|range| range.of(&self.frame))
+    }
+
+    /// Returns whether it waits for keys, and not for the end of a snapshot.
+    pub fn is_for_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Its place among all that wait: those with a lower one came earlier.
+    pub fn place(&self) -> u64 {
+        self.ticket
+    }
+
     /// The class and the command that metrics count it under.
     pub fn counted(&self) -> Counted {
         self.command.counted()

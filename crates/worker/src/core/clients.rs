@@ -2,6 +2,7 @@
 
 use super::request::ClientMut;
 use super::{Connection, Plane};
+use crate::PoolPlan;
 use keyway_base::{Key, Time};
 use keyway_proxy::local::Unblock;
 use keyway_proxy::{BusyPool, Session, WaitFor};
@@ -37,8 +38,17 @@ pub(in crate::core) enum WaitOn<'a> {
     Owner(Time),
     /// The end of a pause of its pool, which is expected at this time.
     Pause(Time),
+    /// The end of a hold of its pool, as another process takes over: when it is looked at next.
+    Hold(Time),
     /// The verdict on its password.
     Login,
+}
+
+impl WaitOn<'_> {
+    /// A wait for a pool that holds requests back, to be looked at again at `until`.
+    pub(in crate::core) fn pause_of(pool: &PoolPlan, until: Time) -> Self {
+        if pool.pause.is_held() { WaitOn::Hold(until) } else { WaitOn::Pause(until) }
+    }
 }
 
 impl Plane {
@@ -66,16 +76,24 @@ impl Plane {
                 WaitFor::Owner
             }
             WaitOn::Pause(until) => {
-                self.clients.held_back.push((key, session.pool));
-                self.plan.clients.set_paused(session.identity.id, true);
-                self.note_deadline(Some(until));
+                self.hold_back(key, session, until);
                 WaitFor::Pause
+            }
+            WaitOn::Hold(until) => {
+                self.hold_back(key, session, until);
+                WaitFor::Hold
             }
             WaitOn::Login => {
                 self.clients.logins.push(key);
                 WaitFor::Login
             }
         });
+    }
+
+    fn hold_back(&mut self, key: Key<Session>, session: &Session, until: Time) {
+        self.clients.held_back.push((key, session.pool));
+        self.plan.clients.set_paused(session.identity.id, true);
+        self.note_deadline(Some(until));
     }
 
     /// Ends a client's wait: its next request is parsed again.

@@ -76,6 +76,8 @@ pub(crate) struct Plane {
     inline: Vec<u8>,
     keys: Vec<u32>,
     scratch: Vec<u8>,
+    /// True while a client of another process is brought into its state: no hold concerns that.
+    is_restoring: bool,
     memcached: memcached::State,
     cluster: cluster::State,
     pub(crate) routes: routed::State,
@@ -132,6 +134,7 @@ impl Core {
             inline: Vec::new(),
             keys: Vec::new(),
             scratch: Vec::new(),
+            is_restoring: false,
             memcached: memcached::State::default(),
             cluster,
             clients: clients::State::default(),

@@ -25,6 +25,7 @@ impl<I: Io> Worker<I> {
         self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
         self.drain_deadline = Some(now + self.plan.drain_timeout);
         self.core.end_waits_for_primaries();
+        self.drain_relays(false);
         for key in self.core.client_keys() {
             self.end_soon(key);
         }
@@ -32,7 +33,7 @@ impl<I: Io> Worker<I> {
 
     pub(super) fn is_drained(&self) -> bool {
         let is_over = self.drain_deadline.is_some() && !self.core.has_clients();
-        is_over && self.lingering.is_empty() && !self.io.has_arrivals()
+        is_over && self.lingering.is_empty() && self.relays.is_empty() && !self.io.has_arrivals()
     }
 
     /// Closes clients of all workers. `ids` must be in ascending order.

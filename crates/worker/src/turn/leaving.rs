@@ -26,7 +26,8 @@ impl<I: Io> Worker<I> {
     /// Drains when the time is over, or no client is left.
     pub(super) fn tend_leaving(&mut self, now: Time) {
         let Some(leaving) = self.leaving.filter(|_| self.drain_deadline.is_none()) else { return };
-        let has_clients = self.core.has_clients() || self.io.has_arrivals();
+        let has_clients =
+            self.core.has_clients() || self.io.has_arrivals() || !self.relays.is_empty();
         let is_idle = leaving.idle_from <= now && !has_clients;
         if is_idle || leaving.until <= now {
             self.drain();

@@ -38,7 +38,7 @@ impl<I: Io> Worker<I> {
         let address = std::sync::Arc::clone(&session.identity.addr);
         let listener = session.listener;
         let mut said = busy.map_or_else(Vec::new, |busy| busy.unparsed().to_vec());
-        let detached = role.and_then(|role| Some((role, self.io.detach(client.socket)?)));
+        let detached = role.and_then(|role| Some((role, self.io.give_up(client.socket)?)));
         let Some((role, (socket, held))) = detached else {
             let mut text = Vec::new();
             reply::error(&mut text, NOT_PLAIN);

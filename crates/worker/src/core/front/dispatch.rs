@@ -262,12 +262,12 @@ impl Plane {
     ) -> bool {
         let RequestContext { key, session, request, .. } = incoming;
         let key = *key;
-        let until = pool.pause.holds(request, self.clock.now);
+        let until = pool.pause.holds(request, self.clock.now).filter(|_| !self.is_restoring);
         if let Some(until) = until {
-            self.wait_for(ClientMut { key, session }, WaitOn::Pause(until));
+            self.wait_for(ClientMut { key, session }, WaitOn::pause_of(pool, until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);
-        } else if pool.pause.is_monitored() {
+        } else if pool.pause.is_monitored() && !self.is_restoring {
             self.show_request(ClientRef { key, session }, request);
         }
         until.is_some()

@@ -113,7 +113,8 @@ impl Plane {
             }
             return false;
         };
-        self.wait_for(ClientMut { key: call.key, session: call.session }, WaitOn::Pause(until));
+        let client = ClientMut { key: call.key, session: call.session };
+        self.wait_for(client, WaitOn::pause_of(pool, until));
         true
     }
 

@@ -184,7 +184,10 @@ impl Plane {
     }
 
     /// Removes a client from those that wait. Returns its session and the index of its reply.
-    fn end_waiting(&mut self, client: u64) -> Option<(Key<Session>, u32)> {
+    pub(in crate::core::pools::store) fn end_waiting(
+        &mut self,
+        client: u64,
+    ) -> Option<(Key<Session>, u32)> {
         let waiting = self.store.blocking.waiting.swap_remove(&client)?;
         if let Some(deadline) = waiting.deadline {
             self.store.blocking.deadlines.remove(&(deadline, client));

@@ -6,6 +6,7 @@
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
 //! | `feeding` | clients that become replicas, and clients that wait for them |
+//! | `handed` | clients that go to another process, or come from one |
 //! | `logs` | replies that wait until writes are on disk |
 //! | `roles` | REPLICAOF and ROLE, and the way to `feeding` |
 //! | `scripts` | scripts and functions |
@@ -20,6 +21,7 @@ pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
 mod feeding;
+mod handed;
 pub(crate) mod logs;
 mod roles;
 mod script_commands;
