@@ -3,7 +3,6 @@ use keyway_base::{Block, Clock};
 use keyway_tls::{ClientTls, TlsFault};
 use rustix::fd::OwnedFd;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A connected stream socket owned by an [`Io`]: a file descriptor, or a simulated one.

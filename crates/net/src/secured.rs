@@ -35,7 +35,6 @@ use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 

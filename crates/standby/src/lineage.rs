@@ -124,6 +124,7 @@ impl Lineage {
             libraries: Box::new(libraries),
             clock: self.clock,
             limits: self.config.limits,
+            twin: None,
             snapshot_buffer: self.config.snapshot_buffer,
             acknowledged: Box::new(move || told.acknowledged()),
             parted: Box::new(move |address, parting| parted.parted(address, parting)),

@@ -80,7 +80,7 @@ impl<I: Io> Worker<I> {
             }
         }
         let listener = usize::from(described.listener);
-        self.plan.listeners[listener].entrance.tally.note_out();
+        self.plan.listeners[listener].access.tally.note_out();
         self.core.remove_session(key, None);
         self.clients[key.index() as usize] = None;
         self.plan.clients.remove(described.id);
@@ -116,7 +116,7 @@ impl<I: Io> Worker<I> {
         entry.set_lib_name(lib_name);
         entry.set_lib_ver(lib_ver);
         self.plan.clients.insert(client.id, entry);
-        listener.entrance.tally.note_in(false);
+        listener.access.tally.note_in(false);
         let key = self.core.add_session(pool, client.listener, identity);
         let index = key.index() as usize;
         if self.clients.len() <= index {
