@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::load;
 use crate::manifest::Numbered;
 use crate::settings::{Fsync, Notice, Settings};
+use crate::syncing::Syncing;
 use crate::writer::Writer;
 use keyway_base::Time;
 use keyway_store::{Compaction, EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
@@ -37,8 +38,6 @@ const REST: Duration = Duration::from_millis(5);
 const IDLE_REST: Duration = Duration::from_millis(100);
 /// Rounds with nothing to write from which on it is idle.
 const IDLE_ROUNDS: u32 = 20;
-/// How long a write may stay off the disk with [`Fsync::EverySecond`].
-const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// When it is tried again to begin, and the longest time until then.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -48,9 +47,9 @@ const COMPACT_AFTER: Duration = Duration::from_secs(60);
 const BASE_REST: Duration = Duration::from_millis(1);
 
 /// The units that the store tells, and the files they go to.
-struct Following {
+pub(crate) struct Following {
     reader: EffectReader,
-    writer: Writer,
+    pub(crate) writer: Writer,
     /// The segments since the cut of the base that is being written, or of the last one.
     segments: Vec<Numbered>,
     /// Bytes of those that are complete.
@@ -61,7 +60,7 @@ struct Following {
     /// Units below this number are written.
     told: u64,
     /// When the oldest write that is not on the disk was made.
-    unsynced_since: Option<Time>,
+    pub(crate) unsynced_since: Option<Time>,
 }
 
 /// A base that is being written.
@@ -73,10 +72,11 @@ struct Rebase {
 
 pub(crate) struct Engine {
     store: Arc<Store>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     directory: Directory,
-    gate: Arc<Gate>,
-    following: Option<Following>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) following: Option<Following>,
+    pub(crate) syncing: Syncing,
     /// The offset of the log behind all that was written.
     offset: u64,
     base_len: u64,
@@ -104,6 +104,7 @@ impl Engine {
             directory,
             gate,
             following: None,
+            syncing: Syncing::default(),
             offset: 0,
             base_len: 0,
             retry_at: Time(0),
@@ -120,7 +121,7 @@ impl Engine {
         self.directory.manifest().is_some()
     }
 
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         (self.settings.monotonic)()
     }
 
@@ -321,36 +322,6 @@ impl Engine {
         Ok(has_any)
     }
 
-    fn sync_due(&mut self) -> Result<(), LogFault> {
-        let now = self.now();
-        let Some(following) = &mut self.following else { return Ok(()) };
-        let Some(since) = following.unsynced_since else { return Ok(()) };
-        let is_due = match self.settings.fsync {
-            Fsync::Always => true,
-            Fsync::EverySecond => now.since(since) >= SYNC_EVERY,
-            Fsync::No => false,
-        };
-        if is_due {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), LogFault> {
-        let began = self.now();
-        let Some(following) = &mut self.following else { return Ok(()) };
-        if following.writer.is_unsynced() {
-            following.writer.sync()?;
-            let micros = (self.settings.monotonic)().since(began).as_micros() as u64;
-            let mut status = self.gate.status_mut();
-            status.fsyncs += 1;
-            status.fsync_micros += micros;
-            status.fsync_micros_max = status.fsync_micros_max.max(micros);
-        }
-        following.unsynced_since = None;
-        Ok(())
-    }
-
     /// Lets workers go whose units are where they are to be.
     fn publish(&mut self) -> Result<(), LogFault> {
         let Some(following) = &self.following else { return Ok(()) };
@@ -364,8 +335,12 @@ impl Engine {
     fn rotate(&mut self) -> Result<(), LogFault> {
         let segment_len = self.settings.segment_len;
         match &self.following {
-            Some(following) if following.writer.len() >= segment_len => self.next_segment(),
-            _ => Ok(()),
+            Some(following) if following.writer.len() >= segment_len => {}
+            _ => return Ok(()),
+        }
+        match self.is_nearly_synced()? {
+            true => self.next_segment(),
+            false => Ok(()),
         }
     }
 
@@ -390,6 +365,9 @@ impl Engine {
         let is_worth = len >= self.settings.compact_from.max(self.base_len);
         let is_due = is_worth && now >= self.compact_at || self.is_compaction_asked;
         if !is_due || following.base.is_some() || !following.is_listed {
+            return Ok(());
+        }
+        if !self.is_nearly_synced()? {
             return Ok(());
         }
         let Some((reader, base)) = self.cut_for_compaction()? else { return Ok(()) };
@@ -443,6 +421,11 @@ impl Engine {
 
     /// Puts a base into its place once it is whole.
     fn settle_base(&mut self) -> Result<(), LogFault> {
+        let is_over =
+            |following: &Following| following.base.as_ref().is_some_and(|base| base.file.is_over());
+        if !self.following.as_ref().is_some_and(is_over) || !self.is_nearly_synced()? {
+            return Ok(());
+        }
         let Some(following) = &mut self.following else { return Ok(()) };
         let Some(outcome) = following.base.as_mut().and_then(|base| base.file.outcome()) else {
             return Ok(());
@@ -547,7 +530,7 @@ impl Engine {
         }
         status.base_len = self.base_len;
         status.segments_len = following.complete_len + following.writer.len();
-        status.is_unsynced = following.unsynced_since.is_some();
+        status.is_unsynced = following.writer.is_unsynced();
     }
 
     /// Waits until there is something to do.
