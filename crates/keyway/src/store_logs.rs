@@ -185,9 +185,22 @@ impl StoreLogs {
         log.map(|log| log.log.directory().display().to_string()).unwrap_or_default()
     }
 
-    /// Ends all logs, behind what was written.
-    pub fn end(&mut self) {
-        self.all.iter_mut().for_each(|log| log.log.end());
+    /// Ends all logs, behind what was written. Returns whether each has all that its pool holds.
+    pub fn end(&mut self) -> bool {
+        let mut are_whole = true;
+        for StoreLog { pool, log, .. } in &mut self.all {
+            log.end();
+            let status = log.status();
+            if status.state == LogState::Lost {
+                are_whole = false;
+                tracing::error!(
+                    pool,
+                    "the process ends without all writes in the log: {}",
+                    status.last_fault
+                );
+            }
+        }
+        are_whole
     }
 }
 
@@ -285,6 +298,22 @@ impl Teller {
             Notice::NotCompacted(fault) => {
                 tracing::error!(pool, "the log is not compacted, and goes on: {fault}");
             }
+            Notice::Beginning { refuses: true } => tracing::info!(
+                pool,
+                "the first base of the log is being written; until it is whole, writes are \
+                 refused (-MISCONF)"
+            ),
+            Notice::Beginning { refuses: false } => tracing::info!(
+                pool,
+                "the first base of the log is being written; until it is whole, a restart finds \
+                 what the snapshot has"
+            ),
+            Notice::Begun { base_len, took } => tracing::info!(
+                pool,
+                bytes = base_len,
+                seconds = took.as_secs_f64(),
+                "the log has all that the pool holds: a base of {base_len} bytes in {took:.1?}"
+            ),
             Notice::Failed { fault, refuses: true } => tracing::error!(
                 pool,
                 "the log has failed: {fault}; writes are refused until it has begun anew"

@@ -50,6 +50,11 @@ impl NewBase {
         Ok(Self { thread: Some(thread), is_over })
     }
 
+    /// Returns whether there is an outcome.
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// The length of the base once it is on the disk whole, or why there is none.
     pub(crate) fn outcome(&mut self) -> Option<Result<u64, LogFault>> {
         let thread = self.thread.take_if(|thread| thread.is_finished())?;

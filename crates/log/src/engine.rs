@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::load;
 use crate::manifest::Numbered;
 use crate::settings::{Fsync, Notice, Settings};
+use crate::syncing::Syncing;
 use crate::writer::Writer;
 use keyway_base::Time;
 use keyway_store::{Compaction, EffectLimits, EffectReader, Keeping, LogState, Overrun, Store};
@@ -37,8 +38,6 @@ const REST: Duration = Duration::from_millis(5);
 const IDLE_REST: Duration = Duration::from_millis(100);
 /// Rounds with nothing to write from which on it is idle.
 const IDLE_ROUNDS: u32 = 20;
-/// How long a write may stay off the disk with [`Fsync::EverySecond`].
-const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// When it is tried again to begin, and the longest time until then.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -48,9 +47,9 @@ const COMPACT_AFTER: Duration = Duration::from_secs(60);
 const BASE_REST: Duration = Duration::from_millis(1);
 
 /// The units that the store tells, and the files they go to.
-struct Following {
+pub(crate) struct Following {
     reader: EffectReader,
-    writer: Writer,
+    pub(crate) writer: Writer,
     /// The segments since the cut of the base that is being written, or of the last one.
     segments: Vec<Numbered>,
     /// Bytes of those that are complete.
@@ -61,7 +60,7 @@ struct Following {
     /// Units below this number are written.
     told: u64,
     /// When the oldest write that is not on the disk was made.
-    unsynced_since: Option<Time>,
+    pub(crate) unsynced_since: Option<Time>,
 }
 
 /// A base that is being written.
@@ -73,10 +72,11 @@ struct Rebase {
 
 pub(crate) struct Engine {
     store: Arc<Store>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     directory: Directory,
-    gate: Arc<Gate>,
-    following: Option<Following>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) following: Option<Following>,
+    pub(crate) syncing: Syncing,
     /// The offset of the log behind all that was written.
     offset: u64,
     base_len: u64,
@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     is_paused: bool,
     /// The data was replaced, and is not in the log yet.
     is_replaced: bool,
+    /// Clients are served while the first base is written, which is to be told.
+    is_told_of_base: bool,
 }
 
 impl Engine {
@@ -104,6 +106,7 @@ impl Engine {
             directory,
             gate,
             following: None,
+            syncing: Syncing::default(),
             offset: 0,
             base_len: 0,
             retry_at: Time(0),
@@ -113,6 +116,7 @@ impl Engine {
             is_compaction_asked: false,
             is_paused: false,
             is_replaced: false,
+            is_told_of_base: false,
         }
     }
 
@@ -120,7 +124,7 @@ impl Engine {
         self.directory.manifest().is_some()
     }
 
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         (self.settings.monotonic)()
     }
 
@@ -134,8 +138,10 @@ impl Engine {
             return Ok(());
         }
         if self.store.is_loading() {
-            // Until there is a base, nothing that is written would be kept.
-            self.store.refuse_writes(true);
+            // Until there is a base, a restart finds what the snapshot has, and nothing that is
+            // written.
+            self.store.refuse_writes(self.settings.fsync == Fsync::Always);
+            self.is_told_of_base = true;
             return Ok(());
         }
         self.await_base()
@@ -267,6 +273,10 @@ impl Engine {
         let mut following = self.write_from(reader, self.offset)?;
         following.base = Some(base);
         self.following = Some(following);
+        if self.is_told_of_base {
+            let refuses = self.store.refuses_writes();
+            (self.settings.notify)(Notice::Beginning { refuses });
+        }
         Ok(())
     }
 
@@ -323,36 +333,6 @@ impl Engine {
         Ok(has_any)
     }
 
-    fn sync_due(&mut self) -> Result<(), LogFault> {
-        let now = self.now();
-        let Some(following) = &mut self.following else { return Ok(()) };
-        let Some(since) = following.unsynced_since else { return Ok(()) };
-        let is_due = match self.settings.fsync {
-            Fsync::Always => true,
-            Fsync::EverySecond => now.since(since) >= SYNC_EVERY,
-            Fsync::No => false,
-        };
-        if is_due {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), LogFault> {
-        let began = self.now();
-        let Some(following) = &mut self.following else { return Ok(()) };
-        if following.writer.is_unsynced() {
-            following.writer.sync()?;
-            let micros = (self.settings.monotonic)().since(began).as_micros() as u64;
-            let mut status = self.gate.status_mut();
-            status.fsyncs += 1;
-            status.fsync_micros += micros;
-            status.fsync_micros_max = status.fsync_micros_max.max(micros);
-        }
-        following.unsynced_since = None;
-        Ok(())
-    }
-
     /// Lets workers go whose units are where they are to be.
     fn publish(&mut self) -> Result<(), LogFault> {
         let Some(following) = &self.following else { return Ok(()) };
@@ -366,8 +346,12 @@ impl Engine {
     fn rotate(&mut self) -> Result<(), LogFault> {
         let segment_len = self.settings.segment_len;
         match &self.following {
-            Some(following) if following.writer.len() >= segment_len => self.next_segment(),
-            _ => Ok(()),
+            Some(following) if following.writer.len() >= segment_len => {}
+            _ => return Ok(()),
+        }
+        match self.is_nearly_synced()? {
+            true => self.next_segment(),
+            false => Ok(()),
         }
     }
 
@@ -392,6 +376,9 @@ impl Engine {
         let is_worth = len >= self.settings.compact_from.max(self.base_len);
         let is_due = is_worth && now >= self.compact_at || self.is_compaction_asked;
         if !is_due || following.base.is_some() || !following.is_listed {
+            return Ok(());
+        }
+        if !self.is_nearly_synced()? {
             return Ok(());
         }
         let Some((reader, base)) = self.cut_for_compaction()? else { return Ok(()) };
@@ -445,6 +432,11 @@ impl Engine {
 
     /// Puts a base into its place once it is whole.
     fn settle_base(&mut self) -> Result<(), LogFault> {
+        let is_over =
+            |following: &Following| following.base.as_ref().is_some_and(|base| base.file.is_over());
+        if !self.following.as_ref().is_some_and(is_over) || !self.is_nearly_synced()? {
+            return Ok(());
+        }
         let Some(following) = &mut self.following else { return Ok(()) };
         let Some(outcome) = following.base.as_mut().and_then(|base| base.file.outcome()) else {
             return Ok(());
@@ -493,10 +485,13 @@ impl Engine {
         self.gate.status_mut().state = LogState::Open;
         self.store.refuse_writes(false);
         let is_replaced = std::mem::take(&mut self.is_replaced);
+        let is_first = std::mem::take(&mut self.is_told_of_base);
         if has_failed {
             (self.settings.notify)(Notice::Healed);
         } else if is_replaced {
             (self.settings.notify)(Notice::Replaced { base_len: len, took });
+        } else if is_first {
+            (self.settings.notify)(Notice::Begun { base_len: len, took });
         }
         Ok(())
     }
@@ -524,6 +519,8 @@ impl Engine {
         let is_first = {
             let mut status = self.gate.status_mut();
             status.losses += u64::from(following.is_some());
+            status.last_compaction_failed |=
+                following.as_ref().is_some_and(|following| !following.is_listed);
             status.last_fault = fault.to_string();
             std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
         };
@@ -549,7 +546,7 @@ impl Engine {
         }
         status.base_len = self.base_len;
         status.segments_len = following.complete_len + following.writer.len();
-        status.is_unsynced = following.unsynced_since.is_some();
+        status.is_unsynced = following.writer.is_unsynced();
     }
 
     /// Waits until there is something to do.

@@ -16,6 +16,7 @@
 //! Architecture invariants: with [`Fsync::Always`] a worker is let go only when what it has told is
 //! on the disk. Nothing in a file is trusted before its checksum was seen. Every buffer has a
 //! bound: a unit is as long as the store's effects allow, all else is counted in kilobytes.
+//! Without it nothing that is written waits for the disk, but where files change.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,8 @@ mod manifest;
 mod record;
 mod segment;
 mod settings;
+mod syncer;
+mod syncing;
 mod writer;
 
 pub use fault::LogFault;

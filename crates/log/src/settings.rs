@@ -66,6 +66,18 @@ pub enum Notice {
         /// How long that took.
         took: Duration,
     },
+    /// The first base is written while clients are served.
+    Beginning {
+        /// True if writes are refused until it is whole.
+        refuses: bool,
+    },
+    /// The first base is whole: the log has all that the store has.
+    Begun {
+        /// Its length.
+        base_len: u64,
+        /// How long that took.
+        took: Duration,
+    },
     /// The log cannot be loaded: the store is not served.
     CannotLoad(LogFault),
     /// A new base is in place.
@@ -102,8 +114,9 @@ pub struct Settings {
     pub directory: PathBuf,
     /// When what was written is to be on the disk.
     pub fsync: Fsync,
-    /// Bytes of effects in memory; half of it is the longest unit that can be logged. With
-    /// less, workers wait for the disk more often.
+    /// Bytes of effects in memory. From half of it on workers wait for the log. A longer unit is
+    /// let through, and a longer script is refused further writes. With less, workers wait for
+    /// the disk more often.
     pub effects_room: usize,
     /// Bytes that a compaction may hold of items that change before they were written.
     pub snapshot_buffer: u64,

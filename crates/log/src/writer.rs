@@ -3,9 +3,11 @@
 use crate::disk;
 use crate::fault::LogFault;
 use crate::record::{self, RECORD_HEAD_LEN, SEGMENT_HEAD_LEN, SegmentHead};
+use crate::syncer::Job;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Bytes of its buffer that a writer keeps.
 const KEPT_LEN: usize = 1 << 20;
@@ -13,7 +15,7 @@ const KEPT_LEN: usize = 1 << 20;
 /// A segment that is being written.
 pub(crate) struct Writer {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     head: SegmentHead,
     /// Bytes of whole records, head included.
     len: u64,
@@ -33,6 +35,7 @@ impl Writer {
         written.map_err(|error| LogFault::io("write", &path, error))?;
         let offset = head.offset;
         let (len, record) = (SEGMENT_HEAD_LEN as u64, vec![0; RECORD_HEAD_LEN]);
+        let file = Arc::new(file);
         Ok(Self { path, file, head, len, offset, synced: offset, record })
     }
 
@@ -47,6 +50,28 @@ impl Writer {
 
     pub(crate) fn is_unsynced(&self) -> bool {
         self.synced < self.offset
+    }
+
+    /// Bytes of units that may not be on the disk.
+    pub(crate) fn unsynced_len(&self) -> u64 {
+        self.offset - self.synced
+    }
+
+    /// What is to be put onto the disk by another thread.
+    pub(crate) fn job(&self) -> Job {
+        Job { file: Arc::clone(&self.file), offset: self.offset }
+    }
+
+    /// Notes the outcome of a job, unless it was for another file.
+    pub(crate) fn note_synced(
+        &mut self,
+        (job, outcome): (Job, io::Result<()>),
+    ) -> Result<(), LogFault> {
+        if Arc::ptr_eq(&job.file, &self.file) {
+            outcome.map_err(|error| LogFault::io("sync", &self.path, error))?;
+            self.synced = self.synced.max(job.offset);
+        }
+        Ok(())
     }
 
     /// The buffer for the units of the next record.
@@ -72,14 +97,14 @@ impl Writer {
 
     fn write_record(&mut self) -> Result<(), LogFault> {
         record::seal(&mut self.record, self.head.id, self.offset, self.synced);
-        let written = self.file.write_all(&self.record);
+        let written = (&*self.file).write_all(&self.record);
         let (len, units) = (self.record.len() as u64, self.record.len() - RECORD_HEAD_LEN);
         self.record.truncate(RECORD_HEAD_LEN);
         self.record.shrink_to(KEPT_LEN);
         if let Err(error) = written {
             // A part of it may be there. If it cannot be cut, it is cut at the next start.
             let _ = self.file.set_len(self.len);
-            let _ = self.file.seek(SeekFrom::Start(self.len));
+            let _ = (&*self.file).seek(SeekFrom::Start(self.len));
             return Err(LogFault::io("write", &self.path, error));
         }
         self.len += len;

@@ -9,7 +9,7 @@ use keyway_testkit::{TempDir, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut all: Vec<(u64, PathBuf)> = fs::read_dir(directory)
@@ -258,31 +258,67 @@ fn a_log_that_cannot_be_written_refuses_writes_and_begins_anew_when_the_disk_is_
 }
 
 #[test]
-fn with_always_a_write_that_cannot_be_logged_is_not_acknowledged() {
+fn with_always_a_write_that_is_longer_than_the_room_is_acknowledged_once_it_is_in_a_file() {
     let folder = TempDir::new();
     let mut settings = settings(folder.path(), Fsync::Always);
     settings.effects_room = 1 << 20;
     let logged = Logged::open(settings).unwrap();
-    logged.run("SET short 1");
-    run_in(&logged.store, 0, &format!("SET long {}", "v".repeat(2 << 20)));
-    assert_eq!(logged.settle(), 1, "a loss is told");
-    wait_until("healed", BOUND, || !logged.store.refuses_writes());
-    logged.run("SET short 2");
-    assert_eq!(logged.settle(), 1);
+    run_in(&logged.store, 0, &format!("SET long {}", "v".repeat(5 << 20)));
+    assert_eq!(logged.settle(), 0, "nothing is lost");
+    let len: u64 = segments(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(len > 5 << 20, "{len} bytes are in files");
 }
 
 #[test]
-fn what_is_more_than_there_is_room_for_makes_the_log_begin_anew() {
+fn without_always_a_log_that_fails_lets_writes_go_on_and_begins_anew() {
     let folder = TempDir::new();
-    let mut settings = settings(folder.path(), Fsync::EverySecond);
-    settings.effects_room = 1 << 20;
+    let (directory, away) = (folder.path().join("log"), folder.path().join("away"));
+    fs::create_dir(&directory).unwrap();
+    let mut settings = settings(&directory, Fsync::EverySecond);
+    settings.segment_len = 1 << 10;
     let logged = Logged::open(settings.clone()).unwrap();
-    logged.run(&format!("SET long {}", "v".repeat(2 << 20)));
+    fs::rename(&directory, &away).unwrap();
+    logged.run(&format!("SET long {}", "v".repeat(2 << 10)));
     wait_until("a loss", BOUND, || logged.log.status().losses == 1);
     assert!(!logged.store.refuses_writes());
+    fs::rename(&away, &directory).unwrap();
     wait_until("healed", BOUND, || logged.noticed("Healed"));
     logged.run("SET after 1");
     let held = logged.end();
     let logged = Logged::open(settings).unwrap();
     assert_eq!(contents(&logged.store), held);
+}
+
+/// Laws: a writer that waits for room goes on, and a log is never lost to its own bound.
+#[test]
+fn values_of_any_length_are_logged_and_no_writer_hangs() {
+    for fsync in [Fsync::EverySecond, Fsync::Always] {
+        let folder = TempDir::new();
+        let mut settings = settings(folder.path(), fsync);
+        (settings.effects_room, settings.segment_len) = (1 << 20, 4 << 20);
+        let logged = Logged::open(settings.clone()).unwrap();
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (logged, done) = (&logged, &done);
+                scope.spawn(move || {
+                    for nth in 0..60u64 {
+                        // From a byte to 8 MiB, eight times the room.
+                        let len = 1usize << ((nth * 7 + thread * 5) % 24);
+                        let value = "x".repeat(len);
+                        logged.run(&format!("SET key:{thread}:{} {value}", nth % 9));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            wait_until("no writer hangs", BOUND, || done.load(Ordering::Relaxed) == 3);
+        });
+        assert!(logged.store.effects_beyond() > 0, "no value was longer than the room");
+        wait_until("all is free again", BOUND, || !logged.store.effects_are_full());
+        let status = logged.log.status();
+        assert_eq!((status.losses, status.state), (0, LogState::Open), "{fsync:?}");
+        let held = logged.end();
+        let logged = Logged::open(settings).unwrap();
+        assert_eq!(contents(&logged.store), held, "{fsync:?}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::target::{Counts, Place, StoreTarget};
 use keyway_base::Clock;
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::Candidate;
-use keyway_replica::{Follower, FollowerSettings, Position, State, Status};
+use keyway_replica::{Follower, FollowerSettings, Lookups, Position, State, Status};
 use keyway_script::Registry;
 use keyway_store::{HistoryPlace, Store};
 use parking_lot::Mutex;
@@ -39,7 +39,10 @@ pub struct Primary {
 
 impl fmt::Display for Primary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
     }
 }
 
@@ -71,6 +74,7 @@ pub struct Standby {
     serves_stale: AtomicBool,
     /// Resyncs and failures of followers that have ended.
     past: [AtomicU64; 3],
+    lookups: Lookups,
 }
 
 struct Following {
@@ -97,6 +101,7 @@ impl Standby {
             following: Mutex::new(None),
             serves_stale: AtomicBool::new(serves_stale),
             past: Default::default(),
+            lookups: Lookups::default(),
         }
     }
 
@@ -139,6 +144,7 @@ impl Standby {
 
     fn start(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
         self.place.counts.is_ending.store(false, Ordering::Relaxed);
+        let settings = FollowerSettings { lookups: self.lookups.clone(), ..settings };
         let target = StoreTarget::new(self.place.clone());
         let follower = Follower::start(settings, Box::new(target))?;
         *self.following.lock() = Some(Following { primary, follower });

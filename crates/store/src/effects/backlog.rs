@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 /// Length of a block in bytes. A longer unit has a block of its own. Smaller takes more
 /// calls for the same stream; larger is the least that a backlog takes.
 const BLOCK_LEN: usize = 64 << 10;
+/// Places for blocks that a table keeps.
+const TABLE_LEN: usize = 256;
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 /// Longest SELECT with MULTI and EXEC.
@@ -20,8 +22,9 @@ const AROUND_LEN_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectLimits {
     /// Bytes of all buffers. From half of it on the oldest effects are dropped, or a reader
-    /// that keeps all of them makes writers wait. Beyond it all readers are lost. It has to
-    /// be twice the longest transaction at least, and 1 MiB is little.
+    /// that keeps all of them makes writers wait. Beyond it all readers are lost, unless one
+    /// keeps all: then the requests that are executed already are told all the same. They are
+    /// one a thread, of any length. 1 MiB is little.
     pub room: usize,
     /// Bytes that are kept though all readers have them, for a reader that comes back.
     pub history: usize,
@@ -32,7 +35,8 @@ pub struct EffectLimits {
 pub enum Keeping {
     /// It loses its place, and has to begin with a new cut. Writers never wait for it.
     Newest,
-    /// It gets everything: writers are to wait while the store's effects are full.
+    /// It gets everything: writers are to wait while the store's effects are full. It is never
+    /// lost for want of room.
     All,
 }
 
@@ -185,6 +189,7 @@ impl Backlog {
                 lane.advance();
             }
         }
+        staged.iter_mut().for_each(|lane| lane.release(account));
         self.staged = staged;
         has_room
     }
@@ -218,7 +223,8 @@ impl Backlog {
     }
 
     /// Sees to it that the last block has room for so many bytes. If there is no room for
-    /// another block, the oldest ones go.
+    /// another block, the oldest ones go. If a reader must not lose them, the block is made
+    /// all the same: writers wait already.
     fn make_block(&mut self, len: usize, account: &Account) -> bool {
         let has_room = |block: &Block| block.bytes.capacity() - block.bytes.len() >= len;
         if self.blocks.back().is_some_and(has_room) {
@@ -231,7 +237,11 @@ impl Backlog {
                 let len = len.max(BLOCK_LEN);
                 while !account.try_take(len) {
                     if self.is_first_needed(true) {
-                        return false;
+                        if !self.has_keeper() {
+                            return false;
+                        }
+                        account.take_beyond(len);
+                        break;
                     }
                     self.drop_first(account);
                     self.free_spare(account);
@@ -315,16 +325,33 @@ impl Backlog {
 
     /// Frees blocks that all readers have read, but for the history; and the oldest ones
     /// as long as more than the soft bound is taken, unless a reader must not lose them.
+    ///
+    /// The last block stays for the next units, unless it is long or memory is short. With
+    /// nothing to be read, a shortage therefore frees everything but the tables.
     pub(super) fn trim(&mut self, account: &Account) {
-        while self.blocks.len() > 1 {
-            let is_excess = account.held() > account.soft();
-            if is_excess {
+        loop {
+            let is_short = account.is_short();
+            if is_short {
                 self.free_spare(account);
             }
-            if self.is_first_needed(is_excess) {
-                return;
+            let is_last = self.blocks.len() == 1;
+            let is_spare = |block: &Block| {
+                block.bytes.is_empty() || !is_short && block.bytes.capacity() == BLOCK_LEN
+            };
+            let stays = is_last && self.blocks.front().is_some_and(is_spare);
+            if stays || self.is_first_needed(is_short) {
+                return self.shrink_tables(account);
             }
             self.drop_first(account);
+        }
+    }
+
+    /// Frees what tables have grown by, once they are nearly empty.
+    fn shrink_tables(&mut self, account: &Account) {
+        if self.blocks.capacity() > TABLE_LEN && self.blocks.len() < TABLE_LEN / 2 {
+            let before = self.tables_len();
+            self.blocks.shrink_to(TABLE_LEN);
+            account.change(before, self.tables_len());
         }
     }
 

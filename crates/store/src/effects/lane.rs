@@ -9,6 +9,11 @@ const KEPT_LEN: usize = 64 << 10;
 /// Smallest buffer.
 const LEN_MIN: usize = 1 << 10;
 
+/// Bytes of idle buffers that are kept at present.
+fn kept_len(account: &Account) -> usize {
+    if account.is_short() { 0 } else { KEPT_LEN }
+}
+
 /// The head of a unit: everything about it but its bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
@@ -106,20 +111,20 @@ impl Staged {
         self.units.free(account);
     }
 
-    /// Takes all units of a lane, which gets the buffers of those that are merged.
+    /// Takes all units of a lane, which gets the buffers of those that are merged. Frees the
+    /// buffers of an empty lane if they are long, or memory is short.
     pub(super) fn take_from(&mut self, lane: &mut Units, account: &Account) {
+        self.release(account);
         if lane.heads.is_empty() {
+            if lane.capacity() > kept_len(account) {
+                lane.free(account);
+            }
             return;
         }
         if self.next().is_none() {
-            self.units.bytes.clear();
-            self.units.heads.clear();
-            (self.heads_done, self.bytes_done) = (0, 0);
-            if self.units.capacity() > KEPT_LEN {
-                self.units.free(account);
-            }
             return std::mem::swap(&mut self.units, lane);
         }
+        self.forget_merged();
         let (mut at, before) = (0, self.units.capacity());
         for head in lane.heads.drain(..) {
             self.units.push(head, &lane.bytes[at..at + head.len]);
@@ -127,6 +132,29 @@ impl Staged {
         }
         lane.bytes.clear();
         account.change(before, self.units.capacity());
+    }
+
+    /// Empties the buffers if all units are merged, and frees them if they are long, or memory
+    /// is short.
+    pub(super) fn release(&mut self, account: &Account) {
+        if self.next().is_some() {
+            return;
+        }
+        self.units.bytes.clear();
+        self.units.heads.clear();
+        (self.heads_done, self.bytes_done) = (0, 0);
+        if self.units.capacity() > kept_len(account) {
+            self.units.free(account);
+        }
+    }
+
+    /// Moves the units that are not merged to the front once they are the smaller part.
+    fn forget_merged(&mut self) {
+        if self.bytes_done > self.units.bytes.len() / 2 {
+            self.units.bytes.drain(..self.bytes_done);
+            self.units.heads.drain(..self.heads_done);
+            (self.heads_done, self.bytes_done) = (0, 0);
+        }
     }
 
     /// The first unit that is not merged.

@@ -140,11 +140,23 @@ impl Store {
 
     /// Returns whether a reader that keeps all effects is so late that no more writes are to
     /// be executed. A worker then leaves its clients unread until there is room. A write that
-    /// is executed all the same is told as long as the other half of the room lasts, and
-    /// makes all readers [`Overrun`] beyond it.
+    /// is executed all the same is told, however long it is.
     #[inline]
     pub fn effects_are_full(&self) -> bool {
         self.effects.is_on() && self.effects.is_full()
+    }
+
+    /// Returns whether what this thread's script has written so far is longer than all the room
+    /// of the effects: it is to write no more.
+    #[inline]
+    pub fn effects_are_long(&self) -> bool {
+        self.effects.is_unit_long()
+    }
+
+    /// How often the buffers of effects took more than their room, for a long value or a long
+    /// transaction, since the store was made.
+    pub fn effects_beyond(&self) -> u64 {
+        self.effects.beyond()
     }
 
     /// Bytes of the buffers of effects. They are among the bytes that the store uses.

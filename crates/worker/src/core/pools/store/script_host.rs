@@ -24,6 +24,10 @@ const KEPT_OVERHEAD: usize = 64;
 /// Lines that one run of a script may write to the log.
 const LOG_LINES_MAX: u32 = 100;
 
+/// The answer to a script whose effects are longer than the buffers of a log.
+const LONG_UNIT: &str = "OOM this script has written more at once than the buffer of the pool's log \
+                         holds: write less at once, or raise `buffer`";
+
 /// The effects of a run that are told to other clients once it is over.
 #[derive(Default)]
 pub(super) struct Effects {
@@ -130,6 +134,9 @@ impl ScriptHost {
         }
         if !is_executed(request) {
             return self.answer(request, protocol, out);
+        }
+        if request.command.flags.contains(Flags::WRITE) && store.effects_are_long() {
+            return reply::error(out, LONG_UNIT);
         }
         let database = self.identity.borrow().database;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker };

@@ -29,6 +29,9 @@ impl Plane {
         if store.is_restricted() && self.refuses_restricted(store, incoming) {
             return Step::Started;
         }
+        if store.effects_are_full() {
+            await_log(store);
+        }
         if incoming.session.is_special()
             && let Some(step) = self.serve_special(links, store, incoming)
         {
@@ -159,6 +162,15 @@ impl Plane {
                 Step::Started
             }
         }
+    }
+}
+
+/// Waits until the log of a store has room. This worker holds no shard, and the log's thread
+/// waits for no worker.
+#[cold]
+fn await_log(store: &Store) {
+    if let Some(log) = store.log() {
+        log.await_room(&|| store.effects_are_full());
     }
 }
 
