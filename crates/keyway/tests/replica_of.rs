@@ -288,7 +288,7 @@ fn goes_on_after_restarts(pool: Pool) {
         assert_eq!(client.words("FCALL_RO twice 0 21"), Value::Integer(42));
         assert_eq!(client.words("LRANGE list 0 -1").array().len(), 1);
         client.words("SELECT 3");
-        assert_eq!(client.words("GET n"), Value::bulk(&round.to_string()));
+        assert_eq!(client.words("GET n"), Value::bulk(round.to_string()));
         drop(client);
         keyway.stop(BOUND);
     }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     AccessFigures, BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason,
-    ClusterFigures, DatabaseFigures, FrontFigures, HealthLevel, Kind, Layout, LogFigures,
-    LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
-    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
-    catalogue_markdown,
+    ClusterFigures, DatabaseFigures, FeedFigures, FrontFigures, HealthLevel, Kind, Layout,
+    LogFigures, LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures,
+    RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -69,6 +69,14 @@ fn registry() -> Arc<Registry> {
             cached: 2,
             memory_bytes: 70_000,
         },
+        feed: Some(FeedFigures {
+            replicas: 2,
+            good: 1,
+            offset_bytes: 1234,
+            lag_bytes: 56,
+            attached: 3,
+            cut_off: 1,
+        }),
         replica: Some(ReplicaFigures {
             is_up: 1,
             last_io_seconds: 7,

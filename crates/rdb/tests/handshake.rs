@@ -67,6 +67,8 @@ fn a_replica_tells_of_itself_and_asks_for_a_snapshot() {
         address: text("10.0.0.9"),
         version: text("9.0.0"),
         resume: None,
+        hands_over: false,
+        knows_flags: false,
     };
     let mark = "0123456789abcdef0123456789abcdef01234567";
     // An old server does not know addresses and versions.

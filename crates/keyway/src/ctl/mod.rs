@@ -326,7 +326,7 @@ fn shown(what: &What, body: &Value) -> String {
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Reload => show::reloaded(body),
-        What::Upgrade { .. } => upgrade::serves(body),
+        What::Upgrade => upgrade::serves(body),
     }
 }
 
