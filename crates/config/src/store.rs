@@ -6,9 +6,12 @@ use crate::model::{
 };
 use crate::replica;
 use crate::secret::ReadFile;
-use crate::section::{Section, Value};
+use crate::section::{NamedPool, Section, Value};
 use crate::servers::{SLOW_LOG_LEN, slower_than};
 use keyway_base::KeyspaceEvents;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// Memory that a snapshot, or a log, may take above the data, in bytes.
@@ -85,6 +88,56 @@ fn log(section: &Section) -> Option<StoreLogConfig> {
         fsync: fsync.unwrap_or(LogFsync::EverySecond),
         buffer: section.number("buffer").unwrap_or(BUFFER),
     })
+}
+
+/// Refuses files that two pools would write: the same snapshot, the same directory of a log, or a
+/// snapshot in the directory of a log, which removes files that it does not know.
+pub(crate) fn refuse_shared_files(named: &[NamedPool], report: &mut Report<'_>) {
+    let mut files = BTreeMap::new();
+    let mut dirs = BTreeMap::new();
+    for pool in named {
+        let Some(("store", section)) = &pool.section else { continue };
+        for (table, key, taken) in [("snapshot", "file", &mut files), ("log", "dir", &mut dirs)] {
+            let Some(of_table) = section.section(table) else { continue };
+            let Some(Value::Path(path)) = of_table.value(key) else { continue };
+            let at = of_table.place(key);
+            match taken.entry(plain(path)) {
+                Entry::Vacant(entry) => _ = entry.insert(at),
+                Entry::Occupied(entry) => {
+                    let what = format!(
+                        "{} is taken: line {} names it already",
+                        quoted(&path.display().to_string()),
+                        report.line_number(*entry.get())
+                    );
+                    report.consequence(at, Problem::new(what, "give each pool its own"));
+                }
+            }
+        }
+    }
+    for (file, at) in &files {
+        if let Some(dir) = file.parent().and_then(|parent| dirs.get(parent)) {
+            let what = format!(
+                "the snapshot {} is in the directory of a log, that of line {}",
+                quoted(&file.display().to_string()),
+                report.line_number(*dir)
+            );
+            report.consequence(*at, Problem::new(what, "put the snapshot into another directory"));
+        }
+    }
+}
+
+/// A path from the root on, without `.` and `..`, by its letters alone.
+fn plain(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let mut plain = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = plain.pop(),
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 /// Most quotas of a store; the store takes no more.

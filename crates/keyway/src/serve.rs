@@ -201,7 +201,7 @@ impl Serving {
         self.live.replicas.end();
         // If another process serves, the snapshot's file belongs to that one.
         self.live.snapshots.end(kept.is_empty());
-        self.live.logs.end();
+        let are_whole = self.live.logs.end();
         if then == AfterDrain::Wait {
             wait_for_end(&self.woken);
         }
@@ -212,7 +212,10 @@ impl Serving {
         if let (Some(file), true) = (self.pid_file, kept.is_empty()) {
             file.remove();
         }
-        ExitCode::SUCCESS
+        match are_whole {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
     }
 
     /// Ends a process that cannot serve, without snapshots. Another process listens on the sockets

@@ -8,7 +8,7 @@ use crate::reload::Wake;
 use crate::serve::wall_clock;
 use anyhow::{Result, anyhow};
 use keyway_config::{Config, LogFsync, PoolKindConfig, StoreLogConfig};
-use keyway_log::{Fsync, Functions, Log, Notice, Settings};
+use keyway_log::{Fsync, Functions, Log, LogState, Notice, Settings};
 use keyway_script::{Engine, Policy, Registry, Run};
 use keyway_worker::{Plan, PoolKind, repeat_function_command};
 use std::io;
@@ -119,9 +119,22 @@ impl StoreLogs {
         self.all.extend(logs);
     }
 
-    /// Ends all logs, behind what was written.
-    pub fn end(&mut self) {
-        self.all.iter_mut().for_each(|log| log.log.end());
+    /// Ends all logs, behind what was written. Returns whether each has all that its pool holds.
+    pub fn end(&mut self) -> bool {
+        let mut are_whole = true;
+        for StoreLog { pool, log, .. } in &mut self.all {
+            log.end();
+            let status = log.status();
+            if status.state == LogState::Lost {
+                are_whole = false;
+                tracing::error!(
+                    pool,
+                    "the process ends without all writes in the log: {}",
+                    status.last_fault
+                );
+            }
+        }
+        are_whole
     }
 }
 
@@ -209,6 +222,22 @@ impl Teller {
             Notice::NotCompacted(fault) => {
                 tracing::error!(pool, "the log is not compacted, and goes on: {fault}");
             }
+            Notice::Beginning { refuses: true } => tracing::info!(
+                pool,
+                "the first base of the log is being written; until it is whole, writes are \
+                 refused (-MISCONF)"
+            ),
+            Notice::Beginning { refuses: false } => tracing::info!(
+                pool,
+                "the first base of the log is being written; until it is whole, a restart finds \
+                 what the snapshot has"
+            ),
+            Notice::Begun { base_len, took } => tracing::info!(
+                pool,
+                bytes = base_len,
+                seconds = took.as_secs_f64(),
+                "the log has all that the pool holds: a base of {base_len} bytes in {took:.1?}"
+            ),
             Notice::Failed { fault, refuses: true } => tracing::error!(
                 pool,
                 "the log has failed: {fault}; writes are refused until it has begun anew"

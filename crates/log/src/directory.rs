@@ -1,6 +1,6 @@
 //! The directory of a log: its lock, its manifest, and the files that count.
 
-use crate::disk;
+use crate::disk::{self, open_regular};
 use crate::fault::LogFault;
 use crate::manifest::{self, Manifest, Numbered, base_name, number_of, segment_name};
 use crate::record::SegmentHead;
@@ -156,7 +156,7 @@ impl Directory {
 
 fn lock(directory: &Path) -> Result<File, LogFault> {
     let path = directory.join(LOCK_NAME);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = open_regular(&path, OpenOptions::new().write(true).create(true).truncate(false));
     let file = file.map_err(|error| LogFault::io("write", &path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
@@ -170,8 +170,8 @@ fn lock(directory: &Path) -> Result<File, LogFault> {
 fn read_manifest(directory: &Path) -> Result<Option<Manifest>, LogFault> {
     let path = directory.join(manifest::NAME);
     let mut bytes = Vec::new();
-    let read =
-        File::open(&path).and_then(|file| file.take(manifest::LEN_MAX).read_to_end(&mut bytes));
+    let read = open_regular(&path, OpenOptions::new().read(true))
+        .and_then(|file| file.take(manifest::LEN_MAX).read_to_end(&mut bytes));
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

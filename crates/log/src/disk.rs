@@ -1,8 +1,10 @@
 //! Files: how they are created, and how their names get onto the disk.
 
 use crate::fault::LogFault;
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Puts the names in a directory onto the disk.
@@ -29,4 +31,14 @@ pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), 
     };
     write().map_err(|error| LogFault::io("write", &path, error))?;
     sync_directory(directory)
+}
+
+/// Opens a file that must be one: to open a pipe would wait for its other end.
+pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
 }

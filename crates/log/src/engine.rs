@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     is_paused: bool,
     /// The data was replaced, and is not in the log yet.
     is_replaced: bool,
+    /// Clients are served while the first base is written, which is to be told.
+    is_told_of_base: bool,
 }
 
 impl Engine {
@@ -114,6 +116,7 @@ impl Engine {
             is_compaction_asked: false,
             is_paused: false,
             is_replaced: false,
+            is_told_of_base: false,
         }
     }
 
@@ -135,8 +138,10 @@ impl Engine {
             return Ok(());
         }
         if self.store.is_loading() {
-            // Until there is a base, nothing that is written would be kept.
-            self.store.refuse_writes(true);
+            // Until there is a base, a restart finds what the snapshot has, and nothing that is
+            // written.
+            self.store.refuse_writes(self.settings.fsync == Fsync::Always);
+            self.is_told_of_base = true;
             return Ok(());
         }
         self.await_base()
@@ -266,6 +271,10 @@ impl Engine {
         let mut following = self.write_from(reader, self.offset)?;
         following.base = Some(base);
         self.following = Some(following);
+        if self.is_told_of_base {
+            let refuses = self.store.refuses_writes();
+            (self.settings.notify)(Notice::Beginning { refuses });
+        }
         Ok(())
     }
 
@@ -474,10 +483,13 @@ impl Engine {
         self.gate.status_mut().state = LogState::Open;
         self.store.refuse_writes(false);
         let is_replaced = std::mem::take(&mut self.is_replaced);
+        let is_first = std::mem::take(&mut self.is_told_of_base);
         if has_failed {
             (self.settings.notify)(Notice::Healed);
         } else if is_replaced {
             (self.settings.notify)(Notice::Replaced { base_len: len, took });
+        } else if is_first {
+            (self.settings.notify)(Notice::Begun { base_len: len, took });
         }
         Ok(())
     }

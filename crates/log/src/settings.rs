@@ -66,6 +66,18 @@ pub enum Notice {
         /// How long that took.
         took: Duration,
     },
+    /// The first base is written while clients are served.
+    Beginning {
+        /// True if writes are refused until it is whole.
+        refuses: bool,
+    },
+    /// The first base is whole: the log has all that the store has.
+    Begun {
+        /// Its length.
+        base_len: u64,
+        /// How long that took.
+        took: Duration,
+    },
     /// The log cannot be loaded: the store is not served.
     CannotLoad(LogFault),
     /// A new base is in place.

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::fault::{Cause, Stage};
-use crate::settings::FollowerSettings;
+use crate::settings::{FollowerSettings, Lookups};
 use crate::wake::{Waited, Wake};
 use crate::wire::{Wire, system};
 use keyway_topology::Endpoint;
@@ -45,7 +45,7 @@ impl Dialler {
         let late = Cause::Timeout(settings.connect_timeout);
         let (socket, host) = match &settings.primary {
             Endpoint::Tcp { host, port } => {
-                let addresses = self.addresses(host, *port, until, &late)?;
+                let addresses = self.addresses((&settings.lookups, host, *port), until, &late)?;
                 (self.connect_tcp(&addresses, until, &late)?, host.as_str())
             }
             Endpoint::Unix { path } => {
@@ -61,8 +61,7 @@ impl Dialler {
 
     fn addresses(
         &mut self,
-        host: &str,
-        port: u16,
+        (lookups, host, port): (&Lookups, &str, u16),
         until: Instant,
         late: &Cause,
     ) -> Result<Vec<SocketAddr>, Failed> {
@@ -72,7 +71,7 @@ impl Dialler {
         let failed = |cause| Failed::Fault(Stage::Lookup, cause);
         let lookup = match self.lookup.take() {
             Some(lookup) => lookup,
-            None => self.look_up(host, port).map_err(failed)?,
+            None => self.look_up(lookups, host, port).map_err(failed)?,
         };
         loop {
             match lookup.try_recv() {
@@ -98,14 +97,18 @@ impl Dialler {
     /// Asks the system's resolver, on a thread of its own.
     fn look_up(
         &self,
+        lookups: &Lookups,
         host: &str,
         port: u16,
     ) -> Result<Receiver<Result<Vec<SocketAddr>, String>>, Cause> {
+        let busy = || Cause::Lookup("the resolver still looks for the host before".to_owned());
+        let lookup = lookups.begin().ok_or_else(busy)?;
         let (answer, answers) = sync_channel(1);
         let (wake, host) = (Arc::clone(&self.wake), host.to_owned());
         let resolve = move || {
             let found = (host.as_str(), port).to_socket_addrs();
             let found = found.map(Iterator::collect).map_err(|error| error.to_string());
+            drop(lookup);
             // Nobody waits any more where the follower has stopped.
             let _ = answer.send(found);
             wake.nudge();

@@ -36,7 +36,7 @@ mod wire;
 
 pub use fault::{Cause, LinkFault, Stage};
 pub use follower::Follower;
-pub use settings::FollowerSettings;
+pub use settings::{FollowerSettings, Lookups};
 pub use status::{State, Status};
 pub use target::{Origin, Position, Recovery, Remains, Target, TargetError};
 pub use unit::{Unit, UnitCommand};

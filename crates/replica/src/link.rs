@@ -15,6 +15,9 @@ use keyway_rdb::{Event, Feed, FeedError};
 use keyway_resp::{parse_integer, reply};
 use std::time::{Duration, Instant};
 
+/// Bytes by which an incomplete unit grows before the target is told again.
+const PENDING_LEN: usize = 256 << 10;
+
 /// How often the offset is acknowledged, and a primary that sends its snapshot
 /// told that the replica is alive. Primaries and `WAIT` count on once a second.
 const ACK_EVERY: Duration = Duration::from_secs(1);
@@ -236,6 +239,8 @@ impl Link<'_> {
         let FollowerSettings { command_limits, transaction_len_max, timeout, .. } = *self.settings;
         let mut units = Units::new(position, command_limits, transaction_len_max);
         let mut wanted = 0;
+        // Bytes of an incomplete unit that the target knows of.
+        let mut pending = 0;
         let mut quiet_since = clock::now();
         // The first one tells that the snapshot was taken.
         let mut next_ack = quiet_since;
@@ -246,10 +251,18 @@ impl Link<'_> {
                 match units.read(wire.input()).map_err(fault)? {
                     UnitStep::Unit { len } => {
                         is_asked = self.apply(wire, &mut units, len)?;
-                        wanted = 0;
+                        (wanted, pending) = (0, 0);
                         unlooked += 1;
                     }
-                    UnitStep::More { at_least } => wanted = at_least,
+                    UnitStep::More { at_least } => {
+                        wanted = at_least;
+                        let len = wire.input().len();
+                        if len >= pending + PENDING_LEN {
+                            pending = len;
+                            let told = self.target.pending(len);
+                            told.map_err(|error| fault(Cause::Target(error)))?;
+                        }
+                    }
                 }
             } else {
                 let silent = quiet_since + timeout;

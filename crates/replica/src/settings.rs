@@ -8,6 +8,8 @@ use keyway_resp::ParseLimits;
 use keyway_tls::ClientTls;
 use keyway_topology::Endpoint;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Whom to follow, and how.
@@ -47,6 +49,30 @@ pub struct FollowerSettings {
     /// Longest transaction, in bytes of the stream. It is held in memory as a
     /// whole. A longer one makes the follower take a full resync instead.
     pub transaction_len_max: usize,
+    /// Bounds look-ups of hosts: one at a time for all followers with the same value.
+    pub lookups: Lookups,
+}
+
+/// Look-ups that followers have begun. One that the system's resolver does not answer goes on when
+/// its follower has stopped, and the next one waits for its end.
+#[derive(Clone, Default)]
+pub struct Lookups(Arc<AtomicBool>);
+
+impl Lookups {
+    /// Begins a look-up, unless another goes on. It ends when the value is dropped.
+    pub(crate) fn begin(&self) -> Option<Lookup> {
+        let was_running = self.0.swap(true, Ordering::Relaxed);
+        (!was_running).then(|| Lookup(Arc::clone(&self.0)))
+    }
+}
+
+/// A look-up that goes on.
+pub(crate) struct Lookup(Arc<AtomicBool>);
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl FollowerSettings {
@@ -68,6 +94,7 @@ impl FollowerSettings {
             command_limits: ParseLimits::of(&Limits::default()),
             snapshot_limits: ReadLimits::default(),
             transaction_len_max: 1 << 30,
+            lookups: Lookups::default(),
         }
     }
 

@@ -130,6 +130,15 @@ pub trait Target: Send + 'static {
     /// takes over.
     fn renamed(&mut self, _before: ReplicationId, _position: Position) {}
 
+    /// A unit of which `len` bytes have come is incomplete, and is held in memory: a long command,
+    /// or a transaction that is open.
+    ///
+    /// # Errors
+    /// [`TargetError`]: there is no room for it.
+    fn pending(&mut self, _len: usize) -> Result<(), TargetError> {
+        Ok(())
+    }
+
     /// The next unit of the stream. The follower acknowledges the unit once this
     /// has returned, and never hands it over again.
     ///

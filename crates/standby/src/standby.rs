@@ -3,7 +3,7 @@
 use crate::audience::Audience;
 use crate::target::{Counts, Place, StoreTarget};
 use keyway_base::Clock;
-use keyway_replica::{Follower, FollowerSettings, Position, State, Status};
+use keyway_replica::{Follower, FollowerSettings, Lookups, Position, State, Status};
 use keyway_script::Registry;
 use keyway_store::{HistoryPlace, Store};
 use parking_lot::Mutex;
@@ -63,6 +63,7 @@ pub struct Standby {
     serves_stale: AtomicBool,
     /// Resyncs and failures of followers that have ended.
     past: [AtomicU64; 3],
+    lookups: Lookups,
 }
 
 struct Following {
@@ -82,6 +83,7 @@ impl Standby {
             following: Mutex::new(None),
             serves_stale: AtomicBool::new(serves_stale),
             past: Default::default(),
+            lookups: Lookups::default(),
         }
     }
 
@@ -115,7 +117,11 @@ impl Standby {
             self.place.audience.became_replica(&self.place.store);
         }
         self.place.counts.is_ending.store(false, Ordering::Relaxed);
-        let settings = FollowerSettings { resume: settings.resume.or(resume), ..settings };
+        let settings = FollowerSettings {
+            resume: settings.resume.or(resume),
+            lookups: self.lookups.clone(),
+            ..settings
+        };
         let target = StoreTarget::new(self.place.clone());
         let follower = Follower::start(settings, Box::new(target))?;
         *self.following.lock() = Some(Following { primary, follower });

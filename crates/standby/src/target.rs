@@ -10,7 +10,7 @@ use keyway_rdb::replication::ReplicationId;
 use keyway_replica::{Origin, Position, Remains, Target, TargetError, Unit, UnitCommand};
 use keyway_resp::Protocol;
 use keyway_script::Registry;
-use keyway_store::{Context, Filling, Footprint, Held, HistoryPlace, NO_WORKER, Store};
+use keyway_store::{Context, Filling, Footprint, Held, HistoryPlace, LoadError, NO_WORKER, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,6 +22,8 @@ const EVENTS_LEN_MAX: usize = 4 << 20;
 const REST: Duration = Duration::from_millis(1);
 /// Units between two looks at whether the store still has room.
 const UNITS_PER_LOOK: u32 = 256;
+/// Bytes of the stream between two looks. More may lie above `memory_max` before it is noticed.
+const BYTES_PER_LOOK: u64 = 256 << 10;
 /// Bytes of the stream without a command after which the place in it is noted. More may be asked for
 /// again after a restart.
 const PASSED_LEN_MAX: u64 = 16 << 10;
@@ -57,11 +59,13 @@ pub(crate) struct StoreTarget {
     filling: Option<Filling>,
     reply: Vec<u8>,
     unlooked: u32,
+    /// Bytes of the stream since the last look.
+    unlooked_len: u64,
 }
 
 impl StoreTarget {
     pub(crate) fn new(place: Place) -> Self {
-        Self { place, filling: None, reply: Vec::new(), unlooked: 0 }
+        Self { place, filling: None, reply: Vec::new(), unlooked: 0, unlooked_len: 0 }
     }
 
     fn now(&self) -> Time {
@@ -214,13 +218,19 @@ impl StoreTarget {
         }
     }
 
-    fn check_room(&mut self) -> Result<(), TargetError> {
+    /// Looks now and then whether there is room for a unit of `len` bytes.
+    fn check_room(&mut self, len: u64) -> Result<(), TargetError> {
         self.unlooked += 1;
-        if self.unlooked < UNITS_PER_LOOK {
+        self.unlooked_len = self.unlooked_len.saturating_add(len);
+        if self.unlooked < UNITS_PER_LOOK && self.unlooked_len < BYTES_PER_LOOK {
             return Ok(());
         }
-        self.unlooked = 0;
-        match self.place.store.is_over_full() {
+        (self.unlooked, self.unlooked_len) = (0, 0);
+        self.look_for_room(len)
+    }
+
+    fn look_for_room(&self, len: u64) -> Result<(), TargetError> {
+        match self.place.store.is_over_full_with(len) {
             false => Ok(()),
             true => Err(TargetError::stop(
                 "the data of the primary has outgrown the pool's memory_max: raise it above the \
@@ -233,6 +243,11 @@ impl StoreTarget {
 impl Target for StoreTarget {
     fn begin_snapshot(&mut self, origin: &Origin) -> Result<(), TargetError> {
         let Place { store, counts, clock, .. } = &self.place;
+        // A snapshot that is being written would hold all that is removed, beside what comes.
+        store.give_up_snapshot();
+        while store.is_saving() && !counts.is_ending.load(Ordering::Relaxed) {
+            rest();
+        }
         // Until the snapshot is whole, a restart finds what the store holds now.
         store.log().into_iter().for_each(|log| log.pause());
         store.leave_history();
@@ -248,9 +263,9 @@ impl Target for StoreTarget {
         let Some(filling) = &mut self.filling else { return Ok(()) };
         let clock = clock();
         let mut library = |code: &[u8]| beside::load_library(scripts, code, clock.now);
-        filling
-            .take(event, clock, &mut library)
-            .map_err(|error| TargetError::stop(&format!("the snapshot of the primary: {error}")))
+        filling.take(event, clock, &mut library).map_err(|error| {
+            TargetError::stop(&format!("the snapshot of the primary: {}", fault(&error)))
+        })
     }
 
     fn end_snapshot(&mut self, position: Position) -> Result<(), TargetError> {
@@ -280,6 +295,10 @@ impl Target for StoreTarget {
         }
     }
 
+    fn pending(&mut self, len: usize) -> Result<(), TargetError> {
+        self.look_for_room(len as u64)
+    }
+
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
         let count = unit.commands().len();
         if count == 0 {
@@ -287,7 +306,7 @@ impl Target for StoreTarget {
             return Ok(());
         }
         self.check(unit)?;
-        self.check_room()?;
+        self.check_room(unit.end().saturating_sub(unit.start()))?;
         let store = Arc::clone(&self.place.store);
         let keeps_history = store.keeps_history();
         let held = match count {
@@ -314,6 +333,17 @@ pub(crate) fn place_of(position: Position) -> HistoryPlace {
 fn args_of<'a>(command: &UnitCommand<'a>) -> Args<'a> {
     let (buf, ranges) = command.frame();
     Args::new(buf, ranges)
+}
+
+/// The fault in a snapshot. An `eviction` is no help: a replica evicts nothing.
+fn fault(error: &LoadError) -> String {
+    match error {
+        LoadError::Full { memory_max } => format!(
+            "its data does not fit into the pool's memory_max of {memory_max} bytes: raise it \
+             above the primary's maxmemory"
+        ),
+        error => error.to_string(),
+    }
 }
 
 /// Text that can be shown in a line.

@@ -5,6 +5,7 @@
 //! fail.
 
 use super::Current;
+use keyway_log::LogState;
 use keyway_topology::{BackendId, FailureReason, RoutedPool};
 use keyway_worker::PoolKind;
 
@@ -158,6 +159,13 @@ impl Current {
             if restrictions.is_loading() {
                 let whose = if restrictions.is_replica() { "its primary's" } else { "its" };
                 return Some(format!("pool {:?}: {whose} snapshot is being loaded", pool.name));
+            }
+            let log = || store.log().map(|log| log.status().state);
+            if restrictions.is_unlogged() && log() == Some(LogState::Loading) {
+                return Some(format!(
+                    "pool {:?}: writes are refused until a base of its log is whole",
+                    pool.name
+                ));
             }
             if restrictions.is_stale() {
                 return Some(format!("pool {:?}: the link to its primary is down", pool.name));

@@ -29,6 +29,10 @@ pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
             _ => what,
         }
     };
+    // To open a pipe would wait for its other end.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(format!("{} is no file; name another, or remove it", path.display()));
+    }
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -17,6 +17,8 @@ pub(crate) struct Queue {
     /// The most they were, in this snapshot.
     peak: AtomicU64,
     has_overflowed: AtomicBool,
+    /// True if nobody wants the snapshot any more; it has overflowed then, too.
+    is_given_up: AtomicBool,
     /// The database of each space of a shard, at the cut.
     databases: Lock<Vec<u32>>,
 }
@@ -29,6 +31,7 @@ impl Queue {
             bytes_max: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             has_overflowed: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             databases: Lock::new(Vec::new()),
         }
     }
@@ -39,6 +42,7 @@ impl Queue {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         self.peak.store(self.bytes(), Ordering::Relaxed);
         self.has_overflowed.store(false, Ordering::Relaxed);
+        self.is_given_up.store(false, Ordering::Relaxed);
     }
 
     /// The database that a space had at the cut.
@@ -75,6 +79,16 @@ impl Queue {
     /// Returns whether more had to wait than may.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.has_overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Has nothing more be held.
+    pub(crate) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+        self.has_overflowed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
     /// Returns whether something waits.

@@ -42,7 +42,7 @@ pub enum Refused {
     Busy(Busy),
     /// The store is being loaded.
     Loading,
-    /// The log of the store cannot be written.
+    /// The log of the store takes no writes, or not yet.
     NotLogged,
     /// The store is a replica, and the request may write.
     ReadOnly,
@@ -58,8 +58,8 @@ impl Refused {
             Self::Busy(busy) => busy.text(),
             Self::Loading => "LOADING Redis is loading the dataset in memory",
             Self::NotLogged => {
-                "MISCONF the log of this pool cannot be written, so writes are refused; the log \
-                 of the process says why"
+                "MISCONF the log of this pool takes no writes: its disk fails, or its first base \
+                 is being written; the log of the process says which"
             }
             Self::ReadOnly => "READONLY You can't write against a read only replica.",
             Self::Stale => {

@@ -24,6 +24,8 @@ pub enum SaveError {
         /// The bound in bytes.
         buffer_max: u64,
     },
+    /// All data is being replaced.
+    Replaced,
 }
 
 impl fmt::Display for SaveError {
@@ -33,6 +35,9 @@ impl fmt::Display for SaveError {
                 f,
                 "keys changed faster than the disk took them: more than {buffer_max} bytes waited \
                  for the file; raise `buffer`, or save at a quieter time"
+            ),
+            Self::Replaced => f.write_str(
+                "the primary's data replaces that of the snapshot: save again behind the resync",
             ),
         }
     }
@@ -199,6 +204,7 @@ impl Saving {
     fn check(&self) -> Result<(), SaveError> {
         let queue = &self.store.snapshots.queue;
         match queue.has_overflowed() {
+            true if queue.is_given_up() => Err(SaveError::Replaced),
             true => Err(SaveError::Overflow { buffer_max: queue.bytes_max() }),
             false => Ok(()),
         }

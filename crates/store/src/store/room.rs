@@ -187,8 +187,14 @@ impl Store {
     /// Returns whether the store has taken more than its bound, and a part of it more. A replica
     /// evicts nothing, so only this tells that its primary has more than it may hold.
     pub fn is_over_full(&self) -> bool {
+        self.is_over_full_with(0)
+    }
+
+    /// As [`Store::is_over_full`], with so many bytes more.
+    pub fn is_over_full_with(&self, len: u64) -> bool {
         self.config.memory_max != 0
-            && self.held() > (self.config.memory_max + self.config.memory_max / 16) as i64
+            && self.held().saturating_add_unsigned(len)
+                > (self.config.memory_max + self.config.memory_max / 16) as i64
     }
 
     /// Bytes used as far as shards told, with what is still to be freed, what

@@ -327,6 +327,19 @@ impl Store {
         self.release_snapshot();
     }
 
+    /// Gives up a snapshot that is being written, as all data is about to be replaced. Whoever
+    /// writes it notices at its next step; until then [`Store::is_saving`].
+    pub fn give_up_snapshot(&self) {
+        if self.is_saving() {
+            self.snapshots.queue.give_up();
+        }
+    }
+
+    /// Returns whether a snapshot is being written to a file, and not for the log.
+    pub fn is_saving(&self) -> bool {
+        matches!(self.snapshots.phase.load(Ordering::Acquire), CUT | WRITING)
+    }
+
     /// Returns whether a snapshot is being written or scheduled, for whomever.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.snapshots.phase.load(Ordering::Relaxed) != IDLE
