@@ -517,6 +517,8 @@ impl Engine {
         let is_first = {
             let mut status = self.gate.status_mut();
             status.losses += u64::from(following.is_some());
+            status.last_compaction_failed |=
+                following.as_ref().is_some_and(|following| !following.is_listed);
             status.last_fault = fault.to_string();
             std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
         };

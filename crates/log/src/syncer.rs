@@ -111,3 +111,42 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::SegmentHead;
+    use crate::writer::Writer;
+    use keyway_testkit::TempDir;
+
+    #[test]
+    fn what_is_written_behind_a_job_is_not_on_the_disk_with_it() {
+        let folder = TempDir::new();
+        let head = SegmentHead { id: 1, number: 1, offset: 100 };
+        let mut writer = Writer::create(folder.path().join("log.1"), head).unwrap();
+        let mut other = Writer::create(folder.path().join("log.2"), head).unwrap();
+        let mut syncer = Syncer::default();
+        assert!(syncer.take().is_none() && syncer.wait().is_none());
+        for round in 1..=20u64 {
+            writer.units().bytes().extend_from_slice(&[7; 50]);
+            writer.write().unwrap();
+            let job = writer.job();
+            assert!(syncer.give(job) && syncer.is_busy());
+            writer.units().bytes().extend_from_slice(&[8; 30]);
+            writer.write().unwrap();
+            let outcome = syncer.wait().unwrap();
+            assert!(!syncer.is_busy());
+            assert_eq!(outcome.0.offset, 100 + 80 * (round - 1) + 50);
+            // An outcome for another file says nothing.
+            other.units().bytes().extend_from_slice(b"units");
+            other.write().unwrap();
+            let before = other.unsynced_len();
+            other.note_synced((outcome.0.clone(), Ok(()))).unwrap();
+            assert_eq!(other.unsynced_len(), before);
+            writer.note_synced(outcome).unwrap();
+            assert_eq!(writer.unsynced_len(), 30);
+        }
+        let failed = (writer.job(), Err(io::Error::other("no disk")));
+        assert!(writer.note_synced(failed).is_err());
+    }
+}

@@ -9,7 +9,7 @@ use keyway_testkit::{TempDir, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut all: Vec<(u64, PathBuf)> = fs::read_dir(directory)
@@ -285,4 +285,38 @@ fn what_is_more_than_there_is_room_for_makes_the_log_begin_anew() {
     let held = logged.end();
     let logged = Logged::open(settings).unwrap();
     assert_eq!(contents(&logged.store), held);
+}
+
+/// Laws: a writer that waits for room goes on, and a log is never lost to its own bound.
+#[test]
+fn values_of_any_length_are_logged_and_no_writer_hangs() {
+    for fsync in [Fsync::EverySecond, Fsync::Always] {
+        let folder = TempDir::new();
+        let mut settings = settings(folder.path(), fsync);
+        (settings.effects_room, settings.segment_len) = (1 << 20, 4 << 20);
+        let logged = Logged::open(settings.clone()).unwrap();
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (logged, done) = (&logged, &done);
+                scope.spawn(move || {
+                    for nth in 0..60u64 {
+                        // From a byte to 8 MiB, eight times the room.
+                        let len = 1usize << ((nth * 7 + thread * 5) % 24);
+                        let value = "x".repeat(len);
+                        logged.run(&format!("SET key:{thread}:{} {value}", nth % 9));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            wait_until("no writer hangs", BOUND, || done.load(Ordering::Relaxed) == 3);
+        });
+        assert!(logged.store.effects_beyond() > 0, "no value was longer than the room");
+        wait_until("all is free again", BOUND, || !logged.store.effects_are_full());
+        let status = logged.log.status();
+        assert_eq!((status.losses, status.state), (0, LogState::Open), "{fsync:?}");
+        let held = logged.end();
+        let logged = Logged::open(settings).unwrap();
+        assert_eq!(contents(&logged.store), held, "{fsync:?}");
+    }
 }

@@ -123,3 +123,19 @@ impl fmt::Debug for FollowerSettings {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_look_up_at_a_time() {
+        let lookups = Lookups::default();
+        let other = lookups.clone();
+        let lookup = lookups.begin().expect("none goes on");
+        assert!(other.begin().is_none() && lookups.begin().is_none());
+        drop(lookup);
+        assert!(other.begin().is_some());
+        assert!(lookups.begin().is_some(), "a value that was dropped has ended");
+    }
+}

@@ -26,6 +26,8 @@ struct Counter {
     pieces: u64,
     pieces_max: Option<u64>,
     keeps_old_data: bool,
+    /// Bytes of an incomplete unit that it lets be held.
+    pending_max: Option<usize>,
 }
 
 impl Target for Counter {
@@ -48,6 +50,13 @@ impl Target for Counter {
 
     fn abort_snapshot(&mut self) -> Remains {
         if self.keeps_old_data { Remains::Before } else { Remains::Nothing }
+    }
+
+    fn pending(&mut self, len: usize) -> Result<(), TargetError> {
+        match self.pending_max {
+            Some(max) if len > max => Err(TargetError::stop(&format!("{len} bytes are held"))),
+            _ => Ok(()),
+        }
     }
 
     fn apply(&mut self, unit: &Unit<'_>) -> Result<(), TargetError> {
@@ -391,4 +400,24 @@ fn the_next_link_asks_for_what_the_target_has() {
         };
         assert_eq!(position, expected, "{what}");
     }
+}
+
+/// A transaction that is open counts as memory while it grows, and not when it is over.
+#[test]
+fn a_target_hears_of_a_transaction_that_is_open() {
+    const HELD_MAX: usize = 1 << 20;
+    let _watchdog = watchdog(Duration::from_secs(60), "an open transaction");
+    let listener = listener();
+    let target = Counter { pending_max: Some(HELD_MAX), ..Counter::default() };
+    let follower = Follower::start(settings(&listener), Box::new(target)).expect("a thread");
+    let (mut connection, _) = listener.accept().expect("a follower");
+    let (said, _) = dialogue(false);
+    connection.write_all(&said).expect("a follower that reads");
+    connection.write_all(&encode_words("MULTI")).expect("a follower that reads");
+    let set = encode_words(&format!("SET a {}", "x".repeat(1000)));
+    while connection.write_all(&set).is_ok() {}
+    wait_until("it stops", BOUND, || follower.status().state == State::Stopped);
+    let reason = follower.status().reason.expect("a reason").to_string();
+    let held = reason.split(' ').find_map(|word| word.parse::<usize>().ok()).expect("a number");
+    assert!((HELD_MAX..2 * HELD_MAX).contains(&held), "{reason}");
 }

@@ -215,14 +215,14 @@ pub(crate) static STORE_LOG: Table = Table {
             "fsync",
             Choice(&Choices { now: &["always", "1s", "no"], later: &[] }),
             Is("\"1s\""),
-            "When a write is on the disk. `\"always\"`: before its reply; workers that wait share one fsync, and writes are refused while the disk cannot take them. `\"1s\"`: about a second later. `\"no\"`: when the system puts it there. A process that is killed loses what it wrote in the last milliseconds with `\"1s\"` and `\"no\"`, and a system that stops loses more.",
+            "When a write is on the disk. `\"always\"`: before its reply; workers that wait share one fsync, and writes are refused while the disk cannot take them. `\"1s\"`: about a second later. `\"no\"`: when the system puts it there. A process that is killed loses the writes of the last milliseconds with `\"1s\"` and `\"no\"`, of more on a disk that is slower than the clients, and a system that stops loses more.",
         )
         .known_elsewhere_as(&["appendfsync"]),
         key(
             "buffer",
             Size { min: 4 * MIB, max: 2 * GIB },
             Is("\"256MiB\""),
-            "Most memory for writes that wait for the disk. From half of it on, clients are left unread until the disk has caught up. The other half is the longest value or transaction that can be logged. A compaction may hold as much again.",
+            "Most memory for writes that wait for the disk. From half of it on, clients are left unread until the disk has caught up. A longer value or transaction is let through alone, and a longer script gets `-OOM`. A compaction may hold as much again.",
         ),
     ],
 };

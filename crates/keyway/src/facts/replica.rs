@@ -6,13 +6,15 @@ use keyway_worker::ReplicaFigures;
 /// The section Replication of a replica.
 pub(super) fn of(replica: &ReplicaFigures, fields: &mut Fields) {
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
+    // As Redis: of a link that is down there is none.
+    let last_io = replica.last_io_seconds.filter(|_| replica.is_up());
     let is_syncing = replica.state == "sync";
     fields
         .put("role", "slave")
         .put("master_host", &replica.host)
         .put("master_port", replica.port)
         .put("master_link_status", if replica.is_up() { "up" } else { "down" })
-        .put("master_last_io_seconds_ago", seconds(replica.last_io_seconds))
+        .put("master_last_io_seconds_ago", seconds(last_io))
         .put("master_sync_in_progress", u8::from(is_syncing))
         .put("slave_read_repl_offset", replica.offset)
         .put("slave_repl_offset", replica.offset);

@@ -234,3 +234,33 @@ fn a_snapshot_that_would_hold_too_much_is_given_up_and_the_store_goes_on() {
     load(&target, START, &file, 5_000).expect("a whole file");
     assert!(contents(&target, 1, START) == expected);
 }
+
+#[test]
+fn a_snapshot_that_nobody_wants_holds_nothing_of_what_is_removed() {
+    let config = StoreConfig { shards: Some(4), ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    store.enable_snapshots(64 << 20, clock_at(START), || {});
+    store.give_up_snapshot();
+    for nth in 0..20_000 {
+        run(&store, START, &format!("SET key:{nth} {}", "v".repeat(100)));
+    }
+    let mut saving = begin(&store, START);
+    assert!(store.is_saving());
+    store.give_up_snapshot();
+    let refused = saving.next(clock_at(START), &mut Vec::new).err().expect("it is given up");
+    assert!(refused.to_string().contains("resync"), "{refused}");
+    for nth in 0..20_000 {
+        run(&store, START, &format!("DEL key:{nth}"));
+    }
+    assert!(store.snapshot_status().buffered < 10_000);
+    saving.fail(refused.to_string(), clock_at(START));
+    assert!(!store.is_saving());
+    assert_eq!(store.snapshot_status().buffered, 0);
+    // The next one is whole.
+    run(&store, START, "SET key new");
+    let mut file = Vec::new();
+    finish(begin(&store, START), START, &mut file);
+    let target = Arc::new(Store::new(config));
+    load(&target, START, &file, 5_000).expect("a whole file");
+    assert!(contents(&target, 1, START) == contents(&store, 1, START));
+}

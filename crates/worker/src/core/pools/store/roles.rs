@@ -87,7 +87,9 @@ fn write_role(replica: Option<&ReplicaFigures>, out: &mut Vec<u8>) {
     reply::bulk(out, replica.host.as_bytes());
     reply::integer(out, replica.port.into());
     reply::bulk(out, replica.state.as_bytes());
-    let offset = replica.id.as_ref().and_then(|_| i64::try_from(replica.offset).ok());
+    // As Redis, which knows the offset of a link, and none without one.
+    let is_linked = replica.is_up() && replica.id.is_some();
+    let offset = i64::try_from(replica.offset).ok().filter(|_| is_linked);
     reply::integer(out, offset.unwrap_or(-1));
 }
 
