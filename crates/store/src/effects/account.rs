@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Default)]
 pub(super) struct Account {
     held: AtomicUsize,
+    /// Of these, the ones of units that are not told yet.
+    open: AtomicUsize,
     /// Bytes that the buffers may take, unless a reader must not lose anything.
     room: AtomicUsize,
     /// How often bytes were taken beyond the room.
@@ -51,6 +53,19 @@ impl Account {
     /// How often bytes were taken beyond the room.
     pub(super) fn beyond(&self) -> u64 {
         self.beyond.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether writers are to wait for a reader. Units that are open do not count: the
+    /// reader gets them when they are told.
+    pub(super) fn is_full(&self) -> bool {
+        let open = self.open.load(Ordering::Relaxed);
+        self.held().saturating_sub(open) > self.soft()
+    }
+
+    /// Notes that the buffer of a unit that is not told yet has another length.
+    pub(super) fn change_open(&self, before: usize, after: usize) {
+        self.open.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        self.change(before, after);
     }
 
     /// Returns whether buffers that nobody needs are to be freed.

@@ -19,8 +19,8 @@
 //! With readers that may be lost, lanes, backlog and units together never take more than the
 //! room that the readers asked for. With a reader that keeps all, they take half of it and one
 //! request of each thread, in three copies: writers wait for more. While writers wait, that
-//! reader has something to read, or a unit is open: once it has read everything, less than half
-//! of the room is taken. This folder knows no command and no shard.
+//! reader has something to read: once it has read everything, less than half of the room is taken
+//! beside units that are open. This folder knows no command and no shard.
 
 mod account;
 mod backlog;
@@ -119,7 +119,7 @@ impl Effects {
     /// Returns whether a reader that must not lose anything is so late that writers are to
     /// wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.has_keeper() && self.account.is_short()
+        self.has_keeper() && self.account.is_full()
     }
 
     fn has_keeper(&self) -> bool {
@@ -139,13 +139,15 @@ impl Effects {
     /// Lets `work` change the unit of this thread. `work` must not execute anything.
     pub(crate) fn with_unit<R>(&self, work: impl FnOnce(&mut Unit) -> R) -> R {
         UNIT.with_borrow_mut(|unit| {
-            unit.belong_to((std::ptr::from_ref(self) as usize, self.life.load(Ordering::Relaxed)));
-            let before = unit.counted();
+            let owner = std::ptr::from_ref(self) as usize;
+            // What is left over from readers that are gone was counted here.
+            let before = if unit.is_of(owner) { unit.counted() } else { 0 };
+            unit.belong_to((owner, self.life.load(Ordering::Relaxed)));
             let result = work(unit);
             if unit.counted() > self.account.room() && !self.has_keeper() {
                 unit.lose();
             }
-            self.account.change(before, unit.counted());
+            self.account.change_open(before, unit.counted());
             result
         })
     }
@@ -474,6 +476,27 @@ mod tests {
         assert!(!effects.is_full() && effects.held() <= LIMITS.room / 2);
         effects.leave(keeper);
         assert_eq!(effects.held(), 0);
+    }
+
+    #[test]
+    fn a_unit_that_is_open_lets_no_writer_wait_and_is_given_back_though_readers_are_gone() {
+        let effects = Effects::new();
+        let (keeper, _) = effects.cut(LIMITS, Keeping::All);
+        for _ in 0..3 {
+            let word = vec![b'v'; LIMITS.room];
+            effects.with_unit(|unit| unit.push(0, [&word[..], &word].into_iter()));
+            assert!(!effects.is_full() && effects.held() > LIMITS.room && effects.is_unit_long());
+            effects.close_unit();
+            assert!(effects.is_full() && !effects.is_unit_long());
+            read_all(&effects, keeper);
+            assert!(!effects.is_full());
+        }
+        effects.with_unit(|unit| unit.push(0, [&[b'v'; 10_000][..]].into_iter()));
+        effects.leave(keeper);
+        assert!(effects.held() > 0);
+        effects.cut(LIMITS, Keeping::Newest);
+        effects.with_unit(|_| ());
+        assert!(effects.held() < 10_000, "{}", effects.held());
     }
 
     /// A law: with everything read, no writer waits, whatever the units were.

@@ -35,6 +35,11 @@ impl Unit {
         }
     }
 
+    /// Returns whether it belongs to a store, or is left over from readers of that store.
+    pub(super) fn is_of(&self, store: usize) -> bool {
+        self.owner.0 == store
+    }
+
     /// Forgets what belongs to another owner.
     pub(super) fn belong_to(&mut self, owner: (usize, u64)) {
         if self.owner != owner {
