@@ -114,8 +114,9 @@ pub struct Settings {
     pub directory: PathBuf,
     /// When what was written is to be on the disk.
     pub fsync: Fsync,
-    /// Bytes of effects in memory; half of it is the longest unit that can be logged. With
-    /// less, workers wait for the disk more often.
+    /// Bytes of effects in memory. From half of it on workers wait for the log. A longer unit is
+    /// let through, and a longer script is refused further writes. With less, workers wait for
+    /// the disk more often.
     pub effects_room: usize,
     /// Bytes that a compaction may hold of items that change before they were written.
     pub snapshot_buffer: u64,
