@@ -258,28 +258,30 @@ fn a_log_that_cannot_be_written_refuses_writes_and_begins_anew_when_the_disk_is_
 }
 
 #[test]
-fn with_always_a_write_that_cannot_be_logged_is_not_acknowledged() {
+fn with_always_a_write_that_is_longer_than_the_room_is_acknowledged_once_it_is_in_a_file() {
     let folder = TempDir::new();
     let mut settings = settings(folder.path(), Fsync::Always);
     settings.effects_room = 1 << 20;
     let logged = Logged::open(settings).unwrap();
-    logged.run("SET short 1");
-    run_in(&logged.store, 0, &format!("SET long {}", "v".repeat(2 << 20)));
-    assert_eq!(logged.settle(), 1, "a loss is told");
-    wait_until("healed", BOUND, || !logged.store.refuses_writes());
-    logged.run("SET short 2");
-    assert_eq!(logged.settle(), 1);
+    run_in(&logged.store, 0, &format!("SET long {}", "v".repeat(5 << 20)));
+    assert_eq!(logged.settle(), 0, "nothing is lost");
+    let len: u64 = segments(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(len > 5 << 20, "{len} bytes are in files");
 }
 
 #[test]
-fn what_is_more_than_there_is_room_for_makes_the_log_begin_anew() {
+fn without_always_a_log_that_fails_lets_writes_go_on_and_begins_anew() {
     let folder = TempDir::new();
-    let mut settings = settings(folder.path(), Fsync::EverySecond);
-    settings.effects_room = 1 << 20;
+    let (directory, away) = (folder.path().join("log"), folder.path().join("away"));
+    fs::create_dir(&directory).unwrap();
+    let mut settings = settings(&directory, Fsync::EverySecond);
+    settings.segment_len = 1 << 10;
     let logged = Logged::open(settings.clone()).unwrap();
-    logged.run(&format!("SET long {}", "v".repeat(2 << 20)));
+    fs::rename(&directory, &away).unwrap();
+    logged.run(&format!("SET long {}", "v".repeat(2 << 10)));
     wait_until("a loss", BOUND, || logged.log.status().losses == 1);
     assert!(!logged.store.refuses_writes());
+    fs::rename(&away, &directory).unwrap();
     wait_until("healed", BOUND, || logged.noticed("Healed"));
     logged.run("SET after 1");
     let held = logged.end();
