@@ -73,6 +73,9 @@ fn write(
     }
 }
 
+/// Longest rest at once. A snapshot that is given up ends behind it.
+const REST_MAX: Duration = Duration::from_millis(250);
+
 /// Keeps a snapshot from being written faster than it may be.
 struct Pace {
     began: Time,
@@ -86,7 +89,7 @@ impl Pace {
         let due = Duration::from_secs_f64(written as f64 / rate.max(1) as f64);
         let ahead = due.saturating_sub(monotonic().since(self.began));
         if ahead > AHEAD_MAX {
-            rest(ahead);
+            rest(ahead.min(REST_MAX));
         }
     }
 }
