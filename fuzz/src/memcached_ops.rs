@@ -515,7 +515,7 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
         role: Default::default(),
         errors: Arc::default(),
         notices: Default::default(),
-        noted: Arc::default(),
+        key_stats: Arc::default(),
         // Every request of the store is slow.
         slow_log: Arc::new(SlowLog::timed(Duration::ZERO, 8, || Time(0))),
         kind,

@@ -57,6 +57,8 @@ fn settings(choices: &mut Choices<'_>) -> ReplicaSettings {
         address: text(choices.flip()),
         version: text(choices.flip()),
         resume: resume.then(|| Resume { id, offset: choices.byte().into() }),
+        hands_over: choices.flip(),
+        knows_flags: choices.flip(),
     }
 }
 

@@ -410,7 +410,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
         role: Default::default(),
         errors: Arc::default(),
         notices: Default::default(),
-        noted: Arc::default(),
+        key_stats: Arc::default(),
         // Every request of the store is slow.
         slow_log: Arc::new(SlowLog::timed(Duration::ZERO, 8, || Time(0))),
         kind,
