@@ -168,7 +168,7 @@ fn a_server_that_cannot_be_asked_makes_it_an_error() {
 }
 
 #[test]
-fn inside_a_transaction_and_on_the_store_nobody_waits() {
+fn inside_a_transaction_and_without_replicas_nobody_waits_for_long() {
     let _watch = watchdog(Duration::from_secs(60), "wait at once");
     let setup = Setup::start(2);
     let mut client = setup.client();
@@ -184,7 +184,8 @@ fn inside_a_transaction_and_on_the_store_nobody_waits() {
         assert_eq!(setup.servers[0].client().words(line).error_text(), text);
     }
     let store = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
-    assert_eq!(store.client(0).words("WAIT 1 0"), Value::Integer(0));
+    assert_eq!(store.client(0).words("WAIT 0 0"), Value::Integer(0));
+    assert_eq!(store.client(0).words("WAIT 1 50"), Value::Integer(0));
 }
 
 #[test]
