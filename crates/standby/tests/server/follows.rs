@@ -199,7 +199,7 @@ fn what_the_store_cannot_have_stops_the_link_with_a_reason_and_is_not_skipped() 
     let small = Place::with(StoreConfig { memory_max: 16 << 20, ..StoreConfig::default() });
     small.follow(from.address());
     let reason = small.await_reason("memory_max", Some(State::Stopped));
-    assert!(reason.contains("raise `memory_max`"), "{reason}");
+    assert!(reason.contains("raise it above the primary's maxmemory"), "{reason}");
     assert!(small.store.is_loading());
     assert!(small.store.stats().memory_used < 18 << 20);
     assert_eq!(small.store.stats().evicted, 0);
