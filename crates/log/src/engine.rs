@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     is_paused: bool,
     /// The data was replaced, and is not in the log yet.
     is_replaced: bool,
+    /// A thread has had the engine: what there was to load is loaded.
+    has_run: bool,
     /// Clients are served while the first base is written, which is to be told.
     is_told_of_base: bool,
 }
@@ -117,6 +119,7 @@ impl Engine {
             is_paused: false,
             is_replaced: false,
             is_told_of_base: false,
+            has_run: false,
         }
     }
 
@@ -166,7 +169,12 @@ impl Engine {
     /// The thread. Returns the engine once it has ended behind all that was told.
     pub(crate) fn run(mut self) -> Option<Self> {
         let _over = SaysOver(Arc::clone(&self.gate));
-        if self.has_data() && !self.is_open() && self.gate.status_mut().state != LogState::Lost {
+        let is_first = !std::mem::replace(&mut self.has_run, true);
+        if is_first
+            && self.has_data()
+            && !self.is_open()
+            && self.gate.status_mut().state != LogState::Lost
+        {
             if let Err(fault) = self.load() {
                 match fault {
                     LogFault::Ends => {}

@@ -135,7 +135,8 @@ impl Gate {
 
     /// Lets another thread of the log begin.
     pub(crate) fn begin_again(&self) {
-        self.state.lock().is_ending = false;
+        let mut state = self.state.lock();
+        (state.is_ending, state.is_over) = (false, false);
     }
 
     /// Figures, to be changed.

@@ -100,10 +100,10 @@ impl Lineage {
 
     /// Takes a replica in. The error is the text of a reply.
     pub(crate) fn attach(&self, candidate: Candidate, said: Vec<u8>) -> Result<(), String> {
+        let _order = self.order.lock();
         if self.store.is_replica() && !self.store.is_relaying() && !self.store.is_loading() {
             return Err("NOMASTERLINK Can't SYNC while not connected with my master".to_owned());
         }
-        let _order = self.order.lock();
         let feed =
             self.started().map_err(|error| format!("ERR no thread for replicas: {error}"))?;
         feed.attach_with(candidate, said).map_err(|error| format!("ERR {error}"))
@@ -157,7 +157,7 @@ impl Lineage {
     pub(crate) fn took_snapshot(&self, position: Position) {
         let _order = self.order.lock();
         self.rename(feed::Lineage { id: position.id, second: None });
-        self.relay_from(position.offset);
+        self.relay_from(position);
     }
 
     /// The data is that of a primary at a position that a log or a snapshot has told.
@@ -173,23 +173,27 @@ impl Lineage {
     }
 
     /// Relays what follows an offset, with nothing kept of what was before.
-    fn relay_from(&self, offset: u64) {
+    fn relay_from(&self, position: Position) {
         if !self.relays() {
             return;
         }
         // Without a thread this replica follows all the same. It only cannot feed others.
         if let Ok(feed) = self.started() {
-            let reader = self.store.begin_relaying(self.config.limits, offset);
+            let reader = self.store.begin_relaying(
+                self.config.limits,
+                position.offset,
+                database_of(position),
+            );
             feed.keep(stream_of(reader));
         }
     }
 
-    /// A unit of the primary was executed that ends at an offset. If the stream had no room for it,
+    /// A unit of the primary was executed that ends at a position. If the stream had no room for it,
     /// it begins anew.
-    pub(crate) fn look(&self, offset: u64) {
+    pub(crate) fn look(&self, position: Position) {
         if self.relays() && !self.store.is_relaying() {
             let _order = self.order.lock();
-            self.relay_from(offset);
+            self.relay_from(position);
         }
     }
 
@@ -275,6 +279,10 @@ impl Lineage {
         let feed = self.state.lock().feed.take();
         drop(feed);
     }
+}
+
+fn database_of(position: Position) -> Option<u32> {
+    position.database.and_then(|database| u32::try_from(database).ok())
 }
 
 fn stream_of(reader: EffectReader) -> Box<dyn feed::Stream> {

@@ -51,6 +51,17 @@ pub struct Twin {
     pub spool_max: usize,
     /// Counts the bytes of snapshot and stream that were fetched.
     pub progress: Arc<AtomicU64>,
+    /// The offset up to which the stream was fetched.
+    pub fetched: Arc<AtomicU64>,
+}
+
+impl Twin {
+    fn note(&self, len: usize, spool: &Spool) {
+        self.progress.fetch_add(len as u64, Ordering::Relaxed);
+        if let Ok(offset) = spool.reader.offset() {
+            self.fetched.store(offset, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The stream behind a snapshot: what was fetched while that is sent, and the rest.
@@ -124,7 +135,9 @@ impl StoreSource {
 impl Source for StoreSource {
     fn begin(&self, _version: Version) -> Result<Beginning, SourceError> {
         let SourceParts { store, limits, snapshot_buffer, clock, .. } = &*self.parts;
-        if store.is_loading() {
+        // The effects of a replica that relays nothing are of no history.
+        let is_apart = store.is_replica() && !store.is_relaying() && self.parts.twin.is_none();
+        if store.is_loading() || is_apart {
             return Err(SourceError::Busy);
         }
         if let Some(settle) = &self.settle
@@ -187,8 +200,9 @@ impl Snapshot for StoreSnapshot {
         let before = out.len();
         let step = self.read_next(out);
         if let (Some(twin), Some(spool)) = (&self.parts.twin, &self.spool) {
-            twin.progress.fetch_add((out.len() - before) as u64, Ordering::Relaxed);
-            spool.lock().fill(twin.spool_max);
+            let mut spool = spool.lock();
+            spool.fill(twin.spool_max);
+            twin.note(out.len() - before, &spool);
         }
         step
     }
@@ -229,9 +243,10 @@ impl StoreStream {
 
 impl Stream for StoreStream {
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
-        let len = self.spool.lock().read(out)?;
+        let mut spool = self.spool.lock();
+        let len = spool.read(out)?;
         if let Some(twin) = &self.twin {
-            twin.progress.fetch_add(len as u64, Ordering::Relaxed);
+            twin.note(len, &spool);
         }
         Ok(len)
     }

@@ -2,7 +2,7 @@
 
 use crate::audience::Audience;
 use crate::lineage::{FeedConfig, FeedStatus, Lineage};
-use crate::target::{Counts, Place, StoreTarget};
+use crate::target::{Counts, Place, StoreTarget, place_of};
 use keyway_base::Clock;
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::Candidate;
@@ -137,6 +137,12 @@ impl Standby {
             self.place.store.set_replica(true);
             self.place.audience.became_replica(&self.place.store);
             resume = self.place.lineage.demoted().or(resume);
+        }
+        if let Some(position) = settings.resume {
+            self.place.lineage.resumed(position);
+            if self.place.store.keeps_history() {
+                self.place.store.set_history_place(place_of(position));
+            }
         }
         let resume = settings.resume.or(resume);
         self.start(primary, FollowerSettings { resume, knows_flags: true, ..settings })

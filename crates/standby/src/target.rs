@@ -11,7 +11,9 @@ use keyway_rdb::replication::ReplicationId;
 use keyway_replica::{Origin, Position, Remains, Target, TargetError, Unit, UnitCommand};
 use keyway_resp::Protocol;
 use keyway_script::Registry;
-use keyway_store::{Context, Filling, Footprint, Held, HistoryPlace, LoadError, NO_WORKER, Store};
+use keyway_store::{
+    Context, Filling, Footprint, HISTORY_COMMAND, Held, HistoryPlace, LoadError, NO_WORKER, Store,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -128,7 +130,7 @@ impl StoreTarget {
                 )));
             }
             let args = args_of(&command);
-            if self.place.store.applies(args) {
+            if self.place.store.applies(args) || self.passes_over(args) {
                 return Ok(());
             }
             match Request::resolve(args) {
@@ -154,7 +156,8 @@ impl StoreTarget {
     }
 
     fn execute_all(&mut self, store: &Store, unit: &Unit<'_>) -> Result<(), TargetError> {
-        let (count, keeps_history) = (unit.commands().len(), store.keeps_history());
+        let count = unit.commands().len();
+        let keeps_history = store.keeps_history() && !self.is_twin;
         let _held = match count {
             0 => return Ok(()),
             1 if !keeps_history => None,
@@ -167,8 +170,16 @@ impl StoreTarget {
         Ok(())
     }
 
+    /// Returns whether a command is for the log of the process before alone.
+    fn passes_over(&self, args: Args<'_>) -> bool {
+        self.is_twin && args.get(0) == Some(HISTORY_COMMAND)
+    }
+
     fn execute(&mut self, command: &UnitCommand<'_>) {
         let args = args_of(command);
+        if self.passes_over(args) {
+            return;
+        }
         self.place.counts.applied.fetch_add(1, Ordering::Relaxed);
         let request = Request::resolve(args);
         if let Ok(request) = &request
@@ -286,7 +297,9 @@ impl Target for StoreTarget {
         store.log().into_iter().for_each(|log| log.pause());
         store.leave_history();
         store.begin_loading(origin.len.unwrap_or(0), clock());
-        self.place.lineage.begin_snapshot();
+        if !self.is_twin {
+            self.place.lineage.begin_snapshot();
+        }
         counts.is_filling.store(true, Ordering::Relaxed);
         self.clear();
         self.filling = Some(match self.is_twin {
@@ -311,9 +324,11 @@ impl Target for StoreTarget {
         if let Some(filling) = self.filling.take() {
             filling.finish();
         }
-        self.place.lineage.took_snapshot(position);
+        if !self.is_twin {
+            self.place.lineage.took_snapshot(position);
+        }
         self.place.counts.is_filling.store(false, Ordering::Relaxed);
-        if store.keeps_history() {
+        if store.keeps_history() && !self.is_twin {
             store.set_history_place(place_of(position));
         }
         store.end_loading();
@@ -329,6 +344,9 @@ impl Target for StoreTarget {
     }
 
     fn renamed(&mut self, before: ReplicationId, position: Position) {
+        if self.is_twin {
+            return;
+        }
         if self.place.store.keeps_history() {
             self.place.store.set_history_place(place_of(position));
         }
@@ -347,9 +365,15 @@ impl Target for StoreTarget {
         }
         let selected = unit.selected().and_then(|database| u32::try_from(database).ok());
         let store = Arc::clone(&self.place.store);
+        if self.is_twin {
+            // The history is told with the role.
+            self.execute_all(&store, unit)?;
+            self.tell();
+            return Ok(());
+        }
         // What only concerns the stream goes to replicas of this replica, too.
         store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
-        self.place.lineage.look(unit.end());
+        self.place.lineage.look(unit.behind());
         if has_commands {
             self.tell();
             self.await_log();

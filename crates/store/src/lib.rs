@@ -46,8 +46,8 @@ pub use snapshot::{
     Batch, Filling, LoadError, Loading, Progress, Replay, ReplayError, SaveError, Saving,
 };
 pub use store::{
-    AfterRead, Busy, Compaction, Context, DatabaseStats, EffectLog, EffectReader, HistoryPlace,
-    Insertions, KeyEvent, KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun, Patience,
-    Restrictions, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats, StreamedSet,
-    Transfer, Waiter, Who,
+    AfterRead, Busy, Compaction, Context, DatabaseStats, EffectLog, EffectReader, HISTORY_COMMAND,
+    HistoryPlace, Insertions, KeyEvent, KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun,
+    Patience, Restrictions, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats,
+    StreamedSet, Transfer, Waiter, Who,
 };

@@ -57,7 +57,8 @@ impl Role {
         }
         if self.standby.store().log().is_some() {
             return refuse(
-                "a store with a log cannot become a replica: remove `log` from its pool",
+                "FAILOVER does not hand over a store with a log: remove `log` from its pool, or stop \
+                 Keyway and promote the replica",
             );
         }
         let replicas = self.standby.feed_status().replicas;

@@ -189,6 +189,11 @@ impl Replicas {
         self.roles.iter().map(of).collect()
     }
 
+    /// Returns the pool whose store is being handed over to a replica, by FAILOVER.
+    pub fn failing_over(&self) -> Option<&str> {
+        self.roles.iter().find(|role| role.is_failing_over()).map(|role| role.name())
+    }
+
     fn role(&self, pool: &str) -> Option<&Arc<Role>> {
         self.roles.iter().find(|role| role.name() == pool)
     }

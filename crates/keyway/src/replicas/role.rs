@@ -359,6 +359,7 @@ impl Role {
     fn begin_as_primary(&self) {
         *self.is_waiting.lock() = false;
         self.standby.promote();
+        self.standby.store().end_history();
     }
 
     /// Ends the link of a replica for a while. Returns how another process, or this one, goes on.
@@ -391,12 +392,18 @@ impl Role {
         shown(self.settings.lock().primary.as_ref())
     }
 
+    /// Returns whether a FAILOVER is in progress.
+    pub(super) fn is_failing_over(&self) -> bool {
+        *self.failover.lock() != Progress::Idle.word()
+    }
+
     pub(super) fn store(&self) -> &Arc<Store> {
         self.standby.store()
     }
 
-    /// Ends the link.
+    /// Ends the link, and the waits of clients.
     pub(super) fn end(&self) {
+        self.waits.lock().end(&self.standby);
         self.standby.end();
     }
 

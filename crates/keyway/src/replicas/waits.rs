@@ -44,6 +44,13 @@ impl Waits {
         }
     }
 
+    /// Answers all clients, with what has been acknowledged: nobody looks any more.
+    pub(super) fn end(&mut self, standby: &Standby) {
+        for wait in std::mem::take(&mut self.0) {
+            (wait.asked.done)(Ok(standby.acknowledged(wait.offset) as u64));
+        }
+    }
+
     /// The time at which the next one is to be answered.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.iter().filter_map(|wait| wait.until).min()

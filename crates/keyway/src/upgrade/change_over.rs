@@ -40,6 +40,9 @@ impl Live {
         if let Some(pool) = self.logs.not_open() {
             return Err(vec![format!("the log of pool {pool} has failed, or has not begun")]);
         }
+        if let Some(pool) = self.replicas.failing_over() {
+            return Err(vec![format!("the store of pool {pool} is in a FAILOVER: try again")]);
+        }
         await_scripts(&stores);
         plan.hold_stores(true);
         stores.iter().for_each(|(.., store)| store.set_held(true));

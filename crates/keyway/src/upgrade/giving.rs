@@ -46,6 +46,9 @@ const NEAR_LEN: u64 = 256 << 10;
 const NEAR_PATIENCE: Duration = Duration::from_secs(10);
 const NEAR_LOOK: Duration = Duration::from_millis(5);
 
+/// How long the copy waits for requests under way before it begins. After that, a write that goes on
+/// may cost the copy a second beginning.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time in which the main thread holds the stores: it waits for scripts that run.
 const HOLD_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -69,16 +72,19 @@ struct Given {
     handed: HandedStore,
     store: Arc<Store>,
     scripts: Arc<Registry>,
+    plan: Arc<Plan>,
 }
 
 impl Giving {
     /// Of a process that serves.
     pub fn of(live: &Live) -> Self {
-        let pools = &live.version.plan.pools;
+        let plan = &live.version.plan;
+        let pools = &plan.pools;
         let stores = live.replicas.stores().into_iter().filter_map(|(pool, primary, store)| {
             let scripts = pools.iter().find(|plan| plan.name == pool)?.scripts.clone();
             let log = live.logs.directory(&pool);
-            Some(Given { handed: HandedStore { pool, log, primary }, store, scripts })
+            let handed = HandedStore { pool, log, primary };
+            Some(Given { handed, store, scripts, plan: Arc::clone(plan) })
         });
         Self { seed: live.seed, stores: stores.collect() }
     }
@@ -120,20 +126,21 @@ struct Fed {
     room: usize,
     /// Counts what was fetched for the next process.
     progress: Arc<AtomicU64>,
+    fetched: Arc<AtomicU64>,
     feed: Arc<Feed>,
     introduction: Option<JoinHandle<()>>,
 }
 
 impl Fed {
     fn begin(given: Given, talk: &Handover, timeout: Duration) -> io::Result<Self> {
-        let Given { handed, store, scripts } = given;
+        let Given { handed, store, scripts, plan } = given;
         let room = store.config().memory_max / ROOM_PART;
         let room = match store.config().memory_max {
             0 => ROOM_MAX,
             _ => usize::try_from(room).unwrap_or(ROOM_MAX).clamp(ROOM_MIN, ROOM_MAX),
         };
         let pool = handed.pool.clone();
-        let progress: Arc<AtomicU64> = Arc::default();
+        let (progress, fetched): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let source = StoreSource::new(SourceParts {
             store: Arc::clone(&store),
             libraries: Box::new(move || {
@@ -141,13 +148,20 @@ impl Fed {
             }),
             clock: wall_clock,
             limits: EffectLimits { room, history: 0 },
-            twin: Some(Twin { spool_max: SPOOL_MAX, progress: Arc::clone(&progress) }),
+            twin: Some(Twin {
+                spool_max: SPOOL_MAX,
+                progress: Arc::clone(&progress),
+                fetched: Arc::clone(&fetched),
+            }),
             snapshot_buffer: room as u64,
             acknowledged: Box::new(|| ()),
             parted: Box::new(move |_, parting| {
                 tracing::debug!(pool, "upgrade: the store is fed no longer: {parting}");
             }),
         });
+        let source = source.settling(Box::new(move || {
+            plan.settle(SETTLE_PATIENCE);
+        }));
         let settings = FeedSettings {
             timeout,
             // The offset at which the stores are held must be the last one.
@@ -167,16 +181,17 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self { store, room, progress, feed, introduction })
+        Ok(Self { store, room, progress, fetched, feed, introduction })
     }
 
     fn pace(&self, plan: &Plan) -> Pace {
         let (store, progress) = (Arc::clone(&self.store), Arc::clone(&self.progress));
+        let fetched = Arc::clone(&self.fetched);
         let is_its = |at: &usize| {
             plan.pools[*at].kind.store().is_some_and(|store| Arc::ptr_eq(store, &self.store))
         };
         let pool = (0..plan.pools.len()).find(is_its).unwrap_or_default();
-        Pace { store, pool, room: self.room, progress }
+        Pace { store, pool, room: self.room, progress, fetched }
     }
 
     /// Returns whether the next process lacks little of what was written until now. Asks it how far

@@ -29,6 +29,8 @@ pub struct Pace {
     pub room: usize,
     /// Counts what was fetched for the next process.
     pub progress: Arc<AtomicU64>,
+    /// The offset up to which the stream was fetched for it; 0 before the snapshot has begun.
+    pub fetched: Arc<AtomicU64>,
 }
 
 /// The thread that looks at all stores.
@@ -87,7 +89,12 @@ impl State {
         }
         // Items that change before the snapshot has them wait as well.
         let items = usize::try_from(self.pace.store.snapshot_status().buffered);
-        let waiting = self.pace.store.effects_len().max(items.unwrap_or(usize::MAX));
+        // What replicas lack, and what is kept for them, is not the copy's.
+        let lacking = match self.pace.fetched.load(Ordering::Relaxed) {
+            0 => Ok(0),
+            fetched => usize::try_from(self.pace.store.effects_offset().saturating_sub(fetched)),
+        };
+        let waiting = lacking.unwrap_or(usize::MAX).max(items.unwrap_or(usize::MAX));
         let (few, many) = (self.pace.room / 8, self.pace.room / 8 * 3);
         if self.progress.1.elapsed() > STUCK_AFTER {
             self.is_stuck = true;

@@ -103,7 +103,6 @@ impl Taking {
                 }
                 std::thread::park_timeout(LOOK_EVERY);
             }
-            replicas.begin_as(&store.pool, last.primary.as_ref(), &store.primary);
             let pool = plan.pools.iter().find(|pool| pool.name == store.pool);
             if let Some(PoolKind::Store(store)) = pool.map(|pool| &pool.kind) {
                 store.raise_numbers(last.numbers.saturating_add(1));
@@ -111,7 +110,13 @@ impl Taking {
             }
             plan.next_client_id.fetch_max(last.clients, Ordering::Relaxed);
         }
+        // The logs come first: they are told where the data of a replica is in its history.
         logs.resume(plan, config)?;
+        for store in &self.stores {
+            if let Some(last) = finals.iter().find(|last| last.pool == store.pool) {
+                replicas.begin_as(&store.pool, last.primary.as_ref(), &store.primary);
+            }
+        }
         logs.start().context("cannot start a thread")?;
         if let Some(scripts) = self.scripts.take() {
             let left = until.saturating_duration_since(Instant::now());

@@ -25,14 +25,21 @@ impl Effects {
     }
 
     /// Begins to relay a stream at its offset, with nothing of it kept. Readers of the stream so
-    /// far are lost. Returns the number of a reader of the new one.
-    pub(crate) fn begin_relay(&self, limits: EffectLimits, offset: u64) -> u64 {
+    /// far are lost. `database` is the one that the stream has selected. Returns the number of a
+    /// reader of the new one.
+    pub(crate) fn begin_relay(
+        &self,
+        limits: EffectLimits,
+        offset: u64,
+        database: Option<u32>,
+    ) -> u64 {
         let mut backlog = self.backlog.lock();
         self.lose_all(&mut backlog);
         self.account.set_room(limits.room);
         backlog.begin(self.tickets.load(Ordering::Relaxed), self.lanes.len(), &self.account);
         backlog.keep_history(limits.history);
         backlog.move_to(offset);
+        backlog.select(database);
         self.is_relaying.store(true, Ordering::Relaxed);
         let (number, _) = backlog.join(Keeping::Newest);
         number
@@ -87,6 +94,8 @@ impl Effects {
         if !self.is_relaying.swap(false, Ordering::Relaxed) {
             return None;
         }
+        // A replica that goes on from here may not know what the primary before had selected.
+        backlog.select(None);
         backlog.go_on(self.tickets.load(Ordering::Relaxed));
         self.life.fetch_add(1, Ordering::Relaxed);
         self.is_on.store(true, Ordering::Relaxed);
@@ -130,7 +139,7 @@ mod tests {
     #[test]
     fn a_relayed_stream_goes_on_with_own_effects_and_back_at_the_same_offsets() {
         let effects = Effects::new();
-        let anchor = effects.begin_relay(LIMITS, 1000);
+        let anchor = effects.begin_relay(LIMITS, 1000, Some(2));
         tell(&effects);
         assert!(effects.relay(PING, Some(3)));
         assert_eq!(effects.relayed_database(), Some(3));
@@ -155,7 +164,7 @@ mod tests {
     #[test]
     fn a_unit_without_room_ends_relaying_and_no_later_stream_is_taken_for_the_old_one() {
         let effects = Effects::new();
-        let anchor = effects.begin_relay(LIMITS, 7);
+        let anchor = effects.begin_relay(LIMITS, 7, None);
         assert!(!effects.relay(&vec![b'\n'; 2 << 20], None));
         assert!(effects.read(anchor, &mut Vec::new()).is_err() && effects.kept().is_none());
         effects.leave(anchor);

@@ -10,7 +10,7 @@ use keyway_rdb::replication::ReplicationId;
 
 /// The command that tells the place to a log: `KEYWAY.HISTORY offset database [id]`. Without an
 /// id the history is the one before; with no words the data is no replica's any more.
-pub(crate) const HISTORY_COMMAND: &[u8] = b"KEYWAY.HISTORY";
+pub const HISTORY_COMMAND: &[u8] = b"KEYWAY.HISTORY";
 /// Stands for a database that the stream has not named.
 const NO_DATABASE: &[u8] = b"-";
 
@@ -100,6 +100,15 @@ impl Store {
     /// Notes that the data is no state of a primary's history any more.
     pub fn leave_history(&self) {
         if self.history.set(None).is_some() && self.effects.is_on() && self.log().is_some() {
+            self.tell_history(&[HISTORY_COMMAND]);
+        }
+    }
+
+    /// Notes that the data is no state of a history any more, whatever the log has told before this
+    /// process went on with it.
+    pub fn end_history(&self) {
+        self.history.set(None);
+        if self.effects.is_on() && self.log().is_some() {
             self.tell_history(&[HISTORY_COMMAND]);
         }
     }

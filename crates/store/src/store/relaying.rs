@@ -6,11 +6,17 @@ use crate::effects::{EffectLimits, Keeping};
 use std::sync::Arc;
 
 impl Store {
-    /// Begins to relay the stream of a primary at the offset of the store's data. Readers of the
-    /// stream so far are [`Overrun`](crate::Overrun). Relaying ends with the last reader.
-    pub fn begin_relaying(self: &Arc<Self>, limits: EffectLimits, offset: u64) -> EffectReader {
+    /// Begins to relay the stream of a primary at the offset of the store's data. `database` is the
+    /// one that the stream has selected there. Readers of the stream so far are
+    /// [`Overrun`](crate::Overrun). Relaying ends with the last reader.
+    pub fn begin_relaying(
+        self: &Arc<Self>,
+        limits: EffectLimits,
+        offset: u64,
+        database: Option<u32>,
+    ) -> EffectReader {
         let _order = self.effects.relay_order();
-        let number = self.effects.begin_relay(limits, offset);
+        let number = self.effects.begin_relay(limits, offset, database);
         self.note_followers();
         EffectReader::new(self, number, offset)
     }
