@@ -228,8 +228,10 @@ impl Feed {
         let announced = candidate.profile.address();
         let peer = announced.map_or(candidate.peer, |text| String::from_utf8_lossy(text).into());
         let port = candidate.profile.listening_port();
+        let placed = Arc::clone(shared);
         let session = Session {
             source: Arc::clone(&shared.source),
+            placed: Box::new(move || placed.anchor()),
             lineage: Arc::clone(&shared.lineage),
             settings: shared.settings,
             is_old: candidate.request.is_old(),
@@ -322,6 +324,14 @@ impl Shared {
         state.ended.extend(replica.thread);
         drop(state);
         self.source.on_parting(&replica.peer, parting);
+    }
+
+    /// Keeps the stream from here on for a replica that may come back, however soon it leaves.
+    fn anchor(&self) {
+        let mut state = self.state.lock();
+        if state.anchor.is_none() && !state.is_ending {
+            state.anchor = self.source.anchor();
+        }
     }
 
     /// Keeps the stream for replicas that may come back, and sends signs of life.

@@ -91,6 +91,8 @@ pub(super) struct Session {
     /// True if the replica came by SYNC: it never acknowledges anything.
     pub(super) is_old: bool,
     pub(super) outlet: Outlet,
+    /// Told once the replica has its place in the stream.
+    pub(super) placed: Box<dyn Fn() + Send>,
     pub(super) profile: ReplicaProfile,
     pub(super) wake: Arc<Wake>,
     pub(super) shown: Arc<Shown>,
@@ -151,6 +153,7 @@ impl Session {
         self.shown.set_stage(Stage::Online);
         self.shown.set_sent(offset);
         self.shown.acknowledge(offset, super::millis_since(self.started_at));
+        (self.placed)();
         Some(stream)
     }
 
@@ -179,6 +182,7 @@ impl Session {
             write_full_resync(&id, offset, self.outlet.out());
         }
         self.shown.set_stage(Stage::Snapshot);
+        (self.placed)();
         self.send(beginning.snapshot)?;
         self.shown.set_stage(Stage::Loading);
         if self.profile.snapshot_only() || self.is_old {

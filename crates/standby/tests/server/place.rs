@@ -196,7 +196,10 @@ fn apart(line: &str) -> (String, i64) {
 /// Leaves out consumers of streams that have nothing. Redis tells its replicas of a consumer with
 /// the first entry that it has. Valkey writes large scores with all their digits.
 fn without_idle(digest: Digest) -> Digest {
-    let number = |word: &str| word.parse().map_or(word.to_owned(), |score: f64| format!("{score}"));
+    let number = |word: &str| {
+        let (score, end) = word.strip_suffix(']').map_or((word, ""), |score| (score, "]"));
+        score.parse().map_or(word.to_owned(), |score: f64| format!("{score}{end}"))
+    };
     let shown = |line: String| {
         if line.contains(" zset ") {
             return line.split(' ').map(number).collect::<Vec<_>>().join(" ");
