@@ -148,8 +148,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that a request may take, and the extra time of a busy machine.
 const IN_TIME: Duration = Duration::from_millis(1100 + 400);
 
-/// Requests of other clients are answered. Clients that read nothing are disconnected, and the
-/// bytes that they have not read are freed.
+/// Requests of other clients are answered. A client that reads nothing holds little memory: one whose
+/// replies come one after the other holds one of them, and one that has more unread bytes than the
+/// bound is disconnected. Which of both happens depends on how fast the replies come.
 fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
     let _watch = watchdog(Duration::from_secs(60), "clients that read nothing");
     let servers = RedisServer::start_many(1);
@@ -164,14 +165,15 @@ fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
         let (slowest, errors) =
             asked_beside(30, || keyway.client(0).words("GET {x}small") == Value::bulk("a"));
         assert!(slowest < IN_TIME && errors < 25, "{slowest:?}, {errors} errors");
-        // One more client is disconnected each time that the unread bytes exceed their bound.
-        wait_until("one is ended", Duration::from_secs(10), || {
-            let labels = ["fault=\"limit\""];
-            keyway.metrics().sum("keyway_client_closed_connections_total", &labels) >= 1.0
-        });
+        let closed = "keyway_client_closed_connections_total";
+        let ended = keyway.metrics().sum(closed, &["fault=\"limit\""]);
+        println!("{ended} of 10 clients were disconnected");
         drop(held);
     });
-    assert!(growth < 300 * MB, "{growth} bytes for ten that read nothing");
+    assert!(growth < 200 * MB, "{growth} bytes for ten that read nothing");
+    wait_until("all are gone", Duration::from_secs(10), || {
+        keyway.metrics().sum("keyway_client_connections", &[]) == 0.0
+    });
 }
 
 #[test]
