@@ -74,19 +74,19 @@ shuttle: ## nodes of the bus on threads with rings between them, in ROUNDS=20000
 	  cargo test --locked --package keyway-bus --test orders -- --nocapture
 
 soak: ## values of 512 MB both ways, 10,000 writers of rings killed and as often stopped, KILLS=2000 of processes with a log for each rule of fsync, then MINUTES=10 of load and faults on the store and on four servers; every reply is checked
-	@cargo test --release --locked --package keyway --test large_values -- --ignored --nocapture
+	@cargo test --release --locked --package keyway --test clients -- large_values:: --ignored --nocapture
 	@KEYWAY_RING_FAULTS=10000 cargo test --release --locked --package keyway-ring --test crash writer
 	@KEYWAY_LOG_KILLS=$(or $(KILLS),2000) cargo test --release --locked --package keyway-log --test kills
-	@KEYWAY_LOG_KILLS=$(or $(KILLS),2000) cargo test --release --locked --package keyway --test store_logs -- kill other_rules
+	@KEYWAY_LOG_KILLS=$(or $(KILLS),2000) cargo test --release --locked --package keyway --test store -- forty_kills other_rules
 	@KEYWAY_SOAK_MINUTES=$(or $(MINUTES),10) \
-	  cargo test --release --locked --package keyway --test soak -- --ignored --nocapture
+	  cargo test --release --locked --package keyway --test process -- soak:: --ignored --nocapture
 
 command-table: ## ask a real redis-server for its commands and rewrite the table
 	@scripts/command_table.sh
 
 oracle: ## SEQUENCES=1000 generated sequences against a bare redis-server, from seed FROM=0 on
 	@KEYWAY_ORACLE_SEQUENCES=$(or $(SEQUENCES),1000) KEYWAY_ORACLE_FROM=$(or $(FROM),0) \
-	  cargo test --locked --package keyway --test oracle -- --nocapture
+	  cargo test --locked --package keyway --test clients -- oracle:: --nocapture
 
 scaling: ## how much more two threads do on one store than one (needs two free cores)
 	@cargo test --release --locked --package keyway-store --test scaling -- --nocapture
@@ -95,4 +95,4 @@ pauses: ## how long single calls of the store take with ten million items (takes
 	@cargo test --locked --package keyway-store --features large --test pauses -- --nocapture
 
 differences: ## rewrite docs/differences.md from the table of the tests
-	@KEYWAY_WRITE_DOCS=1 cargo test --quiet --locked --package keyway --test oracle the_page
+	@KEYWAY_WRITE_DOCS=1 cargo test --quiet --locked --package keyway --test clients oracle::the_page

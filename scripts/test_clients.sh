@@ -30,7 +30,7 @@ for argument in "$@"; do
   esac
 done
 if [ ${#languages[@]} -eq 0 ]; then
-  # The Python client of every `make test` is crates/keyway/tests/clients.rs.
+  # The Python client of every `make test` is crates/keyway/tests/clients/clients.rs.
   if [ "$variant" = quick ]; then languages=(go java node rust); else languages=(python go java node rust); fi
 fi
 

@@ -45,20 +45,39 @@ const ALONE: &[(&str, &str)] = &[
 ];
 
 /// What computes for seconds, longest first: a core of its own has it begin early.
-const BUSY: &[&str] =
-    &["sim/seeds", "store/resident", "store/mixes", "store/collections", "sim/allocations"];
+const BUSY: &[&str] = &[
+    "sim/seeds",
+    "store/mixes",
+    "report/page",
+    "store/collections",
+    "store/resident",
+    "sim/allocations",
+    "store/memory_bound_small",
+    "store/effects",
+    "store/memory_bound",
+];
 
 /// What else takes ten seconds and more, longest first: none of it is to begin last.
 const LONG: &[&str] = &[
+    "keyway/primary_sentinel",
     "keyway/cluster_members",
-    "ring/crash",
-    "keyway/memcached_clients",
-    "keyway/cluster_failover",
-    "keyway/cluster_operations",
     "keyway/client_placement",
+    "standby/server",
+    "keyway/admin_api",
+    "coordinator/conformance",
+    "keyway/memcached_clients",
+    "keyway/bench_run",
+    "keyway/cluster_failover",
+    "ring/crash",
+    "load/agreement",
+    "load/redis",
+    "keyway/upgrade_store",
+    "keyway/store_logs",
     "keyway/store_scripts",
-    "testkit/redis_cluster",
+    "keyway/cluster_operations",
+    "keyway/bench_load",
     "keyway/memcached_findings",
+    "testkit/redis_cluster",
     "keyway/cluster_pubsub",
     "keyway/cluster_cut",
 ];
@@ -107,7 +126,11 @@ const BY_IO_URING: &str = " by io_uring";
 const NOWHERE: &str = "listener = [{ bind = \"unix:///proc/nobody/socket\", pool = \"p\" }]\n\
                        pool.p.kind = \"store\"\n";
 
-/// A test program.
+/// The package whose test programs hold several suites, each in a module of its own. A program for
+/// each would have cargo compile and link the same code a hundred times.
+const OF_MODULES: &str = "keyway";
+
+/// A test program, or a module of one.
 #[derive(Clone)]
 struct Suite {
     name: String,
@@ -116,7 +139,7 @@ struct Suite {
     /// Not run, for want of what it is about.
     is_skipped: bool,
     program: PathBuf,
-    arguments: &'static [&'static str],
+    arguments: Vec<String>,
     directory: PathBuf,
 }
 
@@ -164,12 +187,18 @@ fn build() -> Result<Vec<Suite>, String> {
     let messages = String::from_utf8_lossy(&output.stdout);
     let messages: Vec<Value> =
         messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let mut suites: Vec<Suite> = messages.iter().filter_map(suite).collect();
+    let mut suites = Vec::new();
+    for built in messages.iter().filter_map(suite) {
+        match built.has_modules {
+            true => suites.extend(modules(&built.suite)?),
+            false => suites.push(built.suite),
+        }
+    }
     if let Some((name, _)) = ALONE.iter().find(|alone| suites.iter().all(|it| it.name != alone.0)) {
         return Err(format!("no test program is called {name}"));
     }
     let here = std::env::current_dir().map_err(|error| error.to_string())?;
-    let arguments = &["test", "--workspace", "--locked", "--doc"];
+    let arguments = ["test", "--workspace", "--locked", "--doc"].map(String::from).to_vec();
     let keyway = messages.iter().find_map(keyway).ok_or("no program is called keyway")?;
     let is_refused = is_refused(&keyway).map_err(|error| format!("keyway: {error}"))?;
     let again = again(&suites, is_refused)?;
@@ -227,19 +256,56 @@ fn rank(suite: &Suite) -> usize {
     }
 }
 
+/// The suites of a program, by the modules of its tests.
+fn modules(program: &Suite) -> Result<Vec<Suite>, String> {
+    let output = Command::new(&program.program)
+        .args(["--list", "--format", "terse"])
+        .output()
+        .map_err(|error| format!("{}: {error}", program.name))?;
+    let mut suites: Vec<Suite> = Vec::new();
+    for (module, test) in listed(&String::from_utf8_lossy(&output.stdout)) {
+        let name = format!("{OF_MODULES}/{module}");
+        match suites.iter_mut().find(|suite| suite.name == name) {
+            Some(suite) => suite.arguments.push(test),
+            None => {
+                let arguments = vec!["--exact".to_owned(), test];
+                suites.push(Suite { name, arguments, ..program.clone() });
+            }
+        }
+    }
+    match suites.is_empty() {
+        true => Err(format!("{} lists no tests", program.name)),
+        false => Ok(suites),
+    }
+}
+
+/// The modules and full names of the tests that a program lists.
+fn listed(output: &str) -> impl Iterator<Item = (&str, String)> {
+    let tests = output.lines().filter_map(|line| line.strip_suffix(": test"));
+    tests.map(|test| (test.split_once("::").map_or(test, |(module, _)| module), test.to_owned()))
+}
+
+/// A test program as cargo has built it.
+struct Built {
+    suite: Suite,
+    /// Its modules are suites of their own.
+    has_modules: bool,
+}
+
 /// What cargo says of a test program it has built; nothing for its other messages.
-fn suite(message: &Value) -> Option<Suite> {
+fn suite(message: &Value) -> Option<Built> {
     if message["profile"]["test"] != true {
         return None;
     }
     let program = PathBuf::from(message["executable"].as_str()?);
     let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
-    let of = match message["target"]["kind"][0].as_str()? {
-        "lib" => "lib",
-        _ => message["target"]["name"].as_str()?,
-    };
-    let name = format!("{}/{of}", directory.file_name()?.to_str()?);
-    Some(Suite { name, by_both: false, is_skipped: false, program, arguments: &[], directory })
+    let kind = message["target"]["kind"][0].as_str()?;
+    let of = if kind == "lib" { "lib" } else { message["target"]["name"].as_str()? };
+    let package = directory.file_name()?.to_str()?;
+    let (name, has_modules) = (format!("{package}/{of}"), kind == "test" && package == OF_MODULES);
+    let arguments = Vec::new();
+    let suite = Suite { name, by_both: false, is_skipped: false, program, arguments, directory };
+    Some(Built { suite, has_modules })
 }
 
 /// Whether all passed, at last.
@@ -355,7 +421,7 @@ fn run_one(suite: &Suite, log: PathBuf) -> std::io::Result<Outcome<'_>> {
     let file = File::create(&log)?;
     let began = Instant::now();
     let status = Command::new(&suite.program)
-        .args(suite.arguments)
+        .args(&suite.arguments)
         .current_dir(&suite.directory)
         .env("CARGO_MANIFEST_DIR", &suite.directory)
         .envs(suite.by_both.then_some(DRIVER))
@@ -416,28 +482,40 @@ mod tests {
     fn of_cargos_messages_those_about_test_programs_count() {
         let message = serde_json::json!({
             "manifest_path": "/a/crates/keyway/Cargo.toml",
-            "target": { "kind": ["test"], "name": "circuit" },
+            "target": { "kind": ["test"], "name": "cluster" },
             "profile": { "test": true },
-            "executable": "/t/circuit-12",
+            "executable": "/t/cluster-12",
         });
-        let found = suite(&message).unwrap();
+        let Built { suite: found, has_modules } = suite(&message).unwrap();
         assert_eq!(
-            (found.name.as_str(), found.directory.to_str()),
-            ("keyway/circuit", Some("/a/crates/keyway"))
+            (found.name.as_str(), found.directory.to_str(), has_modules),
+            ("keyway/cluster", Some("/a/crates/keyway"), true)
         );
         assert!(suite(&serde_json::json!({ "reason": "build-finished" })).is_none());
+    }
+
+    #[test]
+    fn modules_are_found_in_the_list_of_a_program() {
+        let output = "circuit::opens: test\nreload::users::change: test\nalone: test\n\n3 tests\n";
+        let found: Vec<_> = listed(output).collect();
+        let expected = [
+            ("circuit", "circuit::opens"),
+            ("reload", "reload::users::change"),
+            ("alone", "alone"),
+        ];
+        assert_eq!(found, expected.map(|(module, test)| (module, test.to_owned())));
     }
 
     /// A shell as a test program, which fails the first time and passes the second.
     #[test]
     fn what_failed_is_run_again_once() {
         let logs = std::env::temp_dir().join(format!("keyway-suites-{}", std::process::id()));
-        let script = |name: &str, arguments| Suite {
+        let script = |name: &str, arguments: &[&str]| Suite {
             name: name.to_owned(),
             by_both: false,
             is_skipped: false,
             program: "sh".into(),
-            arguments,
+            arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
             directory: logs.clone(),
         };
         std::fs::create_dir_all(&logs).unwrap();

@@ -428,10 +428,11 @@ fn ten_thousand_connections_leave_nothing() {
     assert_eq!(stays.words("PING"), Value::simple("PONG"));
 }
 
-/// Starts `test` of this file as a process of its own that connects to `path`.
+/// Starts a test of this module as a process of its own that connects to `path`.
 fn spawn_self(test: &str, path: &Path) -> Child {
+    let test = format!("shm_clients::{test}");
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .args(["--exact", &test, "--nocapture", "--test-threads=1"])
         .env(CHILD, path)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

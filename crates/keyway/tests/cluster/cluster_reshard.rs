@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{Load, key_of, serve, warnings};
+use crate::cluster_setup::{Load, key_of, serve, warnings};
 use keyway_testkit::{RedisCluster, Value, encode_words, wait_until, watchdog};
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "how long an answer takes is timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, Load, cluster_pool, key_of};
+use crate::cluster_setup::{KEYWAY, Load, cluster_pool, key_of};
 use keyway_testkit::{
     Apart, Client, Cut, Keyway, KeywayConfig, RedisCluster, Value, wait_until, watchdog,
 };

@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, cluster_pool, key_of, warnings};
+use crate::cluster_setup::{KEYWAY, cluster_pool, key_of, warnings};
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, RedisCluster, RedisServer, Replicated,
     ScriptedBackend, Value, cluster_slot, encode, wait_until, watchdog,
@@ -106,7 +104,7 @@ fn a_script_that_names_a_stranger_leads_nobody_there() {
 fn a_script_runs_once_whatever_it_returns() {
     let _watch = watchdog(WITHIN, "scripts that lie");
     let cluster = RedisCluster::start(3, 1);
-    let keyway = cluster_setup::serve(&cluster, &[("timeout", "\"2s\"")], 1);
+    let keyway = crate::cluster_setup::serve(&cluster, &[("timeout", "\"2s\"")], 1);
     let mut client = keyway.client(0);
     for said in OF_SERVERS {
         expect_once(&mut client, said, "counter");
@@ -178,7 +176,7 @@ impl Drop for Ending<'_> {
 fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     let _watch = watchdog(WITHIN, "a new server");
     let mut cluster = RedisCluster::start(3, 0);
-    let keyway = cluster_setup::serve(&cluster, &[("timeout", "\"5s\"")], 1);
+    let keyway = crate::cluster_setup::serve(&cluster, &[("timeout", "\"5s\"")], 1);
     let mut client = keyway.client(0);
     let key = key_of(7, "one");
     assert_eq!(client.words(&format!("SET {key} 0")), Value::simple("OK"));
@@ -241,7 +239,7 @@ fn a_script_that_says_that_it_is_missing_runs_once() {
     let cluster = RedisCluster::start(3, 0);
     let servers = RedisServer::start_many(2);
     let sharded = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
-    for keyway in [cluster_setup::serve(&cluster, &[], 1), sharded] {
+    for keyway in [crate::cluster_setup::serve(&cluster, &[], 1), sharded] {
         let mut client = keyway.client(0);
         for said in ["NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT mine"] {
             let code = format!("redis.call('INCR', KEYS[1]) return redis.error_reply('{said}')");
@@ -268,7 +266,7 @@ fn a_script_that_says_that_it_is_missing_runs_once() {
 fn scripts_and_functions_that_name_wrong_keys_are_refused_and_led_nowhere() {
     let _watch = watchdog(WITHIN, "wrong keys");
     let cluster = RedisCluster::start(3, 0);
-    let keyway = cluster_setup::serve(&cluster, &[], 1);
+    let keyway = crate::cluster_setup::serve(&cluster, &[], 1);
     let mut client = keyway.client(0);
     let code = "#!lua name=wrong\nredis.register_function('put', function(keys, args) \
                 redis.call('INCR', keys[1]) return redis.call('SET', args[1], 'x') end)";

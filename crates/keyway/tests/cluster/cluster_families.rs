@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_types, reason = "tests of a file take turns")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, cluster_pool, key_of, serve, warnings};
+use crate::cluster_setup::{KEYWAY, cluster_pool, key_of, serve, warnings};
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, MemcachedClient, Pool, RedisCluster, RedisServer, Shared, Value,
     cluster_slot, encode_words, wait_until, watchdog,

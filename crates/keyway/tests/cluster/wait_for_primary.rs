@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{key_of, serve};
+use crate::cluster_setup::{key_of, serve};
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, RedisCluster, Replicated, Sentinels, Value, cluster_slot,
     encode_words, wait_until, watchdog,

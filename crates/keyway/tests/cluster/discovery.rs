@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, cluster_pool};
+use crate::cluster_setup::{KEYWAY, cluster_pool};
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, Replicated, ScriptedBackend, Sentinels, Value,
     encode, free_address, handshake_reply, http_get, wait_until, watchdog,

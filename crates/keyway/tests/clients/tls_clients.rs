@@ -13,9 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-mod tls_client;
-
-use tls_client::{TlsClient, TlsLogin, tls_table};
+use crate::tls_client::{TlsClient, TlsLogin, tls_table};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(20);

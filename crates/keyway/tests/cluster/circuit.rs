@@ -1,8 +1,6 @@
 //! Servers that fail are not asked for a while. Servers that are much slower than the others with
 //! the same data are not read.
 
-mod cluster_setup;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -275,9 +273,9 @@ fn reads_go_elsewhere_while_the_circuit_of_a_replica_is_open() {
     let mut cluster = RedisCluster::start(3, 1);
     let settings =
         [("read_from", "\"prefer-replica\""), ("timeout", "\"150ms\""), ("circuit", CIRCUIT)];
-    let keyway = cluster_setup::serve(&cluster, &settings, 1);
+    let keyway = crate::cluster_setup::serve(&cluster, &settings, 1);
     let mut clients: Vec<Client> = (0..16).map(|_| keyway.client(0)).collect();
-    let key = cluster_setup::key_of(SLOT, "k");
+    let key = crate::cluster_setup::key_of(SLOT, "k");
     assert_eq!(clients[0].command(&["SET", &key, "v"]), Value::simple("OK"));
     let replica = cluster.replicas_of(cluster.primary_of_slot(SLOT).expect("it has the slot"))[0];
     let stopped = cluster.address(replica);

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, cluster_pool, warnings};
+use crate::cluster_setup::{KEYWAY, cluster_pool, warnings};
 use keyway_testkit::{
     Action, Keyway, KeywayConfig, ScriptedBackend, Value, cluster_slot, encode_words, free_address,
     handshake_reply, resident_bytes, wait_until, watchdog,

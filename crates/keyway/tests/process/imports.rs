@@ -74,7 +74,7 @@ fn keys_are_where_predixy_has_them() {
     assert_eq!(client.command(&["AUTH", "open # sesame"]), Value::simple("OK"));
     assert_eq!(client.words("SELECT 3"), Value::simple("OK"), "four databases");
     assert_eq!(client.words("SELECT 0"), Value::simple("OK"));
-    for (group, key) in recorded(include_str!("../../../tests/placement/predixy.tsv")) {
+    for (group, key) in recorded(include_str!("../../../../tests/placement/predixy.tsv")) {
         assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
         assert_only_at(&servers, group.parse().expect("a group"), key);
     }
@@ -102,7 +102,7 @@ fn keys_are_where_predixy_has_them_on_primaries_that_sentinels_tell() {
     );
     let (keyway, _) = start("predixy", &file, vec![listener]);
     let mut client = keyway.client(0);
-    for (group, key) in recorded(include_str!("../../../tests/placement/predixy.tsv")) {
+    for (group, key) in recorded(include_str!("../../../../tests/placement/predixy.tsv")) {
         assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
         let expected: usize = group.parse().expect("a group");
         for (nth, servers) in groups.iter().enumerate() {
@@ -196,7 +196,7 @@ fn keys_are_where_overlord_has_them() {
     let file = directory.write("clusters.toml", text);
     let (keyway, _) = start("overlord", &file, listeners.clone());
     let mut client = keyway.client(0);
-    for (name, key) in recorded(include_str!("../../../tests/placement/overlord.tsv")) {
+    for (name, key) in recorded(include_str!("../../../../tests/placement/overlord.tsv")) {
         assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
         let expected = NAMES.iter().position(|known| *known == name).expect("a server");
         assert_only_at(&servers, expected, key);

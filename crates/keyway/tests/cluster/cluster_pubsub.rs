@@ -1,8 +1,6 @@
 //! Subscribers on a cluster whose slots move and whose servers fail.
 
-mod cluster_setup;
-
-use cluster_setup::{key_of, serve};
+use crate::cluster_setup::{key_of, serve};
 use keyway_testkit::{Client, Keyway, RedisCluster, Value, wait_until, watchdog};
 use std::time::Duration;
 

@@ -14,11 +14,8 @@ use keyway_testkit::{
     encode_words, free_address, serving_process, wait_for, wait_until, watchdog,
 };
 
-mod tls_client;
-mod upgrading;
-
-use tls_client::{TlsLogin, tls_table};
-use upgrading::{SOON, Upgrading};
+use crate::tls_client::{TlsLogin, tls_table};
+use crate::upgrading::{SOON, Upgrading};
 
 fn pools(more: &[(&str, &str)]) -> Vec<Pool> {
     let with = |pool: Pool| more.iter().fold(pool, |pool, (key, value)| pool.with(key, value));

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, cluster_pool, key_of, serve};
+use crate::cluster_setup::{KEYWAY, cluster_pool, key_of, serve};
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, RedisCluster, RedisServer, Replicated, Sentinels, Value, http_get,
     wait_until, watchdog,

@@ -22,11 +22,8 @@ use keyway_testkit::{
 };
 use parking_lot::Mutex;
 
-mod tls_client;
-mod upgrading;
-
-use tls_client::{TlsLogin, tls_table};
-use upgrading::{KEYWAY, SOON, Upgrading, serving};
+use crate::tls_client::{TlsLogin, tls_table};
+use crate::upgrading::{KEYWAY, SOON, Upgrading, serving};
 
 /// The addresses by which clients connect.
 #[derive(Clone)]

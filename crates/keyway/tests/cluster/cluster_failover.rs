@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{Load, Seen, key_of, serve, warnings};
+use crate::cluster_setup::{Load, Seen, key_of, serve, warnings};
 use keyway_testkit::{
     Keyway, RedisCluster, Value, cluster_slot, encode_words, http_get, wait_until, watchdog,
 };

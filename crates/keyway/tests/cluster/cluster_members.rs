@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 
-mod cluster_setup;
-
-use cluster_setup::{KEYWAY, Load, cluster_pool, key_of, serve, warnings};
+use crate::cluster_setup::{KEYWAY, Load, cluster_pool, key_of, serve, warnings};
 use keyway_testkit::{
     Keyway, KeywayConfig, MemcachedServer, RedisCluster, RedisServer, Value, encode_words,
     free_address, has_memcached, http_get, wait_until, watchdog,
