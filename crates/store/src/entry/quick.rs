@@ -7,6 +7,15 @@ use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
 use crate::store::{Locked, Store, Turn};
 use keyway_base::KeyspaceEvents;
 
+/// What is found of a key that is read.
+enum Found<'a> {
+    Nothing,
+    /// An item without expiry, and the index of its shard.
+    Item(Item<'a>, usize),
+    /// An item with an expiry.
+    Entry(Entry<'a>),
+}
+
 /// The requests that a cache mostly gets, in fewer instructions than an
 /// [`Entry`] takes.
 impl Store {
@@ -20,12 +29,16 @@ impl Store {
     ) -> Result<(), WrongType> {
         let note = |slot: &mut SlotMut<'_>| turn.note_read(self, slot);
         self.look_up(turn, key, note, |found| match found {
-            Ok((item, _)) if item.encoding().is_text() => {
+            Found::Item(item, _) if !item.encoding().is_text() => Err(WrongType),
+            Found::Item(item, _) => {
                 work(Some(item));
                 Ok(())
             }
-            Ok(_) => Err(WrongType),
-            Err(mut entry) => {
+            Found::Nothing => {
+                work(None);
+                Ok(())
+            }
+            Found::Entry(mut entry) => {
                 work(entry.read_text()?);
                 Ok(())
             }
@@ -42,41 +55,44 @@ impl Store {
     ) -> Result<R, WrongType> {
         let note = |slot: &mut SlotMut<'_>| turn.note_use(self, slot);
         self.look_up(turn, key, note, |found| match found {
-            Ok((item, index)) if item.encoding().kind() == Kind::Hash => {
+            Found::Item(item, index) if item.encoding().kind() == Kind::Hash => {
                 Ok(work(Some(Hash::of(item, self.means(index, turn.now_millis)))))
             }
-            Ok(_) => Err(WrongType),
-            Err(mut entry) => Ok(work(entry.read_as()?)),
+            Found::Item(..) => Err(WrongType),
+            Found::Nothing => Ok(work(None)),
+            Found::Entry(mut entry) => Ok(work(entry.read_as()?)),
         })
     }
 
-    /// Gives `work` the item of `key` with the index of its shard, if the item has no
-    /// expiry, and counts a hit; `note` notes the use. Else `work` is given the entry.
+    /// Gives `work` what is found of `key`. Counts a miss, or a hit of an item without expiry, whose
+    /// use `note` notes. Of an item with an expiry `work` gets the entry, and nothing is counted.
     #[inline]
     fn look_up<R>(
         &self,
         turn: Turn,
         key: &[u8],
         note: impl FnOnce(&mut SlotMut<'_>),
-        work: impl FnOnce(Result<(Item<'_>, usize), Entry<'_>>) -> R,
+        work: impl FnOnce(Found<'_>) -> R,
     ) -> R {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
         let database = self.space_index(turn.database, key);
         let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile {
-                note(&mut slot);
-                let result = work(Ok((slot.item(), index)));
-                shard.counts.hits += 1;
-                return result;
-            }
+        let Some(position) = table.find(hash, |item, _| item.key() == key) else {
+            shard.counts.misses += 1;
+            self.note_notice(turn, KeyspaceEvents::MISS, "keymiss", key);
+            return work(Found::Nothing);
+        };
+        let mut slot = table.slot_mut(position);
+        if !slot.marks().volatile {
+            note(&mut slot);
+            let result = work(Found::Item(slot.item(), index));
+            shard.counts.hits += 1;
+            return result;
         }
         let located = Located { shard: (shard, index), database, hash };
-        work(Err(Entry::at(self, located, turn, key, found)))
+        work(Found::Entry(Entry::at(self, located, turn, key, Some(position))))
     }
 
     /// Sets `key` to a string without expiry, with a memcached client's flags.
