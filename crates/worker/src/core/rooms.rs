@@ -88,18 +88,18 @@ impl Core {
     }
 
     /// Lets each room forget a client that leaves.
-    pub(in crate::core) fn forget(&mut self, mut client: ClientMut<'_>) {
+    pub(super) fn forget(&mut self, mut client: ClientMut<'_>) {
         let Core { links, plane, .. } = self;
         rooms!(forget(plane, links, client.reborrow()));
     }
 
     /// Lets each room free memory that one huge request needed.
-    pub(in crate::core) fn trim_rooms(&mut self, kept_max: usize) {
+    pub(super) fn trim_rooms(&mut self, kept_max: usize) {
         states!(self.plane, trim(kept_max), ;);
     }
 
     /// Lets each room free what it keeps for the next requests.
-    pub(in crate::core) fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         states!(self.plane, give_back(), ;);
     }
 }

@@ -13,11 +13,11 @@
 //!
 //! The codec of `pools::memcached` reads and starts one request of memcached's protocols.
 
-pub(super) mod access;
+mod access;
 pub(super) mod cut_off;
-pub(super) mod dispatch;
-pub(super) mod input;
+mod dispatch;
+mod input;
 pub(super) mod read;
-pub(super) mod resp;
+mod resp;
 pub(super) mod rights;
 pub(super) mod waits;

@@ -14,7 +14,7 @@ pub(super) mod cluster;
 pub(super) mod memcached;
 pub(super) mod routed;
 pub(super) mod servers;
-pub(super) mod state;
+mod state;
 pub(super) mod store;
 
 pub(super) use state::{BULK, BYPASS, FoundState, PoolState};

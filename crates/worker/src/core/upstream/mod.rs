@@ -20,20 +20,20 @@
 //! | `health_log` | what the log says of the servers' health |
 
 pub(super) mod bypass;
-pub(super) mod circuits;
+mod circuits;
 pub(super) mod connections;
 pub(super) mod failures;
-pub(super) mod first_look;
-pub(super) mod foreign;
-pub(super) mod health_log;
+mod first_look;
+mod foreign;
+mod health_log;
 mod heard;
 pub(super) mod leases;
-pub(super) mod locked;
-pub(super) mod probes;
+mod locked;
+mod probes;
 pub(super) mod reply;
-pub(super) mod state;
+mod state;
 pub(super) mod streamed_replies;
 pub(super) mod streamed_requests;
-pub(super) mod unreached;
+mod unreached;
 
 pub(crate) use state::State;

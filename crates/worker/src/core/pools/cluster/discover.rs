@@ -30,7 +30,7 @@ const JITTER: u32 = 8;
 impl Core {
     /// Asks the clusters that are due to be asked, and handles the answers that have come.
     #[inline]
-    pub fn tend_clusters(&mut self) {
+    pub(crate) fn tend_clusters(&mut self) {
         if !self.plane.cluster.pools.is_empty() {
             self.tend_each();
         }
@@ -347,7 +347,11 @@ impl Plane {
 
     /// Returns the code and words of that error, for a command that a transaction does not take.
     #[cold]
-    pub(in crate::core) fn unrouted_words(&mut self, pool: u16, request: &Request) -> String {
+    pub(in crate::core::pools) fn unrouted_words(
+        &mut self,
+        pool: u16,
+        request: &Request,
+    ) -> String {
         let mut told = Vec::new();
         self.write_unrouted(pool, Some(request), &mut told);
         let told = String::from_utf8_lossy(&told);

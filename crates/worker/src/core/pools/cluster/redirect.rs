@@ -172,7 +172,7 @@ impl Core {
     }
 
     /// Ends the commands of a client that wait for their next try.
-    pub(in crate::core) fn end_retries_of(&mut self, key: Key<Session>, why: UnblockReason) {
+    pub(in crate::core::pools) fn end_retries_of(&mut self, key: Key<Session>, why: UnblockReason) {
         let is_its = |retry: &mut Retry| {
             let owner = retry.redirected.exchange.owner;
             retry.waits.is_some()
@@ -348,7 +348,7 @@ impl Core {
     }
 
     /// Sends the requests whose pause is over again.
-    pub fn send_retries(&mut self) {
+    pub(in crate::core) fn send_retries(&mut self) {
         self.leave_silent();
         if self.plane.cluster.retries.is_empty() {
             return;
@@ -563,7 +563,12 @@ impl Plane {
     /// Handles that a server does not have a channel that it was thought to have. The server says
     /// which server has it, or the cluster is asked.
     #[cold]
-    pub(in crate::core) fn on_name_astray(&self, server: ServerId, name: &[u8], said: &[u8]) {
+    pub(in crate::core::pools) fn on_name_astray(
+        &self,
+        server: ServerId,
+        name: &[u8],
+        said: &[u8],
+    ) {
         let Some(state) = self.cluster_state(server.pool) else { return };
         state.shared.ask_soon();
         let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);

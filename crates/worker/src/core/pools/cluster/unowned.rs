@@ -39,7 +39,7 @@ impl Plane {
 
     /// Does the same as [`Self::awaits_owner`] for a slot.
     #[cold]
-    pub(in crate::core) fn awaits_owner_of(
+    pub(in crate::core::pools) fn awaits_owner_of(
         &mut self,
         ClientMut { key, session }: ClientMut<'_>,
         home: u16,
@@ -204,7 +204,7 @@ impl Plane {
 impl Core {
     /// Does what [`Core::end_waits_for_maps`] does once the time of the first client is up.
     #[inline]
-    pub(crate) fn end_overdue_waits_for_maps(&mut self) {
+    pub(in crate::core) fn end_overdue_waits_for_maps(&mut self) {
         match self.plane.cluster.waiting_due {
             Some(due) if due <= self.plane.clock.now => self.end_waits_for_maps(),
             due => self.plane.note_deadline(due),

@@ -14,10 +14,10 @@ pub(in crate::core) mod given;
 pub(in crate::core) mod info;
 pub(in crate::core) mod pubsub;
 pub(in crate::core) mod scripts;
-pub(in crate::core) mod stateful;
+mod stateful;
 pub(in crate::core) mod tracking;
-pub(in crate::core) mod transactions;
-pub(in crate::core) mod unblock;
+pub(super) mod transactions;
+mod unblock;
 
 use crate::Plan;
 use pubsub::PubSub;

@@ -232,7 +232,7 @@ impl Plane {
         self.refuse_route(incoming, pool, route)
     }
 
-    pub(in crate::core) fn answer_locally(
+    pub(in crate::core::pools) fn answer_locally(
         &mut self,
         incoming: &mut RequestContext,
         write: impl FnOnce(&mut Vec<u8>),

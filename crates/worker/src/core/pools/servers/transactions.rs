@@ -31,7 +31,7 @@ impl Plane {
         }
     }
 
-    pub(super) fn try_queue(&mut self, incoming: &mut RequestContext) -> Result<(), String> {
+    fn try_queue(&mut self, incoming: &mut RequestContext) -> Result<(), String> {
         let server = self.server_in_transaction(incoming)?;
         let ring = self.ring_number(incoming.session.pool);
         let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
@@ -51,7 +51,7 @@ impl Plane {
     }
 
     /// Keeps a command for `EXEC`, with the script that it calls by its digest.
-    pub(in crate::core) fn keep_queued(
+    pub(in crate::core::pools) fn keep_queued(
         &mut self,
         incoming: &mut RequestContext,
         script: Option<Digest>,
@@ -74,10 +74,7 @@ impl Plane {
     }
 
     /// Returns the server of a command inside a transaction, or `None` if any server will do.
-    pub(super) fn server_in_transaction(
-        &mut self,
-        incoming: &RequestContext,
-    ) -> Result<Option<u16>, String> {
+    fn server_in_transaction(&mut self, incoming: &RequestContext) -> Result<Option<u16>, String> {
         let request = incoming.request;
         let name = request.command.name.replace('|', " ");
         let watched = incoming.session.stateful.as_ref().and_then(|stateful| stateful.watch);
@@ -144,7 +141,7 @@ impl Plane {
 
     /// Returns the server that all keys of a transaction share, or their slot if that may move to
     /// another server meanwhile.
-    pub(super) fn home_of(&mut self, incoming: &RequestContext, server: u16) -> u16 {
+    fn home_of(&mut self, incoming: &RequestContext, server: u16) -> u16 {
         let pool = incoming.session.pool;
         self.keys.clear();
         let _ = incoming.request.keys(&mut self.keys);
@@ -167,7 +164,7 @@ impl Plane {
 
     /// Answers the part of a transaction that concerns the session alone, on a pool or a store.
     /// Returns what is left to do at the keys.
-    pub(in crate::core) fn begin_or_drop(
+    pub(in crate::core::pools) fn begin_or_drop(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -216,7 +213,7 @@ impl Plane {
         session.tidy();
     }
 
-    pub(super) fn watch(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+    fn watch(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         if !incoming.session.is_quiet(incoming.busy) {
             incoming.session.fence();
             return Step::Wait;
@@ -277,7 +274,7 @@ impl Plane {
 
     /// Returns the keys that the session watches. It leaves out the link if that is no longer the
     /// session's own.
-    pub(super) fn current_watch(links: &Connections, incoming: &RequestContext) -> Option<Watch> {
+    fn current_watch(links: &Connections, incoming: &RequestContext) -> Option<Watch> {
         let watch = incoming.session.stateful.as_ref()?.watch?;
         let is_own = |it: &Connection| it.lease == Some(incoming.key);
         let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
@@ -286,11 +283,7 @@ impl Plane {
 
     /// Returns the same as [`Self::current_watch`], but also leaves out the link if its server no
     /// longer has the keys. That server does not see their changes elsewhere.
-    pub(super) fn standing_watch(
-        &self,
-        links: &Connections,
-        incoming: &RequestContext,
-    ) -> Option<Watch> {
+    fn standing_watch(&self, links: &Connections, incoming: &RequestContext) -> Option<Watch> {
         let watch = Self::current_watch(links, incoming)?;
         let now_at = self.server_of_home(incoming.session.pool, watch.home);
         let stands =
@@ -299,7 +292,7 @@ impl Plane {
     }
 
     /// Returns the link to watch keys on: the session's own, or a private link for a while.
-    pub(super) fn watch_link(
+    fn watch_link(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -316,7 +309,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC` as one batch.
-    pub(super) fn exec(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+    fn exec(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         let watch = self.standing_watch(links, incoming);
         if let Some(step) = self.answer_exec_here(links, incoming, watch) {
             return step;
@@ -428,7 +421,7 @@ impl Plane {
 
     /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
     /// If the servers are discovered, they say themselves where keys are.
-    pub(super) fn ring_number(&self, pool: u16) -> u64 {
+    fn ring_number(&self, pool: u16) -> u64 {
         let state = &self.pools[usize::from(pool)];
         match state.servers() {
             Some(servers) if state.found().is_none() => servers.health_epoch(),
@@ -439,7 +432,7 @@ impl Plane {
     /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
     /// other servers now, and nobody would find a write here.
     #[cold]
-    pub(super) fn exec_elsewhere(
+    fn exec_elsewhere(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -459,11 +452,11 @@ impl Plane {
         Step::Started
     }
 
-    pub(super) fn home_of_transaction(&self, incoming: &RequestContext) -> Option<u16> {
+    fn home_of_transaction(&self, incoming: &RequestContext) -> Option<u16> {
         incoming.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
-    pub(super) fn link_for_exec(
+    fn link_for_exec(
         &mut self,
         incoming: &RequestContext,
         watch: Option<Watch>,
@@ -485,7 +478,7 @@ impl Plane {
         Some(self.link_of(incoming.session, server?))
     }
 
-    pub(super) fn send_transaction(
+    fn send_transaction(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -518,7 +511,11 @@ impl Plane {
         self.note_unsent(index, connection);
     }
 
-    pub(in crate::core) fn refuse_queued(&mut self, incoming: &mut RequestContext, text: &str) {
+    pub(in crate::core::pools) fn refuse_queued(
+        &mut self,
+        incoming: &mut RequestContext,
+        text: &str,
+    ) {
         if let Some(stateful) = &mut incoming.session.stateful {
             stateful.refuse();
         }

@@ -57,7 +57,7 @@ fn lag(limits: &Limits, undelivered: u64) -> Lag {
 
 impl Plane {
     /// Publishes a message on an embedded store. Returns the number of receivers.
-    pub(in crate::core) fn publish(
+    pub(in crate::core::pools) fn publish(
         &mut self,
         pool: u16,
         kind: SubscriptionKind,
@@ -73,7 +73,7 @@ impl Plane {
 
     /// Publishes the events of keys.
     #[cold]
-    pub(in crate::core) fn publish_events(
+    pub(in crate::core::pools) fn publish_events(
         &mut self,
         pool: u16,
         store: &Store,

@@ -89,7 +89,7 @@ pub(crate) struct SubscriberSlot {
 }
 
 impl PubSub {
-    pub(in crate::core) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let mut pubsub = Self {
             pools: Vec::new(),
             slots: Vec::new(),
@@ -164,7 +164,7 @@ impl PubSub {
     }
 
     /// Returns the slots of a pool that is to end.
-    pub(crate) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
+    pub(in crate::core) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
         self.pools[usize::from(pool)].slots.clone()
     }
 
@@ -212,7 +212,7 @@ impl PubSub {
     }
 
     /// Subscribes to these channels at every sentinel.
-    pub(in crate::core) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
+    pub(in crate::core::pools) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
         for index in 0..self.slots.len() {
             let connection = &mut self.slots[index];
             if connection.is_sentinel {

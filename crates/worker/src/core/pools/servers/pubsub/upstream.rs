@@ -309,7 +309,7 @@ impl Plane {
     }
 
     /// Uses the servers that work again, because slots have moved.
-    pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
+    pub(in crate::core::pools) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         for connection in &mut self.servers.pubsub.slots[slots] {
             connection.is_avoided &= !working.contains(&connection.server_id.server);

@@ -40,7 +40,7 @@ const UNSENT_MAX: usize = 256 << 10;
 impl Plane {
     /// Answers a command about tracking that changes nothing, or only concerns the next request.
     /// Returns `None` for `CLIENT TRACKING` itself.
-    pub(in crate::core) fn answer_tracking(
+    pub(in crate::core::pools) fn answer_tracking(
         &mut self,
         incoming: &mut RequestContext,
     ) -> Option<Step> {
@@ -70,7 +70,7 @@ impl Plane {
     }
 
     /// Returns the tracking that `CLIENT TRACKING` asks for, or `None` if the command was refused.
-    pub(in crate::core) fn read_tracking(
+    pub(in crate::core::pools) fn read_tracking(
         &mut self,
         incoming: &mut RequestContext,
     ) -> Option<Change> {
@@ -88,7 +88,7 @@ impl Plane {
     }
 
     /// Publishes a session's tracking in the registry of clients.
-    pub(super) fn set_tracking(&mut self, session: &mut Session, tracking: Option<Box<Tracking>>) {
+    fn set_tracking(&mut self, session: &mut Session, tracking: Option<Box<Tracking>>) {
         self.plan.clients.set_tracking(session.identity.id, tracking.as_deref());
         session.tracking = tracking;
     }
