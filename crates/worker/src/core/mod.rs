@@ -6,6 +6,7 @@
 //! | `clients` | which clients a turn is to look at |
 //! | `front` | bytes of a client become requests, which go to a pool |
 //! | `pools` | what each kind of pool does with a request |
+//! | `pubsub` | clients subscribe and publish, at servers or in the store |
 //! | `pending` | requests that take several exchanges |
 //! | `upstream` | connections to servers, and the servers' health |
 //! | `observe` | what is counted, logged and shown |
@@ -20,6 +21,7 @@ pub(crate) mod leftovers;
 mod observe;
 mod pending;
 mod pools;
+mod pubsub;
 mod request;
 mod rooms;
 mod upstream;
@@ -41,8 +43,8 @@ pub(crate) use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
-pub(crate) use pools::servers::pubsub::SubscriberIndex;
 use pools::{cluster, memcached, routed};
+pub(crate) use pubsub::SubscriberIndex;
 use std::sync::Arc;
 use upstream::streamed_replies;
 
@@ -92,6 +94,8 @@ pub(crate) struct Plane {
     pub(crate) store: pools::store::State,
     /// What pools with servers have in common.
     pub(crate) servers: pools::servers::State,
+    /// Subscriptions.
+    pub(crate) pubsub: pubsub::PubSub,
     /// What is counted, logged and shown.
     pub(crate) observe: observe::State,
 }
@@ -119,7 +123,7 @@ impl Core {
         }
         let cluster = cluster::State::new(&plan);
         let upstream = upstream::State::new(&plan);
-        let servers = pools::servers::State::new(&plan);
+        let pubsub = pubsub::PubSub::new(&plan);
         let observe = observe::State::new(&plan);
         let plane = Plane {
             ended: plan.retired.iter().map(|retired| retired.pool).collect(),
@@ -141,7 +145,8 @@ impl Core {
             upstream,
             pending: pending::State::default(),
             store: pools::store::State::default(),
-            servers,
+            servers: pools::servers::State::default(),
+            pubsub,
             observe,
             routes: routed::State::default(),
             random: seed | 1,
@@ -418,6 +423,11 @@ impl Core {
 }
 
 impl Plane {
+    /// Returns the index of this worker.
+    fn worker(&self) -> u16 {
+        self.cells.index() as u16
+    }
+
     fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

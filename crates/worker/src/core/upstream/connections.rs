@@ -47,7 +47,7 @@ impl Core {
                 self.watch_held(pool);
             }
             self.take_back_displaced();
-            self.plane.servers.pubsub.is_moving = true;
+            self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
             for slot in links.iter_mut() {

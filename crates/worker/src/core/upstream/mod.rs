@@ -9,6 +9,7 @@
 //! | `bypass` | ways around a large reply, and when a client may change connections |
 //! | `streamed_replies` | large replies go to their clients as they come |
 //! | `streamed_requests` | large requests go to their servers as they come |
+//! | `waking` | a link is prepared for a request |
 //! | `reply` | bytes of a server become replies in their order |
 //! | `heard` | what replies tell of their server, put together |
 //! | `circuits` | what is refused without asking, and how requests went |
@@ -35,5 +36,6 @@ mod state;
 pub(super) mod streamed_replies;
 pub(super) mod streamed_requests;
 mod unreached;
+mod waking;
 
 pub(crate) use state::State;

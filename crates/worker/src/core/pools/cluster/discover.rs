@@ -347,11 +347,7 @@ impl Plane {
 
     /// Returns the code and words of that error, for a command that a transaction does not take.
     #[cold]
-    pub(in crate::core::pools) fn unrouted_words(
-        &mut self,
-        pool: u16,
-        request: &Request,
-    ) -> String {
+    pub(in crate::core) fn unrouted_words(&mut self, pool: u16, request: &Request) -> String {
         let mut told = Vec::new();
         self.write_unrouted(pool, Some(request), &mut told);
         let told = String::from_utf8_lossy(&told);

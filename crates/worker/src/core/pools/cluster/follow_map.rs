@@ -85,7 +85,7 @@ impl Core {
     /// other.
     fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
-        plane.servers.pubsub.is_moving = true;
+        plane.pubsub.is_moving = true;
         let Some(state) = plane.pools[usize::from(pool)].found() else { return };
         let index_count = state.cluster.map.index_count();
         let is_ready = |server: &u16| {
@@ -210,12 +210,12 @@ impl Plane {
     }
 
     /// Returns whether the keys of a pool have slots.
-    pub(in crate::core::pools) fn has_slots(&self, pool: u16) -> bool {
+    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
         self.cluster_state(pool).is_some_and(ClusterState::has_slots)
     }
 
     /// Returns the slot of a key, or `None` where keys have no slots.
-    pub(in crate::core::pools) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
         let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
@@ -225,7 +225,7 @@ impl Plane {
     /// Returns the part of a key's location that stays when the key moves to another server: its
     /// slot, or the number of the primary that it belongs to. Returns `None` for pools whose
     /// servers are listed.
-    pub(in crate::core::pools) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
         let state = self.pools[usize::from(pool)].found()?;
@@ -253,7 +253,7 @@ impl Plane {
     }
 
     /// Returns whether a server is in its cluster, with slots or without.
-    pub(in crate::core::pools) fn is_member(&self, server: ServerId) -> bool {
+    pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
         let node = |state: &ClusterState| {
             state
                 .map

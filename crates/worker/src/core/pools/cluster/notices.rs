@@ -35,7 +35,7 @@ impl Core {
         state.next_listen = now + LISTEN_EVERY;
         if self.plane.worker() == LISTENER {
             let names = CHANNELS.map(Name::from);
-            self.plane.servers.pubsub.want_of_sentinels(&names, now);
+            self.plane.pubsub.want_of_sentinels(&names, now);
         }
     }
 
@@ -51,7 +51,7 @@ impl Plane {
     /// Takes a message from a sentinel. Asks about the pool soon when the message names one of its
     /// primaries.
     #[cold]
-    pub(in crate::core::pools) fn hear_notice(&mut self, from: u16, frame: &[u8]) {
+    pub(in crate::core) fn hear_notice(&mut self, from: u16, frame: &[u8]) {
         let about = self.asked_about(from);
         let Some(state) = self.cluster_state(about) else { return };
         let names = &state.shared.primaries();
@@ -65,7 +65,7 @@ impl Plane {
 
     /// Notes that a sentinel's channel is subscribed from now on.
     #[cold]
-    pub(in crate::core::pools) fn note_listening(&mut self, from: u16, name: &[u8]) {
+    pub(in crate::core) fn note_listening(&mut self, from: u16, name: &[u8]) {
         if name == SWITCHED {
             self.ask_about_soon(self.asked_about(from));
         }

@@ -563,12 +563,7 @@ impl Plane {
     /// Handles that a server does not have a channel that it was thought to have. The server says
     /// which server has it, or the cluster is asked.
     #[cold]
-    pub(in crate::core::pools) fn on_name_astray(
-        &self,
-        server: ServerId,
-        name: &[u8],
-        said: &[u8],
-    ) {
+    pub(in crate::core) fn on_name_astray(&self, server: ServerId, name: &[u8], said: &[u8]) {
         let Some(state) = self.cluster_state(server.pool) else { return };
         state.shared.ask_soon();
         let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);

@@ -39,7 +39,7 @@ impl Plane {
 
     /// Does the same as [`Self::awaits_owner`] for a slot.
     #[cold]
-    pub(in crate::core::pools) fn awaits_owner_of(
+    pub(in crate::core) fn awaits_owner_of(
         &mut self,
         ClientMut { key, session }: ClientMut<'_>,
         home: u16,

@@ -339,7 +339,7 @@ impl Plane {
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);
         self.store.scripts.is_counted = host.is_counted.get();
         let effects = host.effects.take();
-        self.servers.pubsub.has_mail |= effects.has_own_messages;
+        self.pubsub.has_mail |= effects.has_own_messages;
         self.observe.monitoring.has_mail |= effects.has_own_lines;
         // The changes are collected now, before another client can change what was read.
         let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {

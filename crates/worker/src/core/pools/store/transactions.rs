@@ -11,7 +11,7 @@
 //! A command that the store cannot run, or for which there is no room, is refused when it comes.
 //! Then EXEC is refused as well, as with Redis.
 
-use crate::core::pools::servers::transactions::ForKeys;
+use crate::core::front::queued::ForKeys;
 use crate::core::pools::store::roles::{is_served_at_once, write_at_once};
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::state::StorePool;
