@@ -1,6 +1,5 @@
 //! Makes a worker follow the latest map of a cluster.
 
-use crate::Upstream;
 use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
@@ -12,7 +11,7 @@ use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::LinkState;
 use keyway_resp::Protocol;
-use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT, ServerId};
+use keyway_topology::{ClusterMap, ReadFrom, ServerId};
 use std::sync::Arc;
 
 impl Core {
@@ -203,66 +202,6 @@ impl Core {
 }
 
 impl Plane {
-    /// Returns what this worker knows of a pool that is a cluster.
-    #[inline]
-    pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
-        Some(&self.pools[usize::from(pool)].found()?.cluster)
-    }
-
-    /// Returns whether the keys of a pool have slots.
-    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
-    }
-
-    /// Returns the slot of a key, or `None` where keys have no slots.
-    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Upstream { servers: sharded, .. } =
-            self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
-        self.has_slots(pool).then_some(slot as u16)
-    }
-
-    /// Returns the part of a key's location that stays when the key moves to another server: its
-    /// slot, or the number of the primary that it belongs to. Returns `None` for pools whose
-    /// servers are listed.
-    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Upstream { servers: sharded, .. } =
-            self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let state = self.pools[usize::from(pool)].found()?;
-        match state.cluster.has_slots() {
-            true => self.slot_of(pool, key),
-            false => state.servers.ring().primary_of(sharded.hash_key(key), 0),
-        }
-    }
-
-    /// Returns the server that has this slot or primary now, or `home` itself for pools whose
-    /// servers are listed.
-    pub(in crate::core::pools) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
-        let Some(state) = self.cluster_state(pool) else { return Some(home) };
-        match state.has_slots() {
-            true => state.map.owners().of(home),
-            false => state.map.primary(home),
-        }
-    }
-
-    /// Returns whether requests go to a server: it is not out of use and, in a cluster, has slots.
-    pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
-        let id = self.plan.topology.backend_id(usize::from(pool), server);
-        let is_serving = |state: &ClusterState| state.map.is_serving(server);
-        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
-    }
-
-    /// Returns whether a server is in its cluster, with slots or without.
-    pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
-        let node = |state: &ClusterState| {
-            state
-                .map
-                .node(usize::from(server.server))
-                .is_some_and(|node| node.absent_since.is_none())
-        };
-        self.cluster_state(server.pool).is_none_or(node)
-    }
-
     /// Returns the address of a server, if it has one.
     fn address(&self, server: ServerId) -> Option<Address> {
         match self.cluster_state(server.pool) {
@@ -355,12 +294,6 @@ impl Plane {
             Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
             None => said,
         })
-    }
-
-    /// Returns whether servers of a pool that have keys are not asked because there is no room for
-    /// them among the pool's servers.
-    pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some_and(|state| state.map.count_without_index() > 0)
     }
 
     /// Returns whether a lost or failed connection belongs to a server that has left its cluster,

@@ -97,7 +97,7 @@ impl Plane {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }
             // The command runs on the server of the transaction.
-            _ if self.cluster_state(incoming.session.pool).is_some() => return Ok(None),
+            _ if self.has_moving_homes(incoming.session.pool) => return Ok(None),
             _ => 0,
         };
         let home = self.home_of(incoming, server);
@@ -332,7 +332,7 @@ impl Plane {
             // The watch ended with it.
             self.release(links, index);
             incoming.session.fence();
-        } else if self.cluster_state(incoming.session.pool).is_some_and(|state| state.has_slots()) {
+        } else if self.has_slots(incoming.session.pool) {
             // While a slot moves, the transaction may have to be sent to another server. Later
             // requests must not be executed here before that.
             incoming.session.fence();

@@ -23,6 +23,7 @@ pub(in crate::core) use links::{Role, lose_watch_on};
 pub(crate) use state::State;
 
 use crate::PoolPlan;
+use crate::core::pools::PoolState;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections, Plane};
@@ -55,8 +56,17 @@ impl Plane {
         if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        if let Some(state) = self.cluster_state(incoming.session.pool) {
-            let kind = if state.has_slots() { "cluster" } else { "replicated" };
+        let refusing = match self.pools[usize::from(incoming.session.pool)] {
+            PoolState::Cluster(_) => Some("cluster"),
+            PoolState::Replicated(_) => Some("replicated"),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        };
+        if let Some(kind) = refusing {
             let text = format!(
                 "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
                  kind \"sharded\" or \"store\""
