@@ -180,7 +180,7 @@ impl<I: Io> Worker<I> {
         self.settle_private();
         self.handle_timeouts();
         self.core.work_in_rooms();
-        if self.core.plane.servers.pubsub.has_work() {
+        if self.core.plane.pubsub.has_work() {
             self.serve_subscribers();
         }
         self.start_connecting();

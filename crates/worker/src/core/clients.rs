@@ -46,7 +46,7 @@ pub(in crate::core) enum WaitOn<'a> {
 
 impl WaitOn<'_> {
     /// A wait for a pool that holds requests back, to be looked at again at `until`.
-    pub(in crate::core) fn pause_of(pool: &PoolPlan, until: Time) -> Self {
+    pub(super) fn pause_of(pool: &PoolPlan, until: Time) -> Self {
         if pool.pause.is_held() { WaitOn::Hold(until) } else { WaitOn::Pause(until) }
     }
 }
@@ -56,7 +56,7 @@ impl Plane {
     /// added to the list of those who wait for the same. A client waits for one thing at a time:
     /// one that waits for a connection or for routes already goes on with that wait.
     #[cold]
-    pub(in crate::core) fn wait_for(&mut self, client: ClientMut<'_>, on: WaitOn<'_>) {
+    pub(super) fn wait_for(&mut self, client: ClientMut<'_>, on: WaitOn<'_>) {
         let ClientMut { key, session } = client;
         if session.waits_for.is_some() && matches!(on, WaitOn::Connection(_) | WaitOn::Routes(_)) {
             return;
@@ -97,7 +97,7 @@ impl Plane {
     }
 
     /// Ends a client's wait: its next request is parsed again.
-    pub(in crate::core) fn wake(&mut self, key: Key<Session>, session: &mut Session) {
+    pub(super) fn wake(&mut self, key: Key<Session>, session: &mut Session) {
         session.waits_for = None;
         self.mark_session_resuming(key, session);
     }

@@ -164,7 +164,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Returns the number of indices, including free ones.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
@@ -182,12 +182,12 @@ impl Connections {
     }
 
     /// Returns all connections, by index.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Connection> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Connection> {
         self.all.iter()
     }
 
     /// Returns all connections mutably.
-    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Connection> {
+    pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Connection> {
         self.all.iter_mut()
     }
 

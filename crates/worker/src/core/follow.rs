@@ -84,7 +84,7 @@ impl Core {
             Some(ended) => *ended = state,
             None => plane.pools.push(state),
         }
-        plane.servers.pubsub.begin_pool(&plan, index);
+        plane.pubsub.begin_pool(&plan, index);
         if plan.retired(index as u16).is_some() {
             // This worker has not seen that version, so it has no clients in the pool.
             plane.ended.push(index as u16);
@@ -154,9 +154,8 @@ impl Core {
                 }
             }
         }
-        let slots = self.plane.servers.pubsub.slots_of(pool);
-        left.subscribers
-            .extend(slots.filter(|&at| self.plane.servers.pubsub.slots[at].link.is_standing()));
+        let slots = self.plane.pubsub.slots_of(pool);
+        left.subscribers.extend(slots.filter(|&at| self.plane.pubsub.slots[at].link.is_standing()));
         if is_used || !left.links.is_empty() || !left.subscribers.is_empty() {
             return Some(left);
         }
@@ -171,7 +170,7 @@ impl Core {
         let Core { links, plane, .. } = self;
         links.end_pool(pool);
         plane.pools[usize::from(pool)] = PoolState::Ended;
-        plane.servers.pubsub.end_pool(pool);
+        plane.pubsub.end_pool(pool);
         plane.ended.push(pool);
         // ORDER: pairs with the load in the code that reuses its index.
         retired.left.fetch_sub(1, Ordering::Release);

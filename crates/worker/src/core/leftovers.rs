@@ -87,9 +87,9 @@ impl Core {
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),
             streamed_replies: plane.upstream.streamed_replies.len() + takes_large.count(),
             unwritten: plane.observe.unwritten.len(),
-            subscriptions: plane.servers.pubsub.subscriptions()
-                + plane.servers.pubsub.waiting()
-                + plane.servers.pubsub.connections(),
+            subscriptions: plane.pubsub.subscriptions()
+                + plane.pubsub.waiting()
+                + plane.pubsub.connections(),
             blocked: plane.store.blocking.len(),
             tracked: plane.servers.tracking.tracked_len()
                 + plane.servers.tracking.untold()

@@ -6,6 +6,7 @@
 //! | `clients` | which clients a turn is to look at |
 //! | `front` | bytes of a client become requests, which go to a pool |
 //! | `pools` | what each kind of pool does with a request |
+//! | `pubsub` | clients subscribe and publish, at servers or in the store |
 //! | `pending` | requests that take several exchanges |
 //! | `upstream` | connections to servers, and the servers' health |
 //! | `observe` | what is counted, logged and shown |
@@ -20,6 +21,7 @@ pub(crate) mod leftovers;
 mod observe;
 mod pending;
 mod pools;
+mod pubsub;
 mod request;
 mod rooms;
 mod upstream;
@@ -41,8 +43,8 @@ pub(crate) use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
-pub(crate) use pools::servers::pubsub::SubscriberIndex;
 use pools::{cluster, memcached, routed};
+pub(crate) use pubsub::SubscriberIndex;
 use std::sync::Arc;
 use upstream::streamed_replies;
 
@@ -92,6 +94,8 @@ pub(crate) struct Plane {
     pub(crate) store: pools::store::State,
     /// What pools with servers have in common.
     pub(crate) servers: pools::servers::State,
+    /// Subscriptions.
+    pub(crate) pubsub: pubsub::PubSub,
     /// What is counted, logged and shown.
     pub(crate) observe: observe::State,
 }
@@ -111,7 +115,7 @@ fn reads_on(session: &Session, busy: Option<&Busy>) -> bool {
 
 impl Core {
     /// Creates the core of a worker. `seed` is for random choices.
-    pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
         let mut links = Connections::default();
         let mut pools = Vec::new();
         for index in 0..plan.pools.len() {
@@ -119,7 +123,7 @@ impl Core {
         }
         let cluster = cluster::State::new(&plan);
         let upstream = upstream::State::new(&plan);
-        let servers = pools::servers::State::new(&plan);
+        let pubsub = pubsub::PubSub::new(&plan);
         let observe = observe::State::new(&plan);
         let plane = Plane {
             ended: plan.retired.iter().map(|retired| retired.pool).collect(),
@@ -141,7 +145,8 @@ impl Core {
             upstream,
             pending: pending::State::default(),
             store: pools::store::State::default(),
-            servers,
+            servers: pools::servers::State::default(),
+            pubsub,
             observe,
             routes: routed::State::default(),
             random: seed | 1,
@@ -154,7 +159,7 @@ impl Core {
     }
 
     /// Sets the time. It must be called after each poll, before anything else.
-    pub fn set_clock(&mut self, clock: Clock) {
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
         self.plane.observe.served.on_poll(clock.now);
         self.plane.store.looked = Looked { at: clock.now, requests: self.plane.batch };
         self.plane.clock = clock;
@@ -166,7 +171,12 @@ impl Core {
     }
 
     /// Adds a client of a pool.
-    pub fn add_session(&mut self, pool: u16, listener: u16, identity: Identity) -> Key<Session> {
+    pub(crate) fn add_session(
+        &mut self,
+        pool: u16,
+        listener: u16,
+        identity: Identity,
+    ) -> Key<Session> {
         let clients = &self.plane.cells.pool(pool as usize).clients;
         clients.connected.raise(1);
         let mut session = Session::new(pool, listener, identity);
@@ -180,7 +190,7 @@ impl Core {
     }
 
     /// Removes a client. Replies that are still missing are dropped.
-    pub fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
+    pub(crate) fn remove_session(&mut self, key: Key<Session>, reason: Option<CloseReason>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.forget(ClientMut { key, session: &mut session });
         session.go_home();
@@ -195,7 +205,7 @@ impl Core {
     }
 
     /// Returns a session, unless its client is gone.
-    pub fn session(&self, key: Key<Session>) -> Option<&Session> {
+    pub(crate) fn session(&self, key: Key<Session>) -> Option<&Session> {
         self.sessions.get(key)
     }
 
@@ -326,7 +336,7 @@ impl Core {
     }
 
     /// Frees memory that one huge request needed.
-    pub fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         /// Number of elements that are kept. A request with more is rare.
         const KEPT_MAX: usize = 16 << 10;
         let plane = &mut self.plane;
@@ -373,7 +383,7 @@ impl Core {
     }
 
     /// Lets clients whose logins were being checked ask again.
-    pub fn resume_logins(&mut self) {
+    pub(crate) fn resume_logins(&mut self) {
         for key in std::mem::take(&mut self.plane.clients.logins) {
             if let Some(session) = self.sessions.get_mut(key) {
                 self.plane.wake(key, session);
@@ -395,7 +405,7 @@ impl Core {
     /// Runs the upkeep of the embedded stores, such as expiry. A call does a bounded part of it.
     /// Returns whether there is more to do at once.
     #[must_use = "there may be more to do at once"]
-    pub fn tick(&mut self) -> bool {
+    pub(crate) fn tick(&mut self) -> bool {
         let mut more = false;
         let plan = Arc::clone(&self.plane.plan);
         for (index, pool) in plan.pools.iter().enumerate() {
@@ -413,7 +423,12 @@ impl Core {
 }
 
 impl Plane {
-    pub(crate) fn next_random(&mut self) -> u64 {
+    /// Returns the index of this worker.
+    fn worker(&self) -> u16 {
+        self.cells.index() as u16
+    }
+
+    fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

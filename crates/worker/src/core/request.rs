@@ -37,7 +37,7 @@ pub(super) struct RequestContext<'a, 'r> {
 impl ClientMut<'_> {
     /// Lends the client on.
     #[inline]
-    pub(in crate::core) fn reborrow(&mut self) -> ClientMut<'_> {
+    pub(super) fn reborrow(&mut self) -> ClientMut<'_> {
         ClientMut { key: self.key, session: self.session }
     }
 }

@@ -2,6 +2,7 @@
 //! here once.
 
 use super::pools::{cluster, memcached, routed, servers, store};
+use super::pubsub::PubSub;
 use super::request::{ClientMut, ClientRef};
 use super::{Connections, Core, Plane, clients, observe, pending, upstream};
 
@@ -38,6 +39,7 @@ macro_rules! states {
             $join $plane.upstream.$verb($($arg),*)
             $join $plane.pending.$verb($($arg),*)
             $join $plane.routes.$verb($($arg),*)
+            $join $plane.pubsub.$verb($($arg),*)
             $join $plane.servers.$verb($($arg),*)
             $join $plane.memcached.$verb($($arg),*)
             $join $plane.cluster.$verb($($arg),*)
@@ -53,6 +55,7 @@ macro_rules! rooms {
         <upstream::State as Room>::$verb($($arg),*);
         <pending::State as Room>::$verb($($arg),*);
         <routed::State as Room>::$verb($($arg),*);
+        <PubSub as Room>::$verb($($arg),*);
         <servers::State as Room>::$verb($($arg),*);
         <memcached::State as Room>::$verb($($arg),*);
         <cluster::State as Room>::$verb($($arg),*);
@@ -88,18 +91,18 @@ impl Core {
     }
 
     /// Lets each room forget a client that leaves.
-    pub(in crate::core) fn forget(&mut self, mut client: ClientMut<'_>) {
+    pub(super) fn forget(&mut self, mut client: ClientMut<'_>) {
         let Core { links, plane, .. } = self;
         rooms!(forget(plane, links, client.reborrow()));
     }
 
     /// Lets each room free memory that one huge request needed.
-    pub(in crate::core) fn trim_rooms(&mut self, kept_max: usize) {
+    pub(super) fn trim_rooms(&mut self, kept_max: usize) {
         states!(self.plane, trim(kept_max), ;);
     }
 
     /// Lets each room free what it keeps for the next requests.
-    pub(in crate::core) fn give_back(&mut self) {
+    pub(super) fn give_back(&mut self) {
         states!(self.plane, give_back(), ;);
     }
 }
@@ -176,23 +179,35 @@ impl Room for routed::State {
     }
 }
 
-impl Room for servers::State {
+impl Room for PubSub {
     #[inline]
     fn has_work(&self) -> bool {
-        self.pubsub.has_work() || self.tracking.has_work()
+        PubSub::has_work(self)
     }
 
     fn on_mail(&mut self) {
-        self.pubsub.has_mail = true;
+        self.has_mail = true;
+    }
+
+    fn forget(plane: &mut Plane, _links: &mut Connections, client: ClientMut<'_>) {
+        if client.session.subscriptions.is_some() {
+            plane.forget_subscriber(client.key, client.session);
+        }
+    }
+}
+
+impl Room for servers::State {
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.tracking.has_work()
+    }
+
+    fn on_mail(&mut self) {
         self.tracking.has_mail = true;
     }
 
     fn forget(plane: &mut Plane, links: &mut Connections, client: ClientMut<'_>) {
-        let ClientMut { key, session } = client;
-        if session.subscriptions.is_some() {
-            plane.forget_subscriber(key, session);
-        }
-        plane.end_tracking(links, key, session);
+        plane.end_tracking(links, client.key, client.session);
     }
 }
 

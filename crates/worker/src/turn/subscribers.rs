@@ -20,7 +20,7 @@ impl<I: Io> Worker<I> {
             return None;
         }
         let index = (told.0 as u32 & !(SUBSCRIBER as u32)) as usize;
-        let connection = self.core.plane.servers.pubsub.slots.get(index)?;
+        let connection = self.core.plane.pubsub.slots.get(index)?;
         (token(index, connection.generation) == told).then_some(index)
     }
 
@@ -28,7 +28,7 @@ impl<I: Io> Worker<I> {
     #[cold]
     pub(super) fn on_subscriber_ready(&mut self, told: Token, writable: bool, readable: bool) {
         let Some(index) = self.subscriber_of(told) else { return };
-        let connection = &mut self.core.plane.servers.pubsub.slots[index];
+        let connection = &mut self.core.plane.pubsub.slots[index];
         if writable && connection.link.send_blocked {
             connection.link.send_blocked = false;
             self.send_subscriber(index);
@@ -55,7 +55,7 @@ impl<I: Io> Worker<I> {
     fn read_subscriber(&mut self, index: SubscriberIndex) {
         let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
         loop {
-            let Some(socket) = self.core.plane.servers.pubsub.slots[index].socket else { return };
+            let Some(socket) = self.core.plane.pubsub.slots[index].socket else { return };
             self.core.plane.cells.recv_calls.add(1);
             let fault = match self.io.recv(socket) {
                 Recv::Data { bytes, .. } => {
@@ -88,7 +88,7 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn lose_subscriber(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let connection = &self.core.plane.servers.pubsub.slots[index];
+        let connection = &self.core.plane.pubsub.slots[index];
         if matches!(connection.link.state(), SubscriberState::Connecting { .. }) {
             self.io.cancel_connect(token(index, connection.generation));
         }
@@ -120,19 +120,19 @@ impl<I: Io> Worker<I> {
             self.close_client(key, CloseReason::Limit);
         }
         self.core.settle_upstream();
-        let mut busy = std::mem::take(&mut self.core.plane.servers.pubsub.busy_slots);
+        let mut busy = std::mem::take(&mut self.core.plane.pubsub.busy_slots);
         for index in busy.drain(..) {
-            self.core.plane.servers.pubsub.untouch(index);
+            self.core.plane.pubsub.untouch(index);
             self.serve_subscriber(index);
         }
-        if self.core.plane.servers.pubsub.busy_slots.is_empty() {
-            self.core.plane.servers.pubsub.busy_slots = busy;
+        if self.core.plane.pubsub.busy_slots.is_empty() {
+            self.core.plane.pubsub.busy_slots = busy;
         }
     }
 
     fn serve_subscriber(&mut self, index: SubscriberIndex) {
         let now = self.core.clock().now;
-        let connection = &self.core.plane.servers.pubsub.slots[index];
+        let connection = &self.core.plane.pubsub.slots[index];
         if !connection.link.is_needed() {
             if !matches!(connection.link.state(), SubscriberState::Idle) {
                 self.lose_subscriber(index, BackendFault::Closed);
@@ -154,7 +154,7 @@ impl<I: Io> Worker<I> {
     }
 
     fn send_subscriber(&mut self, index: SubscriberIndex) {
-        let connection = &mut self.core.plane.servers.pubsub.slots[index];
+        let connection = &mut self.core.plane.pubsub.slots[index];
         let (Some(socket), false) = (connection.socket, connection.link.send_blocked) else {
             return;
         };

@@ -35,7 +35,7 @@ impl Core {
     /// A client gets no error in the middle of a reply, and none by the binary protocol of
     /// memcached, whose errors name their request.
     #[cold]
-    pub fn answer_unanswered(&mut self, key: Key<Session>, why: CutOff) {
+    pub(crate) fn answer_unanswered(&mut self, key: Key<Session>, why: CutOff) {
         let Core { sessions, plane, .. } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         let wire = session.memcached.map(|client| client.wire);

@@ -1,4 +1,3 @@
-use crate::advice::{advice, advice_of_tls};
 use crate::core::clients::WaitOn;
 use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::cluster::Reader;
@@ -8,17 +7,15 @@ use crate::core::request::PoolInPlan;
 use crate::core::request::Step;
 use crate::core::request::{BusyClient, ClientMut, ClientRef, RequestContext};
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan, Upstream};
-use keyway_base::{ByteRange, Fault, Key};
+use crate::core::{ConnectionKey, Connections, Plane};
+use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan};
+use keyway_base::{ByteRange, Fault};
 use keyway_command::{Args, Handling, Refusal, Request, Verb};
 use keyway_proxy::local::{self, After};
-use keyway_proxy::{
-    Busy, LinkState, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
-};
+use keyway_proxy::{Busy, Owner, Session, Translation, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, ServerId, ServerSet};
+use keyway_topology::{Distribution, ServerSet};
 use std::time::Duration;
 
 impl Plane {
@@ -315,55 +312,6 @@ impl Plane {
         Step::Started
     }
 
-    /// Returns the owner of the reply to a request of a client that wants none.
-    #[cold]
-    pub(in crate::core) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
-        session.unheard += 1;
-        Owner::Unheard(key)
-    }
-
-    /// Prepares a link for a request in `database`.
-    #[inline]
-    pub(in crate::core) fn prepare_link(
-        &mut self,
-        index: ConnectionKey,
-        connection: &mut Connection,
-        database: u32,
-    ) {
-        self.mark_link_dirty(index, connection);
-        if !connection.link.is_awaited() {
-            self.wake_link(index, connection);
-        }
-        let Some(Upstream { options, .. }) =
-            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
-        else {
-            return;
-        };
-        // Clients count databases from the pool's own database.
-        let database = options.database + database;
-        connection.link.select(database, options, self.clock.now);
-        let backend = self.cells.backend(connection.server_id.pool, connection.server_id.server);
-        backend.requests.add(1);
-    }
-
-    /// Prepares a link for which no one waited: it may need a connection, and a timeout.
-    #[cold]
-    pub(in crate::core) fn wake_link(&mut self, index: ConnectionKey, connection: &mut Connection) {
-        if connection.link.wants_connection(self.clock.now) && !connection.is_connecting {
-            connection.is_connecting = true;
-            self.upstream.connects.push(index);
-        }
-        if connection.link.state() != LinkState::Ready {
-            self.note_patience(connection);
-        }
-        if let Some(Upstream { options, .. }) =
-            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
-        {
-            let timeout = options.timeout.unwrap_or(options.connect_timeout);
-            self.note_deadline(Some(self.clock.now + timeout));
-        }
-    }
-
     /// Answers what needs no server.
     pub(in crate::core) fn answer_without_server(
         &mut self,
@@ -448,78 +396,6 @@ impl Plane {
         }
     }
 
-    /// Returns whether the request that is being parsed must get no reply.
-    #[inline]
-    pub(in crate::core) fn is_silent(session: &Session) -> bool {
-        session.identity.reply_mode != ReplyMode::On
-    }
-
-    #[inline]
-    pub(in crate::core) fn end_skip(session: &mut Session) {
-        if session.identity.reply_mode == ReplyMode::SkipNext {
-            session.identity.reply_mode = ReplyMode::On;
-        }
-    }
-
-    /// Completes a reply that is known now.
-    #[inline]
-    pub(in crate::core) fn answer(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let plan = &self.plan;
-        let errors = &plan.pools[usize::from(session.pool)].errors;
-        if Self::is_silent(session) {
-            // A reply that is not sent is counted all the same.
-            self.scratch.clear();
-            errors.watch(&mut self.scratch, write);
-            return Self::end_skip(session);
-        }
-        let reply_index = busy.order.reserve();
-        busy.order.complete(reply_index, &mut busy.output, |out| errors.watch(out, write));
-    }
-
-    /// Like [`Plane::answer`], for a caller that counts its errors itself.
-    pub(in crate::core) fn answer_noted(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        if Self::is_silent(session) {
-            self.scratch.clear();
-            write(&mut self.scratch);
-            return Self::end_skip(session);
-        }
-        let reply_index = busy.order.reserve();
-        busy.order.complete(reply_index, &mut busy.output, write);
-    }
-
-    /// Answers with an error that the client itself caused.
-    #[cold]
-    pub(in crate::core) fn refuse(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        self.cells.pool(session.pool as usize).refused.of(Fault::Denied).add(1);
-        self.answer(session, busy, write);
-    }
-
-    /// Answers a request with an error that its client caused. `text` begins with an error code.
-    #[cold]
-    pub(in crate::core) fn refuse_request(
-        &mut self,
-        incoming: &mut RequestContext,
-        text: &str,
-    ) -> Step {
-        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-        Step::Started
-    }
-
     /// Ends a client that uses HTTP, without a reply: a web page can make a browser send requests
     /// to any port, with commands in the body.
     #[cold]
@@ -537,87 +413,6 @@ impl Plane {
                  was not executed; a web page may be sending commands through a browser; logged at \
                  most once a minute"
             );
-        }
-    }
-
-    #[cold]
-    pub(in crate::core) fn refuse_route(
-        &mut self,
-        incoming: &mut RequestContext,
-        pool: &PoolPlan,
-        route: Route,
-    ) -> Step {
-        let name = incoming.request.command.name.replace('|', " ");
-        match route {
-            Route::CrossSlot { servers } => {
-                let upstream = pool.kind.upstream();
-                let tag = upstream.and_then(|it| it.servers.hash_tag).map(|tag| tag.to_string());
-                self.refuse(incoming.session, incoming.busy, |out| {
-                    write_crossslot(&name, servers, tag.as_deref(), out);
-                });
-                Step::Started
-            }
-            Route::Refused(reason) => {
-                self.refuse_request(incoming, &format!("ERR '{name}' is refused: {reason}"))
-            }
-            Route::KeysUnknown(fault) => {
-                let text = incoming.request.keys_error(fault);
-                self.refuse_request(incoming, &text)
-            }
-            _ => self.answer_unrouted(incoming),
-        }
-    }
-
-    /// Answers a request for whose keys there is no server.
-    #[cold]
-    pub(in crate::core) fn answer_unrouted(&mut self, incoming: &mut RequestContext) -> Step {
-        let RequestContext { session, busy, request, .. } = incoming;
-        self.count(session, request);
-        session.note_fault(Fault::Unrouted);
-        self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
-        self.note_served(session.pool, request.command.counted());
-        self.request_view_for_unowned(session.pool);
-        let mut told = Vec::new();
-        self.write_unrouted(session.pool, Some(request), &mut told);
-        self.answer(session, busy, |out| out.extend_from_slice(&told));
-        Step::Started
-    }
-
-    /// Returns a backend's name and address, for an error text, and the text with which it refuses
-    /// connections, if it does.
-    #[cold]
-    pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
-        let kind = &self.plan.pools[usize::from(server.pool)].kind;
-        if kind.upstream().is_none() {
-            return "store".to_owned();
-        }
-        let label = kind.label(usize::from(server.server));
-        let address = kind.address(usize::from(server.server));
-        let address = address.map_or_else(|| label.clone(), |address| address.to_string());
-        let id = self.plan.topology.id_of(server);
-        let name = if label == address { address } else { format!("{label} ({address})") };
-        if let Some(waited) = self.cluster.waited {
-            return format!("{name} ({})", Self::waited_words(waited));
-        }
-        let failures = self.upstream.failures.get(id);
-        let pool = &self.plan.pools[usize::from(server.pool)].name;
-        if failures.refusal.is_none()
-            && let Some(said) = self.foreign_words(server)
-        {
-            return format!("{name} ({said})");
-        }
-        match (&failures.refusal, failures.tls) {
-            (Some((_, said)), _) => match advice(pool, said) {
-                Some(advice) => format!("{name} (it said '{said}'; {advice})"),
-                None => format!("{name} (it said '{said}')"),
-            },
-            (None, None) if failures.is_mute() => {
-                format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
-            }
-            (None, Some(fault)) => {
-                format!("{name} ({})", self.tls_words(server, fault))
-            }
-            (None, None) => name,
         }
     }
 }

@@ -11,7 +11,7 @@ const INPUT_KEPT_MAX: usize = 32 << 10;
 
 impl Core {
     /// Handles bytes that a client sent.
-    pub fn on_client_bytes(&mut self, key: Key<Session>, bytes: &[u8]) {
+    pub(crate) fn on_client_bytes(&mut self, key: Key<Session>, bytes: &[u8]) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         let clients = &plane.cells.pool(session.pool as usize).clients;
@@ -31,7 +31,7 @@ impl Core {
 
     /// Parses kept input of the sessions that have room again. Returns those whose socket may have
     /// unread bytes, in `reread`.
-    pub fn resume_sessions(&mut self, reread: &mut Vec<Key<Session>>) {
+    pub(crate) fn resume_sessions(&mut self, reread: &mut Vec<Key<Session>>) {
         let mut resumes = std::mem::take(&mut self.plane.clients.resuming);
         for key in resumes.drain(..) {
             let Core { sessions, links, plane } = self;
@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// Notes that the client sends no more. Its replies are still due.
-    pub fn on_client_end(&mut self, key: Key<Session>) {
+    pub(crate) fn on_client_end(&mut self, key: Key<Session>) {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         if session.streaming.is_some() {

@@ -7,17 +7,23 @@
 //! | `resp` | one request of Redis's protocol is read and started |
 //! | `waits` | how long requests have waited for room, and when their time is over |
 //! | `dispatch` | a request goes to its pool, or is answered here |
+//! | `answers` | replies that are known at once, and errors that clients have caused |
+//! | `caching` | the commands of client-side caching that all pools handle alike |
+//! | `queued` | MULTI and DISCARD, and the commands that wait for EXEC |
 //! | `access` | requests of clients that may not do everything are looked at |
 //! | `cut_off` | requests without a reply are told so when their worker ends |
 //! | `rights` | clients lose what their users may not do any more |
 //!
 //! The codec of `pools::memcached` reads and starts one request of memcached's protocols.
 
-pub(super) mod access;
+mod access;
+mod answers;
+mod caching;
 pub(super) mod cut_off;
-pub(super) mod dispatch;
-pub(super) mod input;
+mod dispatch;
+mod input;
+pub(super) mod queued;
 pub(super) mod read;
-pub(super) mod resp;
+mod resp;
 pub(super) mod rights;
 pub(super) mod waits;

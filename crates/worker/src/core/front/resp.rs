@@ -23,7 +23,7 @@ pub(in crate::core) struct Resp {
 impl Resp {
     /// Creates a codec, with buffers of the worker.
     #[inline]
-    pub(in crate::core) fn new(plane: &mut Plane) -> Resp {
+    pub(super) fn new(plane: &mut Plane) -> Resp {
         plane.last_verb = None;
         let args = std::mem::take(&mut plane.args);
         Resp { args, inline: std::mem::take(&mut plane.inline), ahead: 0 }

@@ -33,7 +33,7 @@ impl NextRequest {
 
     /// Returns the state of the first request in the buffer of a session. With `is_reread` its
     /// socket is read now, because it has room again.
-    pub(in crate::core) fn of(session: &Session, is_reread: bool) -> NextRequest {
+    pub(super) fn of(session: &Session, is_reread: bool) -> NextRequest {
         let was_full = session.full_since.is_some();
         NextRequest { is_new: !was_full, was_full, is_from_socket: was_full && is_reread }
     }

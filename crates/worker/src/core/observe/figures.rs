@@ -57,8 +57,8 @@ impl Core {
             sub_requests: self.plane.routes.sub_requests(),
             private_links: self.private_links(),
             leases: self.leases(),
-            subscriptions: self.plane.servers.pubsub.subscriptions(),
-            subscriber_links: self.plane.servers.pubsub.connections(),
+            subscriptions: self.plane.pubsub.subscriptions(),
+            subscriber_links: self.plane.pubsub.connections(),
             tracked: self.plane.servers.tracking.tracked_len(),
             ..Figures::default()
         };

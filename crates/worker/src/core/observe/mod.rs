@@ -9,12 +9,12 @@
 //! | `served` | the latency of what needs no server |
 //! | `slow` | slow requests, for SLOWLOG |
 
-pub(super) mod counting;
+mod counting;
 pub(super) mod figures;
 pub(super) mod hot_keys;
-pub(super) mod monitor;
+mod monitor;
 pub(super) mod served;
-pub(super) mod slow;
+mod slow;
 pub(super) mod state;
 
 pub(crate) use state::State;

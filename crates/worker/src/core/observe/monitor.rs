@@ -140,7 +140,7 @@ impl Plane {
 impl Core {
     /// Sends the received lines to this worker's monitors.
     #[cold]
-    pub(crate) fn deliver_monitored(&mut self) {
+    pub(in crate::core) fn deliver_monitored(&mut self) {
         let Core { sessions, plane, .. } = self;
         plane.commit_shown();
         plane.hand_on_shown();

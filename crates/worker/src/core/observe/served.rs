@@ -57,7 +57,7 @@ impl Served {
     /// Notes a request of `pool`.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(in crate::core) fn note(&mut self, pool: u16, counted: Counted) {
+    pub(super) fn note(&mut self, pool: u16, counted: Counted) {
         // Most requests are like the previous one.
         if let Some(last) = self.tallies.last_mut()
             && last.pool == pool

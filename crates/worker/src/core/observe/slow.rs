@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Plane {
     /// Returns the id of the client that waits for a reply, or `None` if there is none any more.
     #[cold]
-    pub(super) fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
+    fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 

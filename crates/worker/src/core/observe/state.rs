@@ -101,7 +101,7 @@ impl Monitoring {
 
     /// Returns whether there is something to do before the worker sleeps.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub(in crate::core) fn has_work(&self) -> bool {
         self.has_mail || !self.held.is_empty() || !self.started.is_empty()
     }
 }

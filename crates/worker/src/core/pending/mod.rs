@@ -37,10 +37,10 @@
 //! A hedged read is no operation: it is a second exchange for the reply of one request or of one
 //! part of an operation, so it is between an exchange and its owner (`cluster::hedge`).
 
-pub(super) mod conclusions;
-pub(super) mod fan_out;
+mod conclusions;
+mod fan_out;
 mod join;
-pub(super) mod multi_step;
+mod multi_step;
 mod operations;
 mod progress;
 mod state;

@@ -14,7 +14,7 @@ use keyway_topology::ServerId;
 impl Core {
     /// Performs the next steps of the operations that have one, once a turn, before the links'
     /// output is sent.
-    pub(crate) fn continue_operations(&mut self) {
+    pub(in crate::core) fn continue_operations(&mut self) {
         let mut due = std::mem::take(&mut self.plane.pending.due);
         for due in due.drain(..) {
             match due {
@@ -46,7 +46,7 @@ impl Core {
 
     /// Returns whether an operation waits for [`Core::continue_operations`].
     #[inline]
-    pub(crate) fn has_operations_due(&self) -> bool {
+    pub(in crate::core) fn has_operations_due(&self) -> bool {
         self.plane.pending.has_due()
     }
 }

@@ -70,7 +70,7 @@ pub(super) struct Conclusions {
 
 impl Conclusions {
     /// Number of conclusions that are to be drawn.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.of_joins.len() + usize::from(self.next.is_some())
     }
 }
@@ -102,7 +102,7 @@ pub(in crate::core) struct Scratch {
 
 impl Scratch {
     /// Gives back room beyond `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+    fn trim(&mut self, kept_max: usize) {
         if self.servers.capacity() > kept_max {
             self.servers = Vec::new();
         }

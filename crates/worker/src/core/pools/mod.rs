@@ -8,13 +8,14 @@
 //! | `cluster` | pools that find out their servers: Redis Cluster, and primaries with replicas |
 //! | `routed` | pools of pools |
 //!
-//! `state` has the worker's state of each pool, one variant for each kind.
+//! `homes` says where keys are, by the kind of pool. `state` has the worker's state of each pool, one variant for each kind.
 
 pub(super) mod cluster;
+mod homes;
 pub(super) mod memcached;
 pub(super) mod routed;
 pub(super) mod servers;
-pub(super) mod state;
+mod state;
 pub(super) mod store;
 
 pub(super) use state::{BULK, BYPASS, FoundState, PoolState};

@@ -93,7 +93,7 @@ impl PoolState {
 
     /// Returns the discovered servers, for kinds that discover theirs while they serve.
     #[inline]
-    pub(in crate::core) fn found(&self) -> Option<&FoundState> {
+    pub(super) fn found(&self) -> Option<&FoundState> {
         match self {
             PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
             PoolState::Ended
@@ -175,7 +175,7 @@ pub(in crate::core) struct ServersState {
 impl ServersState {
     /// Makes the links to the servers of a pool, for clients that speak `protocols`. If it
     /// `follows` redirections, requests that were sent there may be sent elsewhere.
-    pub(super) fn new(
+    fn new(
         plan: &Plan,
         index: usize,
         upstream: &Upstream,
@@ -232,7 +232,7 @@ impl ServersState {
     }
 
     /// Returns the version of the health board of which the usable servers are known.
-    pub(in crate::core) fn health_epoch(&self) -> u64 {
+    pub(super) fn health_epoch(&self) -> u64 {
         self.health_epoch
     }
 
@@ -266,7 +266,7 @@ impl ServersState {
     }
 
     #[cold]
-    pub(super) fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
+    fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
         let servers = self.to_resp3 / self.connections;
         let first = if lane == BULK { self.first_bulk } else { self.first_bypass };
         let index = usize::from(server);
@@ -292,6 +292,6 @@ pub(in crate::core) struct FoundState {
     pub(in crate::core) retries: Option<Box<Budget>>,
 }
 
-pub(super) fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
+fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
     pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
 }

@@ -131,7 +131,7 @@ impl Core {
 
 impl Core {
     /// Returns whether requests of a client may use other connections from now on.
-    pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
+    pub(crate) fn may_change_links(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, links, .. } = self;
         sessions
             .get_mut(key)
@@ -240,10 +240,7 @@ fn find_late_apart(
 /// is in flight, not even one without a reply, and no copy of one, and none may still be executed
 /// late.
 #[cold]
-pub(super) fn may_change_links(
-    links: &Connections,
-    ClientMut { key, session }: ClientMut<'_>,
-) -> bool {
+fn may_change_links(links: &Connections, ClientMut { key, session }: ClientMut<'_>) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
     let is_over = is_quiet && session.unheard == 0 && session.sub_requests == 0;
     is_over && !owes_late_write(links, ClientMut { key, session })

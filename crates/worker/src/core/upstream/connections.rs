@@ -29,7 +29,7 @@ impl Core {
 
     /// Follows the health board, once a turn.
     #[inline]
-    pub fn refresh_health(&mut self) {
+    pub(crate) fn refresh_health(&mut self) {
         self.follow_circuits();
         let epoch = self.plane.plan.health.epoch();
         if epoch != self.plane.upstream.health_epoch {
@@ -47,7 +47,7 @@ impl Core {
                 self.watch_held(pool);
             }
             self.take_back_displaced();
-            self.plane.servers.pubsub.is_moving = true;
+            self.plane.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
             for slot in links.iter_mut() {
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// Returns whether a link that was to be connected must still be.
-    pub fn wants_connection(&self, index: ConnectionKey) -> bool {
+    pub(crate) fn wants_connection(&self, index: ConnectionKey) -> bool {
         let Some(connection) = self.links.get(index) else { return false };
         connection.is_connecting
             && matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. })
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Marks a link as connecting.
-    pub fn on_connecting(&mut self, index: ConnectionKey) {
+    pub(crate) fn on_connecting(&mut self, index: ConnectionKey) {
         let options = self.options(index);
         let connection = &mut self.links[index];
         connection.link.on_connecting(&options, self.plane.clock.now);
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// Notes that a connection is established.
-    pub fn on_connected(&mut self, index: ConnectionKey, socket: Socket) {
+    pub(crate) fn on_connected(&mut self, index: ConnectionKey, socket: Socket) {
         let options = self.options(index);
         let connection = &mut self.links[index];
         connection.is_connecting = false;
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Notes that a connection could not be opened.
-    pub fn on_connect_failed(&mut self, index: ConnectionKey, fault: ConnectFault) {
+    pub(in crate::core) fn on_connect_failed(&mut self, index: ConnectionKey, fault: ConnectFault) {
         let server = self.links[index].server_id;
         let reason = self.plane.note_connect_fault(server, fault);
         self.plane.log_cannot_connect(server, &reason);
@@ -115,14 +115,18 @@ impl Core {
 
     /// Notes that a connection was not secured after all: the server's error about our certificate
     /// arrives after the handshake.
-    pub fn on_tls_fault(&mut self, index: ConnectionKey, fault: TlsFault) {
+    pub(crate) fn on_tls_fault(&mut self, index: ConnectionKey, fault: TlsFault) {
         let server = self.links[index].server_id;
         self.plane.on_tls_fault(server, fault);
     }
 
     /// Ends a connection: everything in flight on it is answered with an error. Returns its socket,
     /// to be closed.
-    pub fn on_link_lost(&mut self, index: ConnectionKey, fault: BackendFault) -> Option<Socket> {
+    pub(in crate::core) fn on_link_lost(
+        &mut self,
+        index: ConnectionKey,
+        fault: BackendFault,
+    ) -> Option<Socket> {
         let redirected = self.links[index].link.take_redirected();
         self.redirect_all(index, redirected);
         let connection = &self.links[index];
@@ -196,7 +200,7 @@ impl Core {
 
     /// Fails requests that have waited too long. Links that are dead as a whole are added to
     /// `dead`.
-    pub fn handle_timeouts(&mut self, dead: &mut Vec<(ConnectionKey, BackendFault)>) {
+    pub(crate) fn handle_timeouts(&mut self, dead: &mut Vec<(ConnectionKey, BackendFault)>) {
         let now = self.plane.clock.now;
         self.plane.next_deadline = None;
         self.plane.release_held(&mut self.links);
@@ -275,7 +279,7 @@ impl Core {
     }
 
     /// Updates the gauges, a few times a second.
-    pub fn publish_gauges(&mut self) {
+    pub(crate) fn publish_gauges(&mut self) {
         self.plane.publish_pubsub_gauges();
         let Core { links, plane, .. } = self;
         // Requests in flight and unsent bytes of each server. There are many private links, so all

@@ -2,6 +2,7 @@
 //! them, however many links a server ends.
 
 use crate::Upstream;
+use crate::advice::{advice, advice_of_tls};
 use crate::core::upstream::state::ConnectionFailures;
 use crate::core::upstream::state::Mute;
 use crate::core::{Connection, Plane};
@@ -184,7 +185,7 @@ impl Plane {
 
     /// Returns why TLS failed, for the log and for clients.
     #[cold]
-    pub(in crate::core) fn tls_words(&self, server: ServerId, fault: TlsFault) -> String {
+    fn tls_words(&self, server: ServerId, fault: TlsFault) -> String {
         let kind = &self.plan.pools[usize::from(server.pool)].kind;
         let address = kind.address(usize::from(server.server));
         let why = match (kind.tls(), &address) {
@@ -235,6 +236,44 @@ impl Plane {
         }
         let shown = |letter: char| if letter.is_control() { '?' } else { letter };
         Some(text.chars().take(LEN_MAX).map(shown).collect())
+    }
+
+    /// Returns a backend's name and address, for an error text, and the text with which it refuses
+    /// connections, if it does.
+    #[cold]
+    pub(in crate::core) fn describe_backend(&self, server: ServerId) -> String {
+        let kind = &self.plan.pools[usize::from(server.pool)].kind;
+        if kind.upstream().is_none() {
+            return "store".to_owned();
+        }
+        let label = kind.label(usize::from(server.server));
+        let address = kind.address(usize::from(server.server));
+        let address = address.map_or_else(|| label.clone(), |address| address.to_string());
+        let id = self.plan.topology.id_of(server);
+        let name = if label == address { address } else { format!("{label} ({address})") };
+        if let Some(waited) = self.cluster.waited {
+            return format!("{name} ({})", Self::waited_words(waited));
+        }
+        let failures = self.upstream.failures.get(id);
+        let pool = &self.plan.pools[usize::from(server.pool)].name;
+        if failures.refusal.is_none()
+            && let Some(said) = self.foreign_words(server)
+        {
+            return format!("{name} ({said})");
+        }
+        match (&failures.refusal, failures.tls) {
+            (Some((_, said)), _) => match advice(pool, said) {
+                Some(advice) => format!("{name} (it said '{said}'; {advice})"),
+                None => format!("{name} (it said '{said}')"),
+            },
+            (None, None) if failures.is_mute() => {
+                format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
+            }
+            (None, Some(fault)) => {
+                format!("{name} ({})", self.tls_words(server, fault))
+            }
+            (None, None) => name,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Plane {
     /// Returns the text of a server that does not use its pool's protocol, if that is why it is not
     /// up.
     #[cold]
-    pub(in crate::core) fn foreign_words(&self, server: ServerId) -> Option<String> {
+    pub(super) fn foreign_words(&self, server: ServerId) -> Option<String> {
         let (at, said) =
             self.plan.pools[usize::from(server.pool)].notices.foreign(server.server)?;
         let id = self.plan.topology.id_of(server);

@@ -435,12 +435,12 @@ impl Core {
     }
 
     /// Returns the number of private links of sessions, for tests.
-    pub fn leases(&self) -> usize {
+    pub(in crate::core) fn leases(&self) -> usize {
         self.links.iter().filter(|connection| connection.lease.is_some()).count()
     }
 
     /// Returns the number of private links in use or idle, for tests.
-    pub fn private_links(&self) -> usize {
+    pub(in crate::core) fn private_links(&self) -> usize {
         self.plane.upstream.leases.count
     }
 }

@@ -9,6 +9,7 @@
 //! | `bypass` | ways around a large reply, and when a client may change connections |
 //! | `streamed_replies` | large replies go to their clients as they come |
 //! | `streamed_requests` | large requests go to their servers as they come |
+//! | `waking` | a link is prepared for a request |
 //! | `reply` | bytes of a server become replies in their order |
 //! | `heard` | what replies tell of their server, put together |
 //! | `circuits` | what is refused without asking, and how requests went |
@@ -20,20 +21,21 @@
 //! | `health_log` | what the log says of the servers' health |
 
 pub(super) mod bypass;
-pub(super) mod circuits;
+mod circuits;
 pub(super) mod connections;
 pub(super) mod failures;
-pub(super) mod first_look;
-pub(super) mod foreign;
-pub(super) mod health_log;
+mod first_look;
+mod foreign;
+mod health_log;
 mod heard;
 pub(super) mod leases;
-pub(super) mod locked;
-pub(super) mod probes;
+mod locked;
+mod probes;
 pub(super) mod reply;
-pub(super) mod state;
+mod state;
 pub(super) mod streamed_replies;
 pub(super) mod streamed_requests;
-pub(super) mod unreached;
+mod unreached;
+mod waking;
 
 pub(crate) use state::State;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 impl Core {
     /// Performs the upkeep of the pools' health, a few times a second: due backends are probed, and
     /// quarantines end.
-    pub fn tend_health(&mut self) {
+    pub(crate) fn tend_health(&mut self) {
         let now = self.plane.clock.now;
         self.plane.log_overdue();
         self.try_failing();

@@ -10,12 +10,9 @@ use keyway_resp::Kind;
 use keyway_topology::ServerId;
 
 impl Core {
-    /// Handles bytes that a backend sent.
-    ///
-    /// # Errors
-    /// Returns an error if the backend violated the protocol or refused the handshake. The
-    /// connection must then be closed.
-    pub fn on_backend_bytes(
+    /// Handles bytes that a backend sent, without a block to hold parts of.
+    #[cfg(test)]
+    pub(in crate::core) fn on_backend_bytes(
         &mut self,
         index: ConnectionKey,
         bytes: &[u8],
@@ -23,11 +20,12 @@ impl Core {
         self.on_backend_block(index, bytes, None)
     }
 
-    /// Does the same for bytes in a block of which parts may be held.
+    /// Handles bytes that a backend sent. If they are in a block, parts of it may be held.
     ///
     /// # Errors
-    /// Returns the errors of [`Core::on_backend_bytes`].
-    pub fn on_backend_block(
+    /// Returns an error if the backend violated the protocol or refused the handshake. The
+    /// connection must then be closed.
+    pub(crate) fn on_backend_block(
         &mut self,
         index: ConnectionKey,
         bytes: &[u8],
@@ -160,7 +158,7 @@ pub(super) struct SharedBlock<'b> {
 impl<'b> SharedBlock<'b> {
     pub(super) const NONE: SharedBlock<'static> = SharedBlock { block: None, len_min: usize::MAX };
 
-    pub(super) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
+    fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
         match block {
             Some(_) => SharedBlock { block, len_min: limits.refer_len as usize },
             None => SharedBlock::NONE,

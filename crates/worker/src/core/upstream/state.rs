@@ -85,7 +85,7 @@ pub(in crate::core) struct ConnectionFailures {
 
 impl ConnectionFailures {
     /// Returns whether it ends plain connections like a server that uses TLS.
-    pub(in crate::core) fn is_mute(&self) -> bool {
+    pub(super) fn is_mute(&self) -> bool {
         self.mute == Mute::Always
     }
 

@@ -128,7 +128,7 @@ impl Core {
     }
 
     /// Performs upkeep, a few times a second.
-    pub fn tend_large(&mut self) {
+    pub(crate) fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&self.links, &mut self.sessions);
         if !self.plane.upstream.streamed_replies.bulk.is_empty() {
@@ -545,7 +545,7 @@ impl Plane {
     }
 
     /// Returns sessions whose replies are small again to the normal connections.
-    pub(super) fn tend_bulk(&mut self, links: &Connections, sessions: &mut Slab<Session>) {
+    fn tend_bulk(&mut self, links: &Connections, sessions: &mut Slab<Session>) {
         let small = self.plan.limits.pass_len() / 8;
         let mut bulk = std::mem::take(&mut self.upstream.streamed_replies.bulk);
         bulk.retain(|&key| {

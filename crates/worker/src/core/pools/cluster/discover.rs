@@ -30,7 +30,7 @@ const JITTER: u32 = 8;
 impl Core {
     /// Asks the clusters that are due to be asked, and handles the answers that have come.
     #[inline]
-    pub fn tend_clusters(&mut self) {
+    pub(crate) fn tend_clusters(&mut self) {
         if !self.plane.cluster.pools.is_empty() {
             self.tend_each();
         }

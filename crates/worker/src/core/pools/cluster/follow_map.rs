@@ -1,6 +1,5 @@
 //! Makes a worker follow the latest map of a cluster.
 
-use crate::Upstream;
 use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
@@ -12,7 +11,7 @@ use keyway_command::Handling;
 use keyway_net::Address;
 use keyway_proxy::LinkState;
 use keyway_resp::Protocol;
-use keyway_topology::{ClusterMap, ReadFrom, SLOT_COUNT, ServerId};
+use keyway_topology::{ClusterMap, ReadFrom, ServerId};
 use std::sync::Arc;
 
 impl Core {
@@ -26,14 +25,14 @@ impl Core {
 
     /// Follows the maps of the clusters, once a turn.
     #[inline]
-    pub fn follow_clusters(&mut self) {
+    pub(crate) fn follow_clusters(&mut self) {
         if !self.plane.cluster.pools.is_empty() {
             self.follow_each();
         }
     }
 
     #[inline(never)]
-    pub(super) fn follow_each(&mut self) {
+    fn follow_each(&mut self) {
         if self.has_heard_of_clusters() {
             self.hear_views();
         }
@@ -50,7 +49,7 @@ impl Core {
 
     /// Adopts the latest map of a pool's cluster.
     #[cold]
-    pub(super) fn adopt_map(&mut self, pool: u16) {
+    fn adopt_map(&mut self, pool: u16) {
         let Some(state) = self.plane.pools[usize::from(pool)].found_mut() else { return };
         let cluster = &mut state.cluster;
         let plan = &self.plane.plan;
@@ -83,9 +82,9 @@ impl Core {
 
     /// Subscribes to names at the servers that have them now. Servers that work are as good as any
     /// other.
-    pub(super) fn move_subscriptions(&mut self, pool: u16) {
+    fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
-        plane.servers.pubsub.is_moving = true;
+        plane.pubsub.is_moving = true;
         let Some(state) = plane.pools[usize::from(pool)].found() else { return };
         let index_count = state.cluster.map.index_count();
         let is_ready = |server: &u16| {
@@ -96,7 +95,7 @@ impl Core {
     }
 
     /// Sends requests that were not sent yet to servers that serve no more to the servers that do.
-    pub(super) fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+    fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let has_slots = self.plane.has_slots(pool);
         for position in 0..self.links.len() {
             let index = self.links.key_at(position);
@@ -121,7 +120,7 @@ impl Core {
     }
 
     /// Handles server indices that now belong to another server than before, or to none.
-    pub(super) fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+    fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let tenure = |map: &ClusterMap, index| map.node(index).map(|node| node.tenure);
         for index in 0..map.index_count() {
             let server = ServerId { pool, server: index as u16 };
@@ -177,7 +176,7 @@ impl Core {
 
     /// Returns the next link to a server that has left on which no reply is due any more. The link
     /// is to be closed.
-    pub fn next_left(&mut self) -> Option<ConnectionKey> {
+    pub(crate) fn next_left(&mut self) -> Option<ConnectionKey> {
         let Core { links, plane, .. } = self;
         let leaving = &mut plane.cluster.leaving;
         leaving.retain(|&(key, generation)| {
@@ -191,80 +190,20 @@ impl Core {
     }
 
     /// Returns the address that a link is to be connected to, if there is one.
-    pub fn address_of(&self, index: ConnectionKey) -> Option<Address> {
+    pub(crate) fn address_of(&self, index: ConnectionKey) -> Option<Address> {
         let connection = &self.links[index];
         self.server_address(connection.server_id)
     }
 
     /// Returns the address of a server, if it has one.
-    pub fn server_address(&self, server: ServerId) -> Option<Address> {
+    pub(crate) fn server_address(&self, server: ServerId) -> Option<Address> {
         self.plane.address(server)
     }
 }
 
 impl Plane {
-    /// Returns what this worker knows of a pool that is a cluster.
-    #[inline]
-    pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
-        Some(&self.pools[usize::from(pool)].found()?.cluster)
-    }
-
-    /// Returns whether the keys of a pool have slots.
-    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
-    }
-
-    /// Returns the slot of a key, or `None` where keys have no slots.
-    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Upstream { servers: sharded, .. } =
-            self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
-        self.has_slots(pool).then_some(slot as u16)
-    }
-
-    /// Returns the part of a key's location that stays when the key moves to another server: its
-    /// slot, or the number of the primary that it belongs to. Returns `None` for pools whose
-    /// servers are listed.
-    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Upstream { servers: sharded, .. } =
-            self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let state = self.pools[usize::from(pool)].found()?;
-        match state.cluster.has_slots() {
-            true => self.slot_of(pool, key),
-            false => state.servers.ring().primary_of(sharded.hash_key(key), 0),
-        }
-    }
-
-    /// Returns the server that has this slot or primary now, or `home` itself for pools whose
-    /// servers are listed.
-    pub(in crate::core) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
-        let Some(state) = self.cluster_state(pool) else { return Some(home) };
-        match state.has_slots() {
-            true => state.map.owners().of(home),
-            false => state.map.primary(home),
-        }
-    }
-
-    /// Returns whether requests go to a server: it is not out of use and, in a cluster, has slots.
-    pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
-        let id = self.plan.topology.backend_id(usize::from(pool), server);
-        let is_serving = |state: &ClusterState| state.map.is_serving(server);
-        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
-    }
-
-    /// Returns whether a server is in its cluster, with slots or without.
-    pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
-        let node = |state: &ClusterState| {
-            state
-                .map
-                .node(usize::from(server.server))
-                .is_some_and(|node| node.absent_since.is_none())
-        };
-        self.cluster_state(server.pool).is_none_or(node)
-    }
-
     /// Returns the address of a server, if it has one.
-    pub(in crate::core) fn address(&self, server: ServerId) -> Option<Address> {
+    fn address(&self, server: ServerId) -> Option<Address> {
         match self.cluster_state(server.pool) {
             Some(state) => Some(address_of(&state.map.node(usize::from(server.server))?.endpoint)),
             None => {
@@ -285,7 +224,7 @@ impl Plane {
 
     /// Does the same as [`Self::awaits_map`] for any request of a session.
     #[inline]
-    pub(in crate::core) fn awaits_map_for(
+    pub(in crate::core::pools) fn awaits_map_for(
         &mut self,
         ClientMut { key, session }: ClientMut<'_>,
     ) -> bool {
@@ -295,7 +234,7 @@ impl Plane {
     }
 
     #[cold]
-    pub(super) fn wait_for_map(&mut self, ClientMut { key, session }: ClientMut<'_>) -> bool {
+    fn wait_for_map(&mut self, ClientMut { key, session }: ClientMut<'_>) -> bool {
         let Some(state) = self.cluster_state(session.pool) else { return false };
         if !state.shared.may_be_known_soon(self.clock.now)
             && self.primary_wait(session.pool).is_none()
@@ -314,7 +253,11 @@ impl Plane {
     /// Returns the error text for a request that has no server, or `None` for a pool whose servers
     /// are listed.
     #[cold]
-    pub(in crate::core) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
+    pub(in crate::core::pools) fn unknown_server(
+        &self,
+        pool: u16,
+        is_left_out: bool,
+    ) -> Option<String> {
         let state = self.cluster_state(pool)?;
         self.cluster.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
@@ -351,12 +294,6 @@ impl Plane {
             Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
             None => said,
         })
-    }
-
-    /// Returns whether servers of a pool that have keys are not asked because there is no room for
-    /// them among the pool's servers.
-    pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
-        self.cluster_state(pool).is_some_and(|state| state.map.count_without_index() > 0)
     }
 
     /// Returns whether a lost or failed connection belongs to a server that has left its cluster,

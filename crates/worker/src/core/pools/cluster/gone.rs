@@ -148,7 +148,7 @@ impl Plane {
 
     /// Looks after a primary that is gone: it is tried as often as pauses allow, and its pool's
     /// servers are asked for its successor.
-    pub(super) fn tend_gone(&mut self, index: ConnectionKey, connection: &mut Connection) {
+    fn tend_gone(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let now = self.clock.now;
         if connection.is_lost && connection.link.wants_connection(now) && !connection.is_connecting
         {
@@ -264,7 +264,7 @@ impl Core {
     /// Ends all waits for primaries, because the worker drains. Requests that were put aside are
     /// sent again now, for the last time.
     #[cold]
-    pub fn end_waits_for_primaries(&mut self) {
+    pub(crate) fn end_waits_for_primaries(&mut self) {
         let now = self.plane.clock.now;
         let cluster = &mut self.plane.cluster;
         cluster.is_draining = true;

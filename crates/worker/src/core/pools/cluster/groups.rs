@@ -413,7 +413,7 @@ impl Plane {
     }
 
     /// Returns the pool of sentinels that are asked about a pool.
-    pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
+    fn sentinels_of(&self, pool: u16) -> Option<u16> {
         let mut pairs = self.cluster.sentinels.iter();
         pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
     }

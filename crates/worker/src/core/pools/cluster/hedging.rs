@@ -58,7 +58,7 @@ impl HedgesState {
     }
 
     /// Frees a buffer that holds more than `kept_max` bytes.
-    pub(in crate::core::pools::cluster) fn trim(&mut self, kept_max: usize) {
+    pub(super) fn trim(&mut self, kept_max: usize) {
         if self.request.capacity() > kept_max {
             self.request = Vec::new();
         }

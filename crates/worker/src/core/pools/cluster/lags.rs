@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// Returns the next host name to look up, with the number of the question.
-    pub fn next_name(&mut self) -> Option<(u32, String)> {
+    pub(crate) fn next_name(&mut self) -> Option<(u32, String)> {
         let names = &mut self.plane.cluster.names;
         let (pool, host) = names.due.pop()?;
         names.latest = names.latest.wrapping_add(1);
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// Takes the result of a lookup: the address, or `None` if it failed.
-    pub fn note_resolved(&mut self, number: u32, address: Option<IpAddr>) {
+    pub(crate) fn note_resolved(&mut self, number: u32, address: Option<IpAddr>) {
         let Some((pool, host)) = self.plane.cluster.names.asked.remove(&number) else { return };
         if let Some(state) = self.plane.cluster_state(pool) {
             state.shared.note_host(&host, address);

@@ -35,7 +35,7 @@ impl Core {
         state.next_listen = now + LISTEN_EVERY;
         if self.plane.worker() == LISTENER {
             let names = CHANNELS.map(Name::from);
-            self.plane.servers.pubsub.want_of_sentinels(&names, now);
+            self.plane.pubsub.want_of_sentinels(&names, now);
         }
     }
 

@@ -172,7 +172,7 @@ impl Core {
     }
 
     /// Ends the commands of a client that wait for their next try.
-    pub(in crate::core) fn end_retries_of(&mut self, key: Key<Session>, why: UnblockReason) {
+    pub(in crate::core::pools) fn end_retries_of(&mut self, key: Key<Session>, why: UnblockReason) {
         let is_its = |retry: &mut Retry| {
             let owner = retry.redirected.exchange.owner;
             retry.waits.is_some()
@@ -348,7 +348,7 @@ impl Core {
     }
 
     /// Sends the requests whose pause is over again.
-    pub fn send_retries(&mut self) {
+    pub(in crate::core) fn send_retries(&mut self) {
         self.leave_silent();
         if self.plane.cluster.retries.is_empty() {
             return;

@@ -56,7 +56,7 @@ impl Readers {
         Some(Box::new(Readers { others, ..Readers::by(policy.clone(), map) }))
     }
 
-    pub(super) fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
+    fn by(policy: ReadPolicy, map: &ClusterMap) -> Readers {
         let count = map.index_count() as u16;
         let of_primary = (0..count).map(|server| Choice::of(&policy, map, server)).collect();
         Readers { policy, of_primary, turn: 0, explored: 0, others: Vec::new() }
@@ -171,7 +171,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    pub(super) fn of(policy: &ReadPolicy, map: &ClusterMap, primary: u16) -> Choice {
+    fn of(policy: &ReadPolicy, map: &ClusterMap, primary: u16) -> Choice {
         let own = map.node(usize::from(primary)).map(|node| (primary, node));
         let of_primary = match policy.from {
             ReadFrom::Nearest => own,
@@ -188,7 +188,7 @@ impl Choice {
     }
 
     /// Returns the next server in turn, from the zone that is read from if it has one.
-    pub(super) fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
+    fn in_turn(&self, turn: u32, is_it: impl Fn(u16) -> bool) -> Option<u16> {
         let of = |servers: &[u16]| {
             let from = turn as usize % servers.len().max(1);
             let turned = servers[from..].iter().chain(&servers[..from]).copied();
@@ -198,7 +198,7 @@ impl Choice {
     }
 
     /// Returns the server that costs least, or one that is left out if there is no other.
-    pub(super) fn cheapest(&self, look: &impl Look) -> Option<u16> {
+    fn cheapest(&self, look: &impl Look) -> Option<u16> {
         let mut of_in: Option<(u64, u16)> = None;
         let mut of_out: Option<(u64, u16)> = None;
         for &server in &self.all {
@@ -216,7 +216,7 @@ impl Choice {
     }
 
     /// Returns a server that was not read of late.
-    pub(super) fn to_explore(&self, look: &impl Look) -> Option<u16> {
+    fn to_explore(&self, look: &impl Look) -> Option<u16> {
         let is_it =
             |server: u16| look.status(server) == ReplicaStatus::In && look.claim_try(server);
         self.all.iter().copied().find(|&server| is_it(server))
@@ -236,12 +236,12 @@ pub(in crate::core) enum Reader {
 
 /// Returns whether a replica may be read, as other servers see it. They call a working replica
 /// "loading" until they have heard from it.
-pub(super) fn is_reader(node: &KnownNode) -> bool {
+fn is_reader(node: &KnownNode) -> bool {
     matches!(node.health, NodeHealth::Online | NodeHealth::Loading) && node.absent_since.is_none()
 }
 
 /// Returns each server index as often as its share, interleaved.
-pub(super) fn by_share<'n>(
+fn by_share<'n>(
     policy: &ReadPolicy,
     nodes: impl Iterator<Item = (u16, &'n KnownNode)>,
 ) -> Vec<u16> {

@@ -134,7 +134,7 @@ impl State {
 
     /// Forgets a pool that has ended: the questions to its servers and what they answered. Another
     /// pool may take its index.
-    pub(in crate::core) fn forget(&mut self, pool: u16) {
+    pub(super) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
         self.heard.retain(|heard| heard.server.pool != pool);
         self.rounds.remove(&pool);
@@ -159,7 +159,7 @@ pub(in crate::core) struct ClusterState {
 }
 
 impl ClusterState {
-    pub(in crate::core) fn new(shared: &Arc<Cluster>) -> ClusterState {
+    pub(in crate::core::pools) fn new(shared: &Arc<Cluster>) -> ClusterState {
         let map = shared.map();
         let parts = Arc::new(parts_of(&map));
         ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
@@ -180,15 +180,15 @@ impl ClusterState {
         Readers::new(&self.shared, &self.map, own.chain(users))
     }
 
-    pub(in crate::core) fn hedging(&self) -> Option<Box<Hedging>> {
+    pub(in crate::core::pools) fn hedging(&self) -> Option<Box<Hedging>> {
         Hedging::new(self.shared.settings().reads.hedge.as_ref()?)
     }
 
-    pub(in crate::core) fn retries(&self) -> Option<Box<Budget>> {
+    pub(in crate::core::pools) fn retries(&self) -> Option<Box<Budget>> {
         budget(self.shared.settings())
     }
 
-    pub(in crate::core) fn ring(&self) -> Ring {
+    pub(in crate::core::pools) fn ring(&self) -> Ring {
         self.shared.ring(&self.map)
     }
 }
@@ -295,7 +295,7 @@ pub(super) struct Told {
 
 /// Returns the indices of the pools of sentinels, each with the index of the pool that the
 /// sentinels are asked about.
-pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
+fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     let is_live = |index: usize| plan.retired(index as u16).is_none();
     let position = |name: &str| {
         (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
@@ -319,7 +319,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
+    fn forget(&mut self, pool: u16) {
         self.due.retain(|&(other, _)| other != pool);
         self.asked.retain(|_, (other, _)| *other != pool);
     }
@@ -338,16 +338,16 @@ pub(super) struct HeldBack {
 
 impl HeldBack {
     /// Returns the number of requests that are held back.
-    pub(super) fn held(&self) -> usize {
+    fn held(&self) -> usize {
         self.held.iter().filter(|held| held.redirected.is_some()).count()
     }
 
-    pub(super) fn has_missed(&self) -> bool {
+    fn has_missed(&self) -> bool {
         !self.missed.is_empty()
     }
 
     /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
+    fn forget(&mut self, pool: u16) {
         self.asked.retain(|server, _| server.pool != pool);
         self.missed.retain(|server| server.pool != pool);
     }
@@ -386,7 +386,7 @@ pub(super) struct SentOnOrder {
 
 impl SentOnOrder {
     /// Forgets a pool that has ended.
-    pub(super) fn forget(&mut self, pool: u16) {
+    fn forget(&mut self, pool: u16) {
         self.latest.retain(|key, _| key.pool != pool);
     }
 
@@ -586,7 +586,7 @@ impl Scratch {
     }
 
     /// Frees memory for more than `kept_max` keys.
-    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+    fn trim(&mut self, kept_max: usize) {
         if self.next.capacity() > kept_max {
             self.next = Vec::new();
             self.of_key = Vec::new();
@@ -612,6 +612,6 @@ pub(super) const WINDOW: Duration = Duration::from_secs(10);
 pub(super) const LEAST: u64 = 10;
 
 /// The bound of a pool, if it has one.
-pub(super) fn budget(settings: &Discovery) -> Option<Box<Budget>> {
+fn budget(settings: &Discovery) -> Option<Box<Budget>> {
     Some(Box::new(Budget::new(settings.retry_percent?, WINDOW, LEAST)))
 }

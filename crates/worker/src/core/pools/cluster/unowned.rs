@@ -204,7 +204,7 @@ impl Plane {
 impl Core {
     /// Does what [`Core::end_waits_for_maps`] does once the time of the first client is up.
     #[inline]
-    pub(crate) fn end_overdue_waits_for_maps(&mut self) {
+    pub(in crate::core) fn end_overdue_waits_for_maps(&mut self) {
         match self.plane.cluster.waiting_due {
             Some(due) if due <= self.plane.clock.now => self.end_waits_for_maps(),
             due => self.plane.note_deadline(due),

@@ -90,7 +90,7 @@ impl Plane {
     /// Returns whether a pause of the pool holds a request back. The session is then resumed at its
     /// end.
     #[cold]
-    pub(super) fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
+    fn holds_back_memcached(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> bool {
         self.commit_shown();
         self.holds_back_led_memcached(pool, call)
     }

@@ -102,7 +102,7 @@ impl Plane {
     }
 
     /// Sends the script ahead on a connection that was not given it yet.
-    pub(in crate::core) fn give_item_script(&self, connection: &mut Connection) {
+    pub(in crate::core::pools) fn give_item_script(&self, connection: &mut Connection) {
         let flushes = self.scripts(connection.server_id.pool).flushes();
         let script = script();
         if !connection.given.has_script(&script.digest, flushes) {

@@ -156,7 +156,7 @@ pub(super) fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
 }
 
 /// Returns the class in which the metrics count a request.
-pub(super) fn counted_as(request: &Request) -> Counted {
+fn counted_as(request: &Request) -> Counted {
     use Class::{Admin as Operator, Connection, Read, ReadMany, Write, WriteMany};
     use Verb::*;
     macro_rules! counted {
@@ -229,7 +229,7 @@ pub(super) struct Copying {
 
 impl Copying {
     /// Returns the number of items in flight, and of requests that wait to bring more.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.begun + self.held_up.len()
     }
 }

@@ -22,7 +22,7 @@ impl Core {
     /// Holds back later requests of the clients that have requests on their way to `pool`. Those
     /// requests go to the servers where their keys were, and later ones must not overtake them on
     /// another link.
-    pub(in crate::core) fn hold_in_flight(&mut self, pool: u16) {
+    pub(in crate::core::pools) fn hold_in_flight(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
         let mut asked_for = Vec::new();
         for (_, session) in sessions.iter_mut() {
@@ -64,7 +64,7 @@ impl Core {
 
     /// Returns whether no request of the client was sent behind the one request of a session. If
     /// so, makes later requests wait for it.
-    pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
+    pub(in crate::core::pools) fn is_alone(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, plane, .. } = self;
         let Some(sub_request) = sessions.get(key).and_then(|session| session.sub_request) else {
             return sessions.get_mut(key).is_some_and(holds_one);

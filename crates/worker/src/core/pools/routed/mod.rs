@@ -30,7 +30,7 @@ mod state;
 mod steps;
 mod sub_requests;
 
-pub(in crate::core) use redis::{PARTS_MAX, route_policy_of};
+pub(in crate::core::pools) use redis::{PARTS_MAX, route_policy_of};
 pub(in crate::core) use state::{
     Destination, Language, State, Wants, Whose, above, client_behind, reports_to,
 };

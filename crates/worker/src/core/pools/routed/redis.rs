@@ -321,7 +321,7 @@ fn name_of(incoming: &RequestContext) -> String {
 }
 
 /// Returns the order in which a request asks the children of a pool.
-pub(in crate::core) fn route_policy_of(routes: &RoutePlan, nature: Nature) -> RoutePolicy {
+pub(in crate::core::pools) fn route_policy_of(routes: &RoutePlan, nature: Nature) -> RoutePolicy {
     let is_read = nature == Nature::Read;
     match &routes.pool {
         RoutedPool::Failover(pool) => {

@@ -65,7 +65,7 @@ impl State {
     }
 
     /// Returns whether [`Core::continue_routes`] has something to do.
-    pub(crate) fn has_steps(&self) -> bool {
+    pub(in crate::core) fn has_steps(&self) -> bool {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 
@@ -107,7 +107,7 @@ pub(in crate::core) enum Language {
 }
 
 impl Language {
-    pub(super) fn of_routed_request(routed_request: &RoutedRequest) -> Language {
+    fn of_routed_request(routed_request: &RoutedRequest) -> Language {
         match routed_request.speech {
             Speech::Redis { protocol, .. } => Language::Redis(protocol),
             Speech::Memcached { wire, item_len_max, .. } => {
@@ -131,7 +131,11 @@ pub(in crate::core) struct Whose {
 
 impl Whose {
     /// Returns the owner for the requests of a session, which may be a sub-request itself.
-    pub(in crate::core) fn of(key: Key<Session>, session: &Session, language: Language) -> Whose {
+    pub(in crate::core::pools) fn of(
+        key: Key<Session>,
+        session: &Session,
+        language: Language,
+    ) -> Whose {
         let (client, level) = above(key, session);
         Whose { client, level, lane: session.lane, language }
     }
@@ -204,7 +208,7 @@ impl<'s> Wants<'s> {
         Wants { reads, is_bound, name: request.command.name, identity, reply_index }
     }
 
-    pub(in crate::core) fn of_memcached(
+    pub(in crate::core::pools) fn of_memcached(
         head: Head,
         identity: &'s mut Identity,
         reply_index: u32,
@@ -293,7 +297,7 @@ impl Level {
         self.sub_requests < SUB_REQUESTS_MAX && self.stalled < STALLED_MAX
     }
 
-    pub(super) fn has_work(&self) -> bool {
+    fn has_work(&self) -> bool {
         let has_any = !self.due.is_empty() || !self.later.is_empty();
         has_any && self.has_room()
     }
@@ -334,7 +338,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn have_work(&self) -> bool {
+    fn have_work(&self) -> bool {
         !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
     }
 
@@ -418,7 +422,7 @@ pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
 }
 
 /// Returns whether this pool counts the reply of a sub-request.
-pub(super) fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
+fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
     match sub_request {
         SubRequestFor::Fill(own) | SubRequestFor::Shadow { pool: own, .. } => own == pool,
         // A routed request names its pool itself.

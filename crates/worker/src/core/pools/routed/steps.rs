@@ -18,7 +18,7 @@ use std::time::Duration;
 
 impl Plane {
     /// Adds a routed request, which begins at the end of the turn.
-    pub(in crate::core) fn add_routed_request(
+    pub(in crate::core::pools) fn add_routed_request(
         &mut self,
         to: ReplyTo,
         mut routed_request: RoutedRequest,
@@ -30,7 +30,7 @@ impl Plane {
     }
 
     /// Returns whether another routed request may be held.
-    pub(super) fn has_room_for_routed(&self) -> bool {
+    fn has_room_for_routed(&self) -> bool {
         self.routes.held < HELD_MAX && self.pending.count::<RoutedRequest>() < ROUTED_REQUESTS_MAX
     }
 
@@ -43,7 +43,7 @@ impl Plane {
     /// Follows a request with at least one key from a pool to the pool that handles it. Takes
     /// tokens on the way. A request that is not started or sent on gives them back
     /// ([`Plane::turn_back`]). A request that is started goes through [`Plane::note_passed`].
-    pub(in crate::core) fn destination<'k>(
+    pub(in crate::core::pools) fn destination<'k>(
         &mut self,
         plan: &Plan,
         pool: u16,
@@ -100,7 +100,7 @@ impl Plane {
 
     /// Handles that a request was not started and will come again, or was answered here.
     #[cold]
-    pub(in crate::core) fn turn_back(&mut self, plan: &Plan) {
+    pub(in crate::core::pools) fn turn_back(&mut self, plan: &Plan) {
         for &pool in &self.routes.passed {
             if let Some(bucket) = routes_of(plan, pool).and_then(|routes| routes.bucket.as_ref()) {
                 bucket.give_back();
@@ -109,7 +109,7 @@ impl Plane {
     }
 
     /// Counts a started request in every pool that led it, and copies it.
-    pub(in crate::core) fn note_passed(
+    pub(in crate::core::pools) fn note_passed(
         &mut self,
         plan: &Plan,
         counted: Counted,
@@ -125,7 +125,7 @@ impl Plane {
     }
 
     #[cold]
-    pub(super) fn copy_to_shadows(&mut self, plan: &Plan, whose: Whose, bytes: &[u8]) {
+    fn copy_to_shadows(&mut self, plan: &Plan, whose: Whose, bytes: &[u8]) {
         let state = &mut self.routes;
         state.shadows.resize(plan.pools.len(), 0);
         for &pool in &state.copying {
@@ -152,7 +152,7 @@ impl Plane {
 
     /// Returns `None` if a request may begin a routed request now. Otherwise its session goes on
     /// later.
-    pub(in crate::core) fn may_travel(
+    pub(in crate::core::pools) fn may_travel(
         &mut self,
         routes: &RoutePlan,
         session: &mut Session,
@@ -217,7 +217,7 @@ impl Plane {
 
     /// Returns the longest `timeout` of the servers that a pool leads to, or `None` if none of them
     /// has one.
-    pub(super) fn longest_timeout(&self, pool: u16) -> Option<Duration> {
+    fn longest_timeout(&self, pool: u16) -> Option<Duration> {
         match &self.plan.pools[usize::from(pool)].kind {
             PoolKind::Routed(routes) => {
                 let children = routes.pool.children();
@@ -230,7 +230,7 @@ impl Plane {
 
 impl Core {
     /// Resumes clients that have waited too long for routed requests to end.
-    pub(crate) fn release_crowded(&mut self) {
+    pub(in crate::core) fn release_crowded(&mut self) {
         if self.plane.routes.waiting.is_empty() {
             return;
         }
@@ -265,7 +265,7 @@ impl Core {
 impl Plane {
     /// Divides a request whose keys go to `children` into parts, one for each child. Returns them
     /// with the part and the index of each key.
-    pub(in crate::core) fn parts_by(
+    pub(in crate::core::pools) fn parts_by(
         children: impl Iterator<Item = u16>,
         make: impl Fn(u16) -> keyway_proxy::route_policy::RoutePolicy,
     ) -> Lots {

@@ -62,7 +62,7 @@ impl Plane {
 impl Core {
     /// Lets routed requests begin and go on, until all wait for servers.
     #[cold]
-    pub(crate) fn continue_routes(&mut self) {
+    pub(in crate::core) fn continue_routes(&mut self) {
         self.resume_sub_requests();
         while self.plane.routes.has_steps() {
             while let Some(path) = self.plane.routes.queues.freed.pop() {

@@ -20,7 +20,7 @@ impl Given {
         self.scripts.is_empty() && self.libraries == 0
     }
 
-    pub(in crate::core) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
+    pub(in crate::core::pools) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
         if self.flushes != flushes {
             self.flushes = flushes;
             self.scripts.clear();

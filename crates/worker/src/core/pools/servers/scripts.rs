@@ -197,7 +197,11 @@ impl Plane {
 
     /// Sends the scripts that a connection is not known to have, ahead of the
     /// transaction that calls them.
-    pub(in crate::core) fn give_scripts(&self, connection: &mut Connection, digests: &[Digest]) {
+    pub(in crate::core::pools) fn give_scripts(
+        &self,
+        connection: &mut Connection,
+        digests: &[Digest],
+    ) {
         let scripts = self.scripts(connection.server_id.pool);
         for digest in digests {
             if !connection.given.has_script(digest, scripts.flushes())

@@ -232,16 +232,6 @@ impl Plane {
         self.refuse_route(incoming, pool, route)
     }
 
-    pub(in crate::core) fn answer_locally(
-        &mut self,
-        incoming: &mut RequestContext,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
-        self.answer(incoming.session, incoming.busy, write);
-    }
-
     pub(super) fn answer_down(&mut self, incoming: &mut RequestContext, server: u16, fault: Fault) {
         let pool = incoming.session.pool;
         let backend = self.describe_backend(ServerId { pool, server });

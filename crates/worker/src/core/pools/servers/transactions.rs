@@ -1,24 +1,19 @@
 //! Transactions on servers: MULTI, EXEC, DISCARD and WATCH.
 
 use crate::Upstream;
+use crate::core::front::queued::ForKeys;
 use crate::core::request::{RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use keyway_base::{Fault, Key};
+use keyway_base::Fault;
 use keyway_command::{Across, Handling, Verb};
-use keyway_proxy::{Digest, QueueFault, Session, Transaction, Watch, Work};
+use keyway_proxy::{Digest, Watch, Work};
 use keyway_resp::reply;
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::ServerId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
-
-/// The part of a transaction that is handled at the server of its keys.
-pub(in crate::core) enum ForKeys {
-    Exec,
-    Watch,
-}
 
 impl Plane {
     /// Queues a command of the open transaction.
@@ -31,7 +26,7 @@ impl Plane {
         }
     }
 
-    pub(super) fn try_queue(&mut self, incoming: &mut RequestContext) -> Result<(), String> {
+    fn try_queue(&mut self, incoming: &mut RequestContext) -> Result<(), String> {
         let server = self.server_in_transaction(incoming)?;
         let ring = self.ring_number(incoming.session.pool);
         let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
@@ -50,34 +45,8 @@ impl Plane {
         self.keep_queued(incoming, script)
     }
 
-    /// Keeps a command for `EXEC`, with the script that it calls by its digest.
-    pub(in crate::core) fn keep_queued(
-        &mut self,
-        incoming: &mut RequestContext,
-        script: Option<Digest>,
-    ) -> Result<(), String> {
-        let len_max = self.plan.limits.link_output_len_max as usize / 2;
-        let transaction = incoming.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
-        let Some(transaction) = transaction else { return Ok(()) };
-        let queued = transaction.queue(incoming.request.args.buf(), script, len_max);
-        queued.map_err(|fault| match fault {
-            QueueFault::TooLong => format!(
-                "ERR the transaction is too long: at most {len_max} bytes and 65,533 commands \
-                 wait for EXEC"
-            ),
-            QueueFault::NoBudget => format!(
-                "OOM the commands of all clients that wait for EXEC would take more than \
-                 transactions_len_max ({} bytes); run the transaction again when others have ended",
-                self.plan.transactions.len_max()
-            ),
-        })
-    }
-
     /// Returns the server of a command inside a transaction, or `None` if any server will do.
-    pub(super) fn server_in_transaction(
-        &mut self,
-        incoming: &RequestContext,
-    ) -> Result<Option<u16>, String> {
+    fn server_in_transaction(&mut self, incoming: &RequestContext) -> Result<Option<u16>, String> {
         let request = incoming.request;
         let name = request.command.name.replace('|', " ");
         let watched = incoming.session.stateful.as_ref().and_then(|stateful| stateful.watch);
@@ -128,7 +97,7 @@ impl Plane {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }
             // The command runs on the server of the transaction.
-            _ if self.cluster_state(incoming.session.pool).is_some() => return Ok(None),
+            _ if self.has_moving_homes(incoming.session.pool) => return Ok(None),
             _ => 0,
         };
         let home = self.home_of(incoming, server);
@@ -144,7 +113,7 @@ impl Plane {
 
     /// Returns the server that all keys of a transaction share, or their slot if that may move to
     /// another server meanwhile.
-    pub(super) fn home_of(&mut self, incoming: &RequestContext, server: u16) -> u16 {
+    fn home_of(&mut self, incoming: &RequestContext, server: u16) -> u16 {
         let pool = incoming.session.pool;
         self.keys.clear();
         let _ = incoming.request.keys(&mut self.keys);
@@ -165,58 +134,7 @@ impl Plane {
         }
     }
 
-    /// Answers the part of a transaction that concerns the session alone, on a pool or a store.
-    /// Returns what is left to do at the keys.
-    pub(in crate::core) fn begin_or_drop(
-        &mut self,
-        links: &mut Connections,
-        incoming: &mut RequestContext,
-    ) -> Option<ForKeys> {
-        let stateful = incoming.session.stateful.as_ref();
-        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
-        let wrong = match (incoming.request.command.verb, is_open) {
-            (Verb::Exec, true) => return Some(ForKeys::Exec),
-            (Verb::Watch, false) => return Some(ForKeys::Watch),
-            (Verb::Exec, false) => "ERR EXEC without MULTI",
-            (Verb::Discard, false) => "ERR DISCARD without MULTI",
-            (Verb::Multi, true) => "ERR MULTI calls can not be nested",
-            (Verb::Watch, true) => "ERR WATCH inside MULTI is not allowed",
-            (Verb::Multi, false) => {
-                let stateful = incoming.session.stateful.get_or_insert_default();
-                stateful.transaction = Some(Transaction::new(&self.plan.transactions));
-                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
-                return None;
-            }
-            _ => {
-                self.end_transaction(links, incoming.key, incoming.session);
-                self.answer_locally(incoming, |out| reply::simple(out, "OK"));
-                return None;
-            }
-        };
-        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, wrong));
-        None
-    }
-
-    /// Drops the queued commands and the watch.
-    pub(in crate::core) fn end_transaction(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-    ) {
-        let Some(stateful) = &mut session.stateful else { return };
-        stateful.transaction = None;
-        if let Some(watched) = stateful.watched.take() {
-            self.unwatch_keys(session.pool, *watched);
-        }
-        let Some(stateful) = &mut session.stateful else { return };
-        if let Some(index) = stateful.watch.take().and_then(|watch| watch.link) {
-            self.unwatch(links, key, index);
-        }
-        session.tidy();
-    }
-
-    pub(super) fn watch(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+    fn watch(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         if !incoming.session.is_quiet(incoming.busy) {
             incoming.session.fence();
             return Step::Wait;
@@ -277,7 +195,7 @@ impl Plane {
 
     /// Returns the keys that the session watches. It leaves out the link if that is no longer the
     /// session's own.
-    pub(super) fn current_watch(links: &Connections, incoming: &RequestContext) -> Option<Watch> {
+    fn current_watch(links: &Connections, incoming: &RequestContext) -> Option<Watch> {
         let watch = incoming.session.stateful.as_ref()?.watch?;
         let is_own = |it: &Connection| it.lease == Some(incoming.key);
         let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
@@ -286,11 +204,7 @@ impl Plane {
 
     /// Returns the same as [`Self::current_watch`], but also leaves out the link if its server no
     /// longer has the keys. That server does not see their changes elsewhere.
-    pub(super) fn standing_watch(
-        &self,
-        links: &Connections,
-        incoming: &RequestContext,
-    ) -> Option<Watch> {
+    fn standing_watch(&self, links: &Connections, incoming: &RequestContext) -> Option<Watch> {
         let watch = Self::current_watch(links, incoming)?;
         let now_at = self.server_of_home(incoming.session.pool, watch.home);
         let stands =
@@ -299,7 +213,7 @@ impl Plane {
     }
 
     /// Returns the link to watch keys on: the session's own, or a private link for a while.
-    pub(super) fn watch_link(
+    fn watch_link(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -316,7 +230,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC` as one batch.
-    pub(super) fn exec(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+    fn exec(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         let watch = self.standing_watch(links, incoming);
         if let Some(step) = self.answer_exec_here(links, incoming, watch) {
             return step;
@@ -418,7 +332,7 @@ impl Plane {
             // The watch ended with it.
             self.release(links, index);
             incoming.session.fence();
-        } else if self.cluster_state(incoming.session.pool).is_some_and(|state| state.has_slots()) {
+        } else if self.has_slots(incoming.session.pool) {
             // While a slot moves, the transaction may have to be sent to another server. Later
             // requests must not be executed here before that.
             incoming.session.fence();
@@ -428,7 +342,7 @@ impl Plane {
 
     /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
     /// If the servers are discovered, they say themselves where keys are.
-    pub(super) fn ring_number(&self, pool: u16) -> u64 {
+    fn ring_number(&self, pool: u16) -> u64 {
         let state = &self.pools[usize::from(pool)];
         match state.servers() {
             Some(servers) if state.found().is_none() => servers.health_epoch(),
@@ -439,7 +353,7 @@ impl Plane {
     /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
     /// other servers now, and nobody would find a write here.
     #[cold]
-    pub(super) fn exec_elsewhere(
+    fn exec_elsewhere(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -459,11 +373,11 @@ impl Plane {
         Step::Started
     }
 
-    pub(super) fn home_of_transaction(&self, incoming: &RequestContext) -> Option<u16> {
+    fn home_of_transaction(&self, incoming: &RequestContext) -> Option<u16> {
         incoming.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
-    pub(super) fn link_for_exec(
+    fn link_for_exec(
         &mut self,
         incoming: &RequestContext,
         watch: Option<Watch>,
@@ -485,7 +399,7 @@ impl Plane {
         Some(self.link_of(incoming.session, server?))
     }
 
-    pub(super) fn send_transaction(
+    fn send_transaction(
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
@@ -516,12 +430,5 @@ impl Plane {
         connection.link.enqueue_batch(owner, counted, len, before, self.clock.now);
         connection.link.set_transaction();
         self.note_unsent(index, connection);
-    }
-
-    pub(in crate::core) fn refuse_queued(&mut self, incoming: &mut RequestContext, text: &str) {
-        if let Some(stateful) = &mut incoming.session.stateful {
-            stateful.refuse();
-        }
-        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
     }
 }

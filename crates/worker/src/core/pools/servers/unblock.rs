@@ -81,7 +81,7 @@ impl Core {
     /// Ends a command that a server has refused. No server can have given out an element for it. A
     /// server would end it only after the pause before the next try, and many servers may refuse it
     /// one after the other.
-    pub(in crate::core) fn end_refused(
+    pub(in crate::core::pools) fn end_refused(
         &mut self,
         from: ConnectionKey,
         one: &Redirected,

@@ -28,7 +28,7 @@ impl Plane {
     /// Makes a ticket of the messages that this turn has left for other workers, and ends the
     /// tickets whose messages were delivered.
     #[cold]
-    pub(crate) fn settle_awaited(&mut self) {
+    pub(in crate::core) fn settle_awaited(&mut self) {
         let now = self.clock.now;
         self.store.awaited.close(now);
         let invalidations = &self.plan.invalidations;

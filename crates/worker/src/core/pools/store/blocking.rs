@@ -28,11 +28,7 @@ const WAITER_OVERHEAD: usize = 512;
 impl Plane {
     /// Starts a command that may wait.
     #[cold]
-    pub(in crate::core) fn block_on_store(
-        &mut self,
-        store: &Store,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn block_on_store(&mut self, store: &Store, incoming: &mut RequestContext) -> Step {
         if !incoming.busy.order.is_empty() {
             incoming.session.fence();
             return Step::Wait;
@@ -74,11 +70,7 @@ impl Plane {
 
     /// Starts SAVE, which waits for the end of the snapshot. Others are served meanwhile.
     #[cold]
-    pub(in crate::core) fn save_store(
-        &mut self,
-        store: &Store,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn save_store(&mut self, store: &Store, incoming: &mut RequestContext) -> Step {
         if !incoming.busy.order.is_empty() {
             incoming.session.fence();
             return Step::Wait;
@@ -118,7 +110,7 @@ impl Plane {
     }
 
     /// Returns why a command may not wait, although it would have to.
-    pub(in crate::core::pools::store) fn refusal_to_wait(
+    pub(super) fn refusal_to_wait(
         &self,
         incoming: &RequestContext,
         share: &mut Share,
@@ -143,7 +135,7 @@ impl Plane {
         })
     }
 
-    pub(in crate::core::pools::store) fn begin_to_wait(
+    pub(super) fn begin_to_wait(
         &mut self,
         incoming: &mut RequestContext,
         waiter: Arc<Waiter>,
@@ -166,7 +158,7 @@ impl Plane {
     }
 
     /// Serves the clients that wait for what this worker's requests have changed.
-    pub(in crate::core) fn serve_waiters(&mut self, pool: u16, store: &Store) {
+    pub(in crate::core::pools) fn serve_waiters(&mut self, pool: u16, store: &Store) {
         let (worker, clock) = (self.worker(), self.clock);
         store.serve_ready(worker, clock, |waiter, reply| {
             self.tell_served(pool, store, waiter);
@@ -184,10 +176,7 @@ impl Plane {
     }
 
     /// Removes a client from those that wait. Returns its session and the index of its reply.
-    pub(in crate::core::pools::store) fn end_waiting(
-        &mut self,
-        client: u64,
-    ) -> Option<(Key<Session>, u32)> {
+    pub(super) fn end_waiting(&mut self, client: u64) -> Option<(Key<Session>, u32)> {
         let waiting = self.store.blocking.waiting.swap_remove(&client)?;
         if let Some(deadline) = waiting.deadline {
             self.store.blocking.deadlines.remove(&(deadline, client));
@@ -242,7 +231,7 @@ impl Plane {
 impl Core {
     /// Answers the clients of this worker that were served.
     #[cold]
-    pub(crate) fn deliver_handouts(&mut self) {
+    pub(in crate::core) fn deliver_handouts(&mut self) {
         let Core { sessions, plane, .. } = self;
         let mut outbox = std::mem::take(&mut plane.store.blocking.outbox);
         if std::mem::take(&mut plane.store.blocking.has_mail) {
@@ -266,7 +255,7 @@ impl Core {
 
     /// Ends the waiting of a client of this worker early, because another client asks for it or its
     /// pool ends.
-    pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
+    pub(in crate::core::pools) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
         let Core { sessions, plane, .. } = self;
         plane.cut_waiting(sessions, client, |waiter, out| {
             reason.write_end(out, |out| waiter.write_timeout(out));

@@ -77,7 +77,7 @@ impl Introduced {
 
 impl Plane {
     /// Notes what a client announces as a replica.
-    pub(in crate::core::pools::store) fn introduce(&mut self, asked: &mut RequestContext) -> Step {
+    pub(super) fn introduce(&mut self, asked: &mut RequestContext) -> Step {
         let words: Vec<&[u8]> = words_of(&asked.request.args);
         let client = asked.session.identity.id;
         let profile = self.store.introduced.profiles.entry(client).or_default();
@@ -98,7 +98,7 @@ impl Plane {
     }
 
     /// Begins to make a client a replica.
-    pub(in crate::core::pools::store) fn begin_feeding(
+    pub(super) fn begin_feeding(
         &mut self,
         pool: StorePool<'_>,
         asked: &mut RequestContext,
@@ -124,7 +124,7 @@ impl Plane {
     }
 
     /// Has a client wait for another thread. `None` if it is refused, and has been told.
-    pub(in crate::core::pools::store) fn begin_to_wait_apart(
+    pub(super) fn begin_to_wait_apart(
         &mut self,
         StorePool { store, .. }: StorePool<'_>,
         asked: &mut RequestContext,
@@ -142,7 +142,7 @@ impl Plane {
     }
 
     /// Returns a function that gives a waiting client its reply, unless it waits no longer.
-    pub(in crate::core::pools::store) fn answering<T: 'static>(
+    pub(super) fn answering<T: 'static>(
         &self,
         StorePool { store, .. }: StorePool<'_>,
         waiter: Arc<Waiter>,
@@ -163,7 +163,7 @@ impl Plane {
     }
 
     /// Starts WAIT.
-    pub(in crate::core::pools::store) fn wait_for_replicas(
+    pub(super) fn wait_for_replicas(
         &mut self,
         pool: StorePool<'_>,
         role: &dyn Replication,
@@ -205,7 +205,7 @@ impl Plane {
     }
 
     /// Starts FAILOVER. The reply says that it has begun.
-    pub(in crate::core::pools::store) fn begin_failover(
+    pub(super) fn begin_failover(
         &mut self,
         pool: StorePool<'_>,
         role: &dyn Replication,
@@ -226,7 +226,7 @@ impl Plane {
 }
 
 /// Appends the reply to a change of the role.
-pub(in crate::core::pools::store) fn write_role_reply(outcome: RoleReply, out: &mut Vec<u8>) {
+pub(super) fn write_role_reply(outcome: RoleReply, out: &mut Vec<u8>) {
     match outcome {
         Ok(text) => reply::simple(out, text),
         Err(text) => reply::error(out, &text),
@@ -238,7 +238,7 @@ fn words_of<'a>(args: &'a Args<'a>) -> Vec<&'a [u8]> {
 }
 
 /// The number of replicas and the milliseconds of a WAIT.
-pub(in crate::core::pools::store) fn wait_of(args: &Args<'_>) -> Result<(u64, u64), &'static str> {
+pub(super) fn wait_of(args: &Args<'_>) -> Result<(u64, u64), &'static str> {
     let count = parse_integer(&args[1]).ok_or("ERR value is not an integer or out of range")?;
     let millis = parse_integer(&args[2]).ok_or("ERR timeout is not an integer or out of range")?;
     let millis = u64::try_from(millis).map_err(|_| "ERR timeout is negative")?;

@@ -17,21 +17,21 @@
 //! | `tracking` | who is told of changed keys |
 //! | `transactions` | MULTI and EXEC |
 
-pub(in crate::core) mod ahead;
-pub(in crate::core) mod awaited;
-pub(in crate::core) mod blocking;
+mod ahead;
+mod awaited;
+mod blocking;
 mod feeding;
 mod handed;
-pub(crate) mod logs;
+mod logs;
 mod roles;
 mod script_commands;
 mod script_host;
 mod scripts;
-pub(in crate::core) mod serve;
-pub(in crate::core) mod slow;
+pub(super) mod serve;
+mod slow;
 pub(in crate::core) mod state;
-pub(in crate::core) mod tickets;
-pub(in crate::core) mod tracking;
+mod tickets;
+mod tracking;
 pub(in crate::core) mod transactions;
 
 pub(crate) use feeding::Departing;

@@ -19,11 +19,7 @@ const NO_ROLE: &str = "ERR this pool cannot be a replica";
 impl Plane {
     /// Starts a command about the role of a store.
     #[cold]
-    pub(in crate::core) fn serve_role(
-        &mut self,
-        of: StorePool<'_>,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn serve_role(&mut self, of: StorePool<'_>, incoming: &mut RequestContext) -> Step {
         let Some(role) = of.pool.role.get() else {
             self.refuse(incoming.session, incoming.busy, |out| reply::error(out, NO_ROLE));
             return Step::Started;
@@ -63,11 +59,7 @@ impl Plane {
 }
 
 /// Appends the reply to a command about the role that is served at once, as in a transaction.
-pub(in crate::core::pools::store) fn write_at_once(
-    pool: &PoolPlan,
-    request: &Request<'_>,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn write_at_once(pool: &PoolPlan, request: &Request<'_>, out: &mut Vec<u8>) {
     let Some(role) = pool.role.get() else { return reply::error(out, NO_ROLE) };
     let args = &request.args;
     match request.command.verb {
@@ -89,7 +81,7 @@ pub(in crate::core::pools::store) fn write_at_once(
 }
 
 /// Returns whether [`write_at_once`] serves a command in a transaction.
-pub(in crate::core::pools::store) fn is_served_at_once(verb: Verb) -> bool {
+pub(super) fn is_served_at_once(verb: Verb) -> bool {
     use Verb::{ConfigRewrite, Replicaof, Role, Slaveof, Wait};
     matches!(verb, ConfigRewrite | Replicaof | Role | Slaveof | Wait)
 }

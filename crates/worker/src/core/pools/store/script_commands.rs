@@ -108,11 +108,7 @@ pub fn repeat_function_command(registry: &Arc<Registry>, words: &[&[u8]], now: T
 }
 
 /// Executes FUNCTION LOAD. Returns the name of the library.
-pub(super) fn load_library(
-    engine: &mut Engine,
-    request: &Request,
-    now: Time,
-) -> Result<Vec<u8>, String> {
+fn load_library(engine: &mut Engine, request: &Request, now: Time) -> Result<Vec<u8>, String> {
     let code = request.args.len() - 1;
     let mut policy = Policy::Append;
     for option in request.args.from(2).take(code - 2) {
@@ -129,13 +125,13 @@ pub(super) fn load_library(
 }
 
 /// Returns the run that FUNCTION KILL ends while libraries are loaded.
-pub(super) fn loading(request: &Request, now: Time) -> Arc<Run> {
+fn loading(request: &Request, now: Time) -> Arc<Run> {
     let name = request.command.name.replace('|', " ").to_uppercase();
     Arc::new(Run::new(true, name, Vec::new(), now))
 }
 
 /// Executes FUNCTION RESTORE.
-pub(super) fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), String> {
+fn restore(engine: &mut Engine, request: &Request, now: Time) -> Result<(), String> {
     let payload = &request.args[2];
     let is = |word: &str| request.args[3].eq_ignore_ascii_case(word.as_bytes());
     let policy = match request.args.len() {
@@ -251,7 +247,7 @@ pub(super) fn write_stats(
 }
 
 /// Returns whether the option of a flush, ASYNC or SYNC, is valid. Both do the same here.
-pub(super) fn flush_option(request: &Request) -> bool {
+fn flush_option(request: &Request) -> bool {
     let is =
         |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
     match request.args.len() {
@@ -261,7 +257,7 @@ pub(super) fn flush_option(request: &Request) -> bool {
     }
 }
 
-pub(super) fn write_kill(kill: Kill, other: &str, out: &mut Vec<u8>) {
+fn write_kill(kill: Kill, other: &str, out: &mut Vec<u8>) {
     match kill {
         Kill::Killed => reply::simple(out, "OK"),
         Kill::NotBusy => reply::error(out, "NOTBUSY No scripts in execution right now."),

@@ -36,7 +36,7 @@ impl Plane {
     /// request does not wait for shards that the script takes later. Returns `None` if the script
     /// holds one of these shards already: then the request is answered with an error.
     #[cold]
-    pub(in crate::core) fn hold_beside_script<'a>(
+    pub(super) fn hold_beside_script<'a>(
         &mut self,
         store: &'a Store,
         incoming: &mut RequestContext,
@@ -66,17 +66,13 @@ impl Plane {
     /// Waits until the shards that a request needs are free of a script of another worker, if one
     /// runs. Returns whether the request must still be answered. If another script begins now and
     /// takes shards, the request waits once more.
-    pub(in crate::core) fn passes_script(
-        &mut self,
-        store: &Store,
-        incoming: &mut RequestContext,
-    ) -> bool {
+    pub(super) fn passes_script(&mut self, store: &Store, incoming: &mut RequestContext) -> bool {
         !store.has_script() || self.hold_beside_script(store, incoming).is_some()
     }
 
     /// Starts a command about scripts.
     #[cold]
-    pub(in crate::core) fn script_on_store(
+    pub(super) fn script_on_store(
         &mut self,
         StorePool { pool, store }: StorePool<'_>,
         incoming: &mut RequestContext,
@@ -123,13 +119,13 @@ impl Plane {
 
     /// Returns whether the reply just composed, if it is an error of a script, was counted when
     /// a command of the script was answered so.
-    pub(in crate::core::pools::store) fn takes_counted(&mut self) -> bool {
+    pub(super) fn takes_counted(&mut self) -> bool {
         std::mem::take(&mut self.store.scripts.is_counted)
     }
 
     /// Appends the reply to a command about scripts. Returns the script's changes that other
     /// clients must be told of.
-    pub(in crate::core::pools::store) fn compose_script(
+    pub(super) fn compose_script(
         &mut self,
         pool: &PoolPlan,
         session: &mut Session,
@@ -343,7 +339,7 @@ impl Plane {
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);
         self.store.scripts.is_counted = host.is_counted.get();
         let effects = host.effects.take();
-        self.servers.pubsub.has_mail |= effects.has_own_messages;
+        self.pubsub.has_mail |= effects.has_own_messages;
         self.observe.monitoring.has_mail |= effects.has_own_lines;
         // The changes are collected now, before another client can change what was read.
         let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {

@@ -176,7 +176,7 @@ fn await_log(store: &Store) {
 
 /// Inserts values into an output that were not copied there. Returns their number of bytes.
 #[cold]
-pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
+pub(in crate::core::pools) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
     let insert = |(at, part): (usize, Part)| {
         let len = part.len();
         output.insert(at, part);

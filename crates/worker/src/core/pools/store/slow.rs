@@ -37,14 +37,14 @@ struct WorkTimes {
 
 /// Returns whether a request is timed.
 #[inline]
-pub(in crate::core) fn is_timed(log: &SlowLog, request: &Request) -> bool {
+pub(super) fn is_timed(log: &SlowLog, request: &Request) -> bool {
     request.command.may_take_long || request.args.buf().len() >= log.timed_from()
 }
 
 impl Plane {
     /// Reads the clock, if the pool's requests are timed.
     #[cold]
-    pub(in crate::core) fn look(&mut self, log: &SlowLog) -> Option<Time> {
+    pub(super) fn look(&mut self, log: &SlowLog) -> Option<Time> {
         let at = log.now()?;
         self.store.looked = Looked { at, requests: self.batch };
         Some(at)
@@ -54,7 +54,7 @@ impl Plane {
     /// before it.
     #[cold]
     #[inline(never)]
-    pub(in crate::core) fn begin_work(
+    pub(in crate::core::pools) fn begin_work(
         &mut self,
         log: &SlowLog,
         session: &Session,
@@ -72,7 +72,7 @@ impl Plane {
     /// at most `LATELY` requests ago.
     #[cold]
     #[inline(never)]
-    pub(in crate::core) fn began_lately(
+    pub(in crate::core::pools) fn began_lately(
         &mut self,
         log: &SlowLog,
         session: &Session,
@@ -90,7 +90,7 @@ impl Plane {
     /// Notes that a request was executed.
     #[cold]
     #[inline(never)]
-    pub(in crate::core) fn end_work(
+    pub(super) fn end_work(
         &mut self,
         pool: &PoolPlan,
         client: ClientMut<'_>,
@@ -105,7 +105,7 @@ impl Plane {
     /// Does the same for a request of a memcached client.
     #[cold]
     #[inline(never)]
-    pub(in crate::core) fn end_memcached_work(
+    pub(in crate::core::pools) fn end_memcached_work(
         &mut self,
         pool: &PoolPlan,
         client: ClientMut<'_>,

@@ -76,7 +76,7 @@ pub(crate) struct StoreTracking {
 impl StoreTracking {
     /// Returns whether there is something to do before the worker sleeps.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub(in crate::core) fn has_work(&self) -> bool {
         let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
@@ -120,7 +120,7 @@ impl StoreBlocking {
 
     /// Returns whether there is something to do before the worker sleeps.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub(in crate::core) fn has_work(&self) -> bool {
         self.has_mail | !self.outbox.is_empty()
     }
 

@@ -29,12 +29,12 @@ pub(crate) struct Awaited {
 impl Awaited {
     /// Returns whether the end of a turn has work to do.
     #[inline]
-    pub(crate) fn is_in_use(&self) -> bool {
+    pub(in crate::core) fn is_in_use(&self) -> bool {
         self.has_writers | !self.open.is_empty() | !self.sent.is_empty()
     }
 
     /// Notes a message for another worker.
-    pub(in crate::core::pools::store) fn note_sent(&mut self, worker: u16, number: u64) {
+    pub(super) fn note_sent(&mut self, worker: u16, number: u64) {
         self.sent_count += 1;
         match self.sent.iter_mut().find(|(of, _)| *of == worker) {
             Some((_, last)) => *last = number,
@@ -43,26 +43,26 @@ impl Awaited {
     }
 
     /// Returns the number of messages left for other workers since the start.
-    pub(in crate::core::pools::store) fn sent_count(&self) -> u64 {
+    pub(super) fn sent_count(&self) -> u64 {
         self.sent_count
     }
 
     /// Notes a client whose write other clients may have to be told of.
-    pub(in crate::core) fn note_writer(&mut self, session: &mut Session) {
+    pub(super) fn note_writer(&mut self, session: &mut Session) {
         self.has_writers = true;
         session.awaited = self.last + 1;
     }
 
     /// Returns the time until which the replies of a session wait for other clients to be told.
     #[cold]
-    pub(in crate::core::pools::store) fn until(&self, number: u64) -> Option<Time> {
+    pub(super) fn until(&self, number: u64) -> Option<Time> {
         // A session waits while any ticket up to its own is open: tickets end in order.
         let first = self.open.front().filter(|ticket| ticket.number <= number);
         first.map(|ticket| ticket.until)
     }
 
     /// Ends a turn: the messages that it left for other workers become a ticket.
-    pub(in crate::core::pools::store) fn close(&mut self, now: Time) {
+    pub(super) fn close(&mut self, now: Time) {
         let deliveries = std::mem::take(&mut self.sent);
         if std::mem::take(&mut self.has_writers) {
             self.last += 1;

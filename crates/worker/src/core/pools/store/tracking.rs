@@ -51,11 +51,7 @@ impl Plane {
 
     /// Starts a command about tracking for a client of a store.
     #[cold]
-    pub(in crate::core) fn track_on_store(
-        &mut self,
-        store: &Store,
-        incoming: &mut RequestContext,
-    ) -> Step {
+    pub(super) fn track_on_store(&mut self, store: &Store, incoming: &mut RequestContext) -> Step {
         if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
@@ -110,7 +106,7 @@ impl Plane {
     /// Prepares tracking for a request that a client now begins: enters the keys that it is about
     /// to read.
     #[cold]
-    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, incoming: &mut RequestContext) {
+    pub(super) fn begin_tracked(&mut self, store: &Store, incoming: &mut RequestContext) {
         let command = incoming.request.command;
         if command.verb == Verb::Reset {
             return self.set_store_tracking(store, incoming, None);
@@ -126,7 +122,7 @@ impl Plane {
     }
 
     /// Enters the keys that a request is about to read.
-    pub(in crate::core) fn enter_reads(&mut self, session: &Session, request: &Request) {
+    pub(super) fn enter_reads(&mut self, session: &Session, request: &Request) {
         let command = request.command;
         let Some(tracking) = session.tracking.as_deref() else { return };
         let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
@@ -156,7 +152,7 @@ impl Plane {
 
     /// Tells clients of the changes of a request, behind its reply.
     #[cold]
-    pub(in crate::core) fn settle_changes(
+    pub(super) fn settle_changes(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -171,7 +167,7 @@ impl Plane {
 
     /// Publishes the changes of the request that was just executed. Returns the changes that
     /// clients must be told of.
-    pub(in crate::core::pools::store) fn settlement_of(
+    pub(super) fn settlement_of(
         &mut self,
         pool: u16,
         store: &Store,
@@ -196,7 +192,7 @@ impl Plane {
 
     /// Does the same for a script, which alone knows the keys that it has read. None of them has
     /// changed since.
-    pub(in crate::core) fn settlement_of_script(
+    pub(in crate::core::pools) fn settlement_of_script(
         &mut self,
         session: &Session,
         store: &Store,
@@ -216,7 +212,7 @@ impl Plane {
     }
 
     /// Tells all clients that track the changed keys.
-    pub(in crate::core) fn tell_changes(
+    pub(in crate::core::pools) fn tell_changes(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,
@@ -275,7 +271,7 @@ impl Plane {
     }
 
     /// Tells clients of the changes of a command that waited and was served.
-    pub(in crate::core) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
+    pub(super) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
         let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(self.worker(), &mut events);
         self.publish_events(pool, store, &mut events);
@@ -328,7 +324,7 @@ fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
 }
 
 /// Returns whether a command may change all keys.
-pub(in crate::core::pools::store) fn is_of_everything(verb: Verb) -> bool {
+pub(super) fn is_of_everything(verb: Verb) -> bool {
     matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 

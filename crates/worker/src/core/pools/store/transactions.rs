@@ -11,7 +11,7 @@
 //! A command that the store cannot run, or for which there is no room, is refused when it comes.
 //! Then EXEC is refused as well, as with Redis.
 
-use crate::core::pools::servers::transactions::ForKeys;
+use crate::core::front::queued::ForKeys;
 use crate::core::pools::store::roles::{is_served_at_once, write_at_once};
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::state::StorePool;
@@ -36,7 +36,7 @@ impl Plane {
     /// Handles a request of a session that has a transaction, a watch or tracking. Returns `None`
     /// if the request is handled like any other.
     #[cold]
-    pub(in crate::core) fn serve_special(
+    pub(super) fn serve_special(
         &mut self,
         links: &mut Connections,
         store: &Store,
@@ -79,7 +79,7 @@ impl Plane {
 
     /// Executes MULTI, EXEC, DISCARD, WATCH and UNWATCH.
     #[cold]
-    pub(in crate::core) fn transact_on_store(
+    pub(super) fn transact_on_store(
         &mut self,
         links: &mut Connections,
         StorePool { pool, store }: StorePool<'_>,
@@ -292,7 +292,7 @@ impl Plane {
     }
 
     /// Returns the facts about a client that the store needs for its request.
-    pub(in crate::core) fn context_of(&self, incoming: &RequestContext) -> Context {
+    pub(super) fn context_of(&self, incoming: &RequestContext) -> Context {
         let identity = &incoming.session.identity;
         Context {
             database: identity.database,
@@ -305,7 +305,7 @@ impl Plane {
 
 /// Returns whether the store executes a command of a transaction. A command that may wait does not
 /// wait there.
-pub(in crate::core) fn is_executed(request: &Request) -> bool {
+pub(super) fn is_executed(request: &Request) -> bool {
     store_serves(request.command.verb) || request.command.handling == Handling::Block
 }
 
@@ -317,7 +317,7 @@ fn looks_at_all(verb: Verb) -> bool {
 
 /// Returns whether the answer to a command consists of figures of all shards, each of which is
 /// locked for it.
-pub(in crate::core) fn tells_of_all(verb: Verb) -> bool {
+pub(super) fn tells_of_all(verb: Verb) -> bool {
     matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
 }
 

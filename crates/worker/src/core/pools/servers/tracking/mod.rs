@@ -23,11 +23,12 @@ pub(in crate::core) use links::{Role, lose_watch_on};
 pub(crate) use state::State;
 
 use crate::PoolPlan;
+use crate::core::pools::PoolState;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_command::{Handling, Request, Verb};
-use keyway_proxy::tracking::{self, Change, Tracking};
+use keyway_proxy::tracking::{Change, Tracking};
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::ServerSet;
@@ -38,57 +39,8 @@ use keyway_topology::ServerSet;
 const UNSENT_MAX: usize = 256 << 10;
 
 impl Plane {
-    /// Answers a command about tracking that changes nothing, or only concerns the next request.
-    /// Returns `None` for `CLIENT TRACKING` itself.
-    pub(in crate::core) fn answer_tracking(
-        &mut self,
-        incoming: &mut RequestContext,
-    ) -> Option<Step> {
-        let protocol = incoming.session.identity.protocol;
-        match incoming.request.command.verb {
-            Verb::ClientTracking => return None,
-            Verb::ClientCaching => {
-                let tracking = incoming.session.tracking.as_deref_mut();
-                match tracking::caching(&incoming.request.args, tracking) {
-                    Ok(()) => self.answer_locally(incoming, |out| reply::simple(out, "OK")),
-                    Err(text) => {
-                        self.refuse(incoming.session, incoming.busy, |out| reply::error(out, text));
-                    }
-                }
-            }
-            verb => {
-                let mut out = Vec::new();
-                let tracking = incoming.session.tracking.as_deref();
-                match verb {
-                    Verb::ClientGetredir => tracking::write_redirection(tracking, &mut out),
-                    _ => tracking::write_info(tracking, protocol, &mut out),
-                }
-                self.answer_locally(incoming, |dest| dest.extend_from_slice(&out));
-            }
-        }
-        Some(Step::Started)
-    }
-
-    /// Returns the tracking that `CLIENT TRACKING` asks for, or `None` if the command was refused.
-    pub(in crate::core) fn read_tracking(
-        &mut self,
-        incoming: &mut RequestContext,
-    ) -> Option<Change> {
-        let pool = incoming.session.pool;
-        let clients = &self.plan.clients;
-        let current = incoming.session.tracking.as_deref();
-        let exists = |id| clients.is_of_pool(id, pool);
-        match tracking::parse(&incoming.request.args, current, exists) {
-            Ok(change) => Some(change),
-            Err(text) => {
-                self.refuse(incoming.session, incoming.busy, |out| reply::error(out, &text));
-                None
-            }
-        }
-    }
-
     /// Publishes a session's tracking in the registry of clients.
-    pub(super) fn set_tracking(&mut self, session: &mut Session, tracking: Option<Box<Tracking>>) {
+    fn set_tracking(&mut self, session: &mut Session, tracking: Option<Box<Tracking>>) {
         self.plan.clients.set_tracking(session.identity.id, tracking.as_deref());
         session.tracking = tracking;
     }
@@ -104,8 +56,17 @@ impl Plane {
         if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        if let Some(state) = self.cluster_state(incoming.session.pool) {
-            let kind = if state.has_slots() { "cluster" } else { "replicated" };
+        let refusing = match self.pools[usize::from(incoming.session.pool)] {
+            PoolState::Cluster(_) => Some("cluster"),
+            PoolState::Replicated(_) => Some("replicated"),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        };
+        if let Some(kind) = refusing {
             let text = format!(
                 "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
                  kind \"sharded\" or \"store\""

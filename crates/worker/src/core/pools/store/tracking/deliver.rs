@@ -33,7 +33,7 @@ impl Plane {
 
     /// Tells all clients of the pools in which everything has changed. A client that was the only
     /// one to do this has been told already.
-    pub(super) fn tell_everybody(&mut self) {
+    fn tell_everybody(&mut self) {
         for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
             let table = Arc::clone(self.table(pool));
             let push = everything();
@@ -46,7 +46,7 @@ impl Plane {
     }
 
     /// Returns whether a push for a client can follow the reply that was just composed.
-    pub(super) fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
+    fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
         let tracking = session.tracking.as_deref();
         tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
     }
@@ -80,7 +80,7 @@ impl Plane {
     }
 
     /// Tells the clients that are told of prefixes which keys have changed in this turn.
-    pub(super) fn broadcast(&mut self, sessions: &Slab<Session>) {
+    fn broadcast(&mut self, sessions: &Slab<Session>) {
         for (pool, changed) in std::mem::take(&mut self.store.tracking.changed) {
             let table = Arc::clone(self.table(pool));
             for told in table.broadcasts(&changed) {
@@ -107,7 +107,7 @@ impl Plane {
     }
 
     /// Delivers a message to a client of this worker.
-    pub(super) fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
+    fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
         match &told.what {
             What::Changed(push) => {
                 let Some((key, session)) = self.tracker(sessions, told.client) else { return };
@@ -138,7 +138,7 @@ impl Plane {
     }
 
     /// Sends the invalidation of `tracker` to the client `target`.
-    pub(super) fn tell_redirected(
+    fn tell_redirected(
         &mut self,
         sessions: &mut Slab<Session>,
         tracker: Client,
@@ -169,13 +169,7 @@ impl Plane {
     }
 
     /// Leaves a redirected message in a worker's inbox.
-    pub(super) fn leave_for(
-        &mut self,
-        worker: u16,
-        client: Client,
-        tracker: Client,
-        push: &Arc<[u8]>,
-    ) {
+    fn leave_for(&mut self, worker: u16, client: Client, tracker: Client, push: &Arc<[u8]>) {
         let what = What::Redirected { tracker, push: Arc::clone(push) };
         if self.plan.invalidations.post(worker, Told { client, what }) {
             self.plan.post_published(worker);
@@ -184,7 +178,7 @@ impl Plane {
 
     /// Notes that a client has missed a redirected invalidation. The client is not, or not yet, a
     /// client of this worker.
-    pub(super) fn miss_elsewhere(&mut self, client: Client) {
+    fn miss_elsewhere(&mut self, client: Client) {
         // A client that has left misses nothing. The clients that redirect to it are told.
         let Some(worker) = self.plan.clients.worker(client) else { return };
         if worker == self.worker() {
@@ -194,7 +188,7 @@ impl Plane {
         }
     }
 
-    pub(super) fn tracker<'a>(
+    fn tracker<'a>(
         &self,
         sessions: &'a mut Slab<Session>,
         client: Client,
@@ -204,7 +198,7 @@ impl Plane {
     }
 
     /// Returns a client of this worker, which need not cache itself.
-    pub(super) fn target<'a>(
+    fn target<'a>(
         &mut self,
         sessions: &'a mut Slab<Session>,
         client: Client,
@@ -227,7 +221,7 @@ impl Plane {
     }
 
     /// Appends a push to a client's output, if the client can be told and has room.
-    pub(super) fn append_push(
+    fn append_push(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -263,7 +257,7 @@ impl Plane {
 impl Core {
     /// Delivers the invalidations for clients of this worker.
     #[cold]
-    pub(crate) fn deliver_invalidations(&mut self) {
+    pub(in crate::core) fn deliver_invalidations(&mut self) {
         let Core { sessions, plane, .. } = self;
         plane.tell_everybody();
         plane.broadcast(sessions);

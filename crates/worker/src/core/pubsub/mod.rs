@@ -89,7 +89,7 @@ pub(crate) struct SubscriberSlot {
 }
 
 impl PubSub {
-    pub(in crate::core) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let mut pubsub = Self {
             pools: Vec::new(),
             slots: Vec::new(),
@@ -110,7 +110,7 @@ impl PubSub {
     }
 
     /// Makes the slots of a pool that begins at an index.
-    pub(in crate::core) fn begin_pool(&mut self, plan: &Plan, index: usize) {
+    pub(super) fn begin_pool(&mut self, plan: &Plan, index: usize) {
         let mut own = Vec::new();
         let kind = &plan.pools[index].kind;
         if let Some(upstream) = kind.upstream()
@@ -164,12 +164,12 @@ impl PubSub {
     }
 
     /// Returns the slots of a pool that is to end.
-    pub(crate) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
+    pub(super) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
         self.pools[usize::from(pool)].slots.clone()
     }
 
     /// Ends a pool without subscriptions. Another pool may use its slots.
-    pub(in crate::core) fn end_pool(&mut self, pool: u16) {
+    pub(super) fn end_pool(&mut self, pool: u16) {
         let channels = &mut self.pools[usize::from(pool)];
         let slots = std::mem::replace(&mut channels.slots, 0..0);
         for connection in &mut self.slots[slots] {
@@ -190,7 +190,7 @@ impl PubSub {
 
     /// Returns the number of names that clients subscribe to or wait for, and of names wanted of
     /// servers.
-    pub(in crate::core) fn subscriptions(&self) -> usize {
+    pub(super) fn subscriptions(&self) -> usize {
         let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
         let kinds =
             tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
@@ -200,19 +200,19 @@ impl PubSub {
 
     /// Returns the number of clients whose subscriptions wait or that are to be closed, and of
     /// names to be released.
-    pub(in crate::core) fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.pending.len() + self.dropped.len() + self.over_soft.len() + self.releases.len()
     }
 
     /// Returns the number of established connections to servers for clients.
-    pub(in crate::core) fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         let is_open =
             |connection: &&SubscriberSlot| connection.socket.is_some() && !connection.is_sentinel;
         self.slots.iter().filter(is_open).count()
     }
 
     /// Subscribes to these channels at every sentinel.
-    pub(in crate::core) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
+    pub(super) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
         for index in 0..self.slots.len() {
             let connection = &mut self.slots[index];
             if connection.is_sentinel {
@@ -249,9 +249,9 @@ fn shape_of(session: &Session) -> PushShape {
 
 impl Plane {
     /// Updates the gauges of subscriptions.
-    pub(in crate::core) fn publish_pubsub_gauges(&self) {
+    pub(super) fn publish_pubsub_gauges(&self) {
         use SubscriptionKind::{Channel, Pattern, Shard};
-        for (index, pool) in self.servers.pubsub.pools.iter().enumerate() {
+        for (index, pool) in self.pubsub.pools.iter().enumerate() {
             if self.plan.retired(index as u16).is_some() {
                 continue;
             }
@@ -260,7 +260,7 @@ impl Plane {
             cells.channels.set(names(Channel) + names(Shard));
             cells.patterns.set(names(Pattern));
             cells.clients.set(pool.clients);
-            let slots = &self.servers.pubsub.slots[pool.slots.clone()];
+            let slots = &self.pubsub.slots[pool.slots.clone()];
             cells
                 .upstream
                 .set(slots.iter().map(|connection| connection.link.wanted() as u64).sum());

@@ -1,11 +1,13 @@
 //! Keeps the house in order: which crate may import which, where `unsafe` may
-//! be, how long a file may grow.
+//! be, how long a file may grow, which room of a worker may call which.
 //!
 //! Reads `cargo metadata`, so a new edge is seen the moment it is in a
 //! `Cargo.toml`. Dev-dependencies are exempt: a test may look at anything.
 //! Run by `make check`; exits with an error and says what to do.
 
 #![forbid(unsafe_code)]
+
+mod rooms;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -110,11 +112,15 @@ fn main() -> ExitCode {
     for package in packages {
         check_package(package, &mut faults);
     }
+    rooms::check(Path::new(metadata["workspace_root"].as_str().unwrap_or(".")), &mut faults);
     for fault in &faults {
         eprintln!("layer check: {fault}");
     }
     if faults.is_empty() && !packages.is_empty() {
-        println!("layer check: {} crates keep to their layers", packages.len());
+        println!(
+            "layer check: {} crates keep to their layers, and a worker's rooms to theirs",
+            packages.len()
+        );
         return ExitCode::SUCCESS;
     }
     ExitCode::FAILURE
@@ -150,7 +156,7 @@ fn edge_fault(from: &str, on: &str) -> Option<String> {
     let Some(from_layer) = layer(from) else {
         return Some(format!(
             "`{from}` is not in the table of layers: decide where it belongs in DESIGN terms and \
-             add it to LAYERS in crates/testkit/src/bin/layer_check.rs"
+             add it to LAYERS in crates/testkit/src/bin/layer_check/main.rs"
         ));
     };
     if !on.starts_with("keyway") {

@@ -17,17 +17,17 @@ fn who_waits_for_a_subscription_is_noted_once_and_only_while_it_waits() {
     for round in 0..100 {
         let bytes = confirmed(&format!("n{round}"));
         core.on_subscriber_bytes(0, bytes.as_bytes()).unwrap();
-        assert!(core.plane.servers.pubsub.pending.is_empty(), "round {round}");
+        assert!(core.plane.pubsub.pending.is_empty(), "round {round}");
         let next = format!("SUBSCRIBE n{}\r\n", round + 1);
         core.on_client_bytes(first, next.as_bytes());
-        assert_eq!(core.plane.servers.pubsub.pending.len(), 1, "round {round}");
-        let len = core.plane.servers.pubsub.slots[0].link.unsent().len();
-        core.plane.servers.pubsub.slots[0].link.advance(len);
+        assert_eq!(core.plane.pubsub.pending.len(), 1, "round {round}");
+        let len = core.plane.pubsub.slots[0].link.unsent().len();
+        core.plane.pubsub.slots[0].link.advance(len);
     }
     core.on_client_bytes(second, b"SUBSCRIBE n100 other\r\n");
-    assert_eq!(core.plane.servers.pubsub.pending.len(), 2);
+    assert_eq!(core.plane.pubsub.pending.len(), 2);
     core.remove_session(first, None);
-    assert_eq!(core.plane.servers.pubsub.pending.len(), 1);
+    assert_eq!(core.plane.pubsub.pending.len(), 1);
     core.remove_session(second, None);
-    assert!(core.plane.servers.pubsub.pending.is_empty());
+    assert!(core.plane.pubsub.pending.is_empty());
 }

@@ -87,7 +87,7 @@ impl Plane {
         match verb {
             Verb::Publish | Verb::Spublish if is_store => {
                 let count = self.publish(pool, kind, &args[1], &args[2]);
-                self.answer_counted(incoming, |out| reply::integer(out, count as i64));
+                self.answer_locally(incoming, |out| reply::integer(out, count as i64));
             }
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(pool, kind, &args[1]);
@@ -122,7 +122,7 @@ impl Plane {
 
     /// Returns the server of a command about channels inside a transaction.
     #[cold]
-    pub(in crate::core::pools::servers) fn server_of_published(
+    pub(in crate::core) fn server_of_published(
         &mut self,
         incoming: &RequestContext,
         name: &str,
@@ -160,13 +160,6 @@ impl Plane {
         }
     }
 
-    fn answer_counted(&mut self, incoming: &mut RequestContext, write: impl FnOnce(&mut Vec<u8>)) {
-        let RequestContext { session, busy, request, .. } = incoming;
-        self.count(session, request);
-        self.note_served(session.pool, request.command.counted());
-        self.answer(session, busy, write);
-    }
-
     /// Answers PUBSUB on the embedded store.
     fn tell(&mut self, incoming: &mut RequestContext, kind: SubscriptionKind) {
         let plan = Arc::clone(&self.plan);
@@ -175,16 +168,16 @@ impl Plane {
         match incoming.request.command.verb {
             Verb::PubsubNumpat => {
                 let count = channels.count(pool, SubscriptionKind::Pattern);
-                self.answer_counted(incoming, |out| reply::integer(out, count as i64));
+                self.answer_locally(incoming, |out| reply::integer(out, count as i64));
             }
             Verb::PubsubChannels | Verb::PubsubShardchannels => {
                 let names = channels.names(pool, kind, args.get(2));
-                self.answer_counted(incoming, |out| {
+                self.answer_locally(incoming, |out| {
                     reply::array(out, names.len());
                     names.iter().for_each(|name| reply::bulk(out, name));
                 });
             }
-            _ => self.answer_counted(incoming, |out| {
+            _ => self.answer_locally(incoming, |out| {
                 reply::array(out, 2 * (args.len() - 2));
                 for name in args.from(2) {
                     reply::bulk(out, name);
@@ -216,7 +209,7 @@ impl Plane {
         if !self.change_counts(session.pool, &subscriptions, kind, &names, subscribes) {
             // The receivers of earlier messages are decided already.
             session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
-            self.servers.pubsub.has_mail = true;
+            self.pubsub.has_mail = true;
             self.mark_session_resuming(key, session);
             return Step::Wait;
         }
@@ -232,7 +225,7 @@ impl Plane {
             } else {
                 pending.sequence = busy.order.reserve();
                 subscriptions.pending = Some(Box::new(pending));
-                self.servers.pubsub.pending.insert(key);
+                self.pubsub.pending.insert(key);
             }
         } else {
             let shape = shape_of(session);
@@ -300,7 +293,7 @@ impl Plane {
             }
             // An active subscription is held, because it may end before the request's last name is
             // confirmed.
-            self.servers.pubsub.pools[pool as usize].waiters.add(kind, name, key);
+            self.pubsub.pools[pool as usize].waiters.add(kind, name, key);
             self.want(pool, kind, name)
         })
     }
@@ -316,7 +309,7 @@ impl Plane {
     ) {
         let (shape, kind, pool) = (shape_of(session), pending.kind, session.pool);
         for (name, outcome) in pending.names() {
-            let channels = &mut self.servers.pubsub.pools[pool as usize];
+            let channels = &mut self.pubsub.pools[pool as usize];
             channels.waiters.remove(kind, name, key);
             match outcome {
                 Outcome::Failed(error) => {
@@ -336,12 +329,12 @@ impl Plane {
 
     /// Counts a client that has become a subscriber, or has ceased to be one.
     pub(super) fn note_subscriber(&mut self, pool: u16, was: bool, is: bool) {
-        let clients = &mut self.servers.pubsub.pools[pool as usize].clients;
+        let clients = &mut self.pubsub.pools[pool as usize].clients;
         *clients = (*clients + u64::from(is)).saturating_sub(u64::from(was));
     }
 
     fn remove_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name, key: Key<Session>) {
-        let registry = &mut self.servers.pubsub.pools[pool as usize].registry;
+        let registry = &mut self.pubsub.pools[pool as usize].registry;
         if registry.remove(kind, name, key) {
             self.release_name(pool, kind, name);
         }
@@ -353,9 +346,9 @@ impl Plane {
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         let (pool, worker) = (session.pool, self.worker());
         if let Some(pending) = subscriptions.pending.take() {
-            self.servers.pubsub.pending.swap_remove(&key);
+            self.pubsub.pending.swap_remove(&key);
             for (name, _) in pending.names() {
-                self.servers.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
+                self.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
                 self.release_name(pool, pending.kind, name);
             }
         }
@@ -368,11 +361,6 @@ impl Plane {
                 }
             }
         }
-    }
-
-    /// Returns the index of this worker.
-    pub(in crate::core) fn worker(&self) -> u16 {
-        self.cells.index() as u16
     }
 
     pub(super) fn is_store(&self, pool: u16) -> bool {

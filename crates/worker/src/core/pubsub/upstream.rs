@@ -49,7 +49,7 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), BackendFault> {
         let Core { sessions, plane, .. } = self;
-        let connection = &mut plane.servers.pubsub.slots[index];
+        let connection = &mut plane.pubsub.slots[index];
         let (server, id) = (connection.server_id, connection.id);
         let pool = server.pool;
         let is_sentinel = connection.is_sentinel;
@@ -75,7 +75,7 @@ impl Core {
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
             }
         });
-        let connection = &mut plane.servers.pubsub.slots[index];
+        let connection = &mut plane.pubsub.slots[index];
         connection.link = link;
         if has_confirmed {
             plane.upstream.failures.get_mut(id).lost = 0;
@@ -83,33 +83,31 @@ impl Core {
                 plane.log_change(&change);
             }
         }
-        if !plane.servers.pubsub.slots[index].link.unsent().is_empty() {
-            plane.servers.pubsub.touch(index);
+        if !plane.pubsub.slots[index].link.unsent().is_empty() {
+            plane.pubsub.touch(index);
         }
         outcome
     }
 
     /// Notes that a subscriber's connection is being made.
     pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
-        let options = Arc::clone(
-            self.plane.link_options(self.plane.servers.pubsub.slots[index].server_id.pool),
-        );
+        let options =
+            Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].server_id.pool));
         let now = self.plane.clock.now;
-        let connection = &mut self.plane.servers.pubsub.slots[index];
+        let connection = &mut self.plane.pubsub.slots[index];
         connection.attempted = now;
         connection.link.on_connecting(&options, now);
     }
 
     /// Handles that a subscriber's connection is established.
     pub(crate) fn on_subscriber_connected(&mut self, index: SubscriberIndex, socket: Socket) {
-        let options = Arc::clone(
-            self.plane.link_options(self.plane.servers.pubsub.slots[index].server_id.pool),
-        );
+        let options =
+            Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].server_id.pool));
         let now = self.plane.clock.now;
-        let connection = &mut self.plane.servers.pubsub.slots[index];
+        let connection = &mut self.plane.pubsub.slots[index];
         connection.socket = Some(socket);
         connection.link.on_connected(&options, now);
-        self.plane.servers.pubsub.touch(index);
+        self.plane.pubsub.touch(index);
     }
 
     /// Handles that a subscriber's connection could not be made.
@@ -121,7 +119,7 @@ impl Core {
         if let ConnectFault::Tls(fault) = fault {
             self.on_subscriber_tls_fault(index, fault);
         }
-        let connection = &self.plane.servers.pubsub.slots[index];
+        let connection = &self.plane.pubsub.slots[index];
         let (id, began) = (
             connection.id,
             self.plane.began_attempt(
@@ -142,7 +140,7 @@ impl Core {
     /// Handles that TLS failed on a subscriber's connection.
     #[cold]
     pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
-        let connection = &self.plane.servers.pubsub.slots[index];
+        let connection = &self.plane.pubsub.slots[index];
         let server = connection.server_id;
         self.plane.on_tls_fault(server, fault);
     }
@@ -156,10 +154,10 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, plane, .. } = self;
         let jitter = plane.next_random();
-        let pool = plane.servers.pubsub.slots[index].server_id.pool;
+        let pool = plane.pubsub.slots[index].server_id.pool;
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
-        let connection = &mut plane.servers.pubsub.slots[index];
+        let connection = &mut plane.pubsub.slots[index];
         connection.generation = crate::core::connection::next_generation(connection.generation);
         let is_needed = connection.link.is_needed();
         connection.link.on_lost(&options, now, jitter);
@@ -169,7 +167,7 @@ impl Core {
             plane.avoid(index);
             plane.fail_waiting(sessions, index, fault);
         }
-        plane.servers.pubsub.touch(index);
+        plane.pubsub.touch(index);
         socket
     }
 
@@ -179,16 +177,16 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         let now = plane.clock.now;
         // Messages may have come while this worker could not be woken.
-        plane.servers.pubsub.has_mail = true;
+        plane.pubsub.has_mail = true;
         plane.tend_lagging(sessions, now);
         plane.tend_pending(sessions, now);
-        for index in 0..plane.servers.pubsub.slots.len() {
-            let link = &mut plane.servers.pubsub.slots[index].link;
+        for index in 0..plane.pubsub.slots.len() {
+            let link = &mut plane.pubsub.slots[index].link;
             link.ask_again(now);
             match link.handle_timeout(now) {
                 Err(fault) => dead.push((index, fault)),
                 Ok(()) if link.wants_connection(now) || !link.unsent().is_empty() => {
-                    plane.servers.pubsub.touch(index);
+                    plane.pubsub.touch(index);
                 }
                 Ok(()) => {}
             }
@@ -199,15 +197,15 @@ impl Core {
     /// changed.
     pub(crate) fn settle_upstream(&mut self) {
         let Core { sessions, plane, .. } = self;
-        for (pool, kind, name) in std::mem::take(&mut plane.servers.pubsub.releases) {
+        for (pool, kind, name) in std::mem::take(&mut plane.pubsub.releases) {
             if !plane.is_used(pool, kind, &name) {
-                for index in plane.servers.pubsub.pools[pool as usize].slots.clone() {
+                for index in plane.pubsub.pools[pool as usize].slots.clone() {
                     plane.unwant(index, kind, &name);
                 }
             }
         }
-        if std::mem::take(&mut plane.servers.pubsub.is_moving) {
-            for pool in 0..plane.servers.pubsub.pools.len() as u16 {
+        if std::mem::take(&mut plane.pubsub.is_moving) {
+            for pool in 0..plane.pubsub.pools.len() as u16 {
                 plane.move_names(sessions, pool);
             }
         }
@@ -252,9 +250,9 @@ impl Plane {
         if !self.is_heard_anywhere(pool, kind, name) {
             return None;
         }
-        let mut slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
+        let mut slots = self.pubsub.pools[usize::from(pool)].slots.clone();
         slots.find(|&index| {
-            let connection = &self.servers.pubsub.slots[index];
+            let connection = &self.pubsub.slots[index];
             connection.link.is_active(kind, name)
                 && !connection.is_avoided
                 && self.is_member(connection.server_id)
@@ -276,8 +274,7 @@ impl Plane {
     /// Returns the server to subscribe at for names that all servers of a cluster send: this one,
     /// or the next one whose connection was not lost.
     fn one_that_tells(&self, server: ServerId) -> u16 {
-        let slots = &self.servers.pubsub.slots
-            [self.servers.pubsub.pools[usize::from(server.pool)].slots.clone()];
+        let slots = &self.pubsub.slots[self.pubsub.pools[usize::from(server.pool)].slots.clone()];
         let fits = |&index: &usize| {
             !slots[index].is_avoided
                 && (index == usize::from(server.server) || self.is_server_used(server.pool, index))
@@ -289,29 +286,29 @@ impl Plane {
 
     /// Moves the subscriptions that any server of a cluster may have to other servers than this.
     fn avoid(&mut self, index: SubscriberIndex) {
-        let pool = self.servers.pubsub.slots[index].server_id.pool;
+        let pool = self.pubsub.slots[index].server_id.pool;
         if !self.has_slots(pool) {
             return;
         }
-        self.servers.pubsub.slots[index].is_avoided = true;
-        let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
+        self.pubsub.slots[index].is_avoided = true;
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
         let is_left = |connection: &SubscriberSlot| {
             !connection.is_avoided
                 && self.is_server_used(pool, usize::from(connection.server_id.server))
         };
-        if !self.servers.pubsub.slots[slots.clone()].iter().any(is_left) {
+        if !self.pubsub.slots[slots.clone()].iter().any(is_left) {
             // All connections were lost once, so all may be used again.
-            self.servers.pubsub.slots[slots]
+            self.pubsub.slots[slots]
                 .iter_mut()
                 .for_each(|connection| connection.is_avoided = false);
         }
-        self.servers.pubsub.is_moving = true;
+        self.pubsub.is_moving = true;
     }
 
     /// Uses the servers that work again, because slots have moved.
     pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
-        let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
-        for connection in &mut self.servers.pubsub.slots[slots] {
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        for connection in &mut self.pubsub.slots[slots] {
             connection.is_avoided &= !working.contains(&connection.server_id.server);
         }
     }
@@ -321,7 +318,7 @@ impl Plane {
         if let Some(index) = self.telling(pool, kind, name) {
             return vec![index];
         }
-        let slots = self.servers.pubsub.pools[pool as usize].slots.clone();
+        let slots = self.pubsub.pools[pool as usize].slots.clone();
         match self.home(pool, kind, name) {
             None => Vec::new(),
             Some(Home::Server(server)) => vec![slots.start + usize::from(server)],
@@ -329,7 +326,7 @@ impl Plane {
                 .filter(|&index| {
                     self.is_server_used(
                         pool,
-                        usize::from(self.servers.pubsub.slots[index].server_id.server),
+                        usize::from(self.pubsub.slots[index].server_id.server),
                     )
                 })
                 .collect(),
@@ -345,31 +342,31 @@ impl Plane {
             return Outcome::Failed(error);
         }
         let now = self.clock.now;
-        let down = slots.iter().find(|&&index| self.servers.pubsub.slots[index].link.is_down(now));
+        let down = slots.iter().find(|&&index| self.pubsub.slots[index].link.is_down(now));
         if let Some(&index) = down {
             return Outcome::Failed(self.fault_text(index, BackendFault::Connect));
         }
         let mut is_active = true;
         for index in slots {
-            let link = &mut self.servers.pubsub.slots[index].link;
+            let link = &mut self.pubsub.slots[index].link;
             link.want(kind, name, now);
             is_active &= link.is_active(kind, name);
-            self.servers.pubsub.touch(index);
+            self.pubsub.touch(index);
         }
         if is_active { Outcome::Fine } else { Outcome::Waiting }
     }
 
     fn unwant(&mut self, index: SubscriberIndex, kind: SubscriptionKind, name: &Name) {
         let now = self.clock.now;
-        let link = &mut self.servers.pubsub.slots[index].link;
+        let link = &mut self.pubsub.slots[index].link;
         if link.wants(kind, name) {
             link.unwant(kind, name, now);
-            self.servers.pubsub.touch(index);
+            self.pubsub.touch(index);
         }
     }
 
     fn fault_text(&self, index: SubscriberIndex, fault: BackendFault) -> Vec<u8> {
-        let connection = &self.servers.pubsub.slots[index];
+        let connection = &self.pubsub.slots[index];
         let mut error = Vec::new();
         let backend = self.describe_backend(connection.server_id);
         write_fault(Fault::Backend { fault, sent: Sent::No }, &backend, &mut error);
@@ -377,14 +374,14 @@ impl Plane {
     }
 
     fn is_used(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
-        let channels = &self.servers.pubsub.pools[pool as usize];
+        let channels = &self.pubsub.pools[pool as usize];
         channels.registry.contains(kind, name) || channels.waiters.contains(kind, name)
     }
 
     /// Notes that `name` may have lost its last subscriber.
     pub(super) fn release_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
         if !self.is_store(pool) {
-            self.servers.pubsub.releases.push((pool, kind, Name::clone(name)));
+            self.pubsub.releases.push((pool, kind, Name::clone(name)));
         }
     }
 
@@ -397,8 +394,8 @@ impl Plane {
         kind: SubscriptionKind,
         name: &Name,
     ) {
-        let channels = &self.servers.pubsub.pools[pool as usize];
-        let mut slots = self.servers.pubsub.slots[channels.slots.clone()].iter();
+        let channels = &self.pubsub.pools[pool as usize];
+        let mut slots = self.pubsub.slots[channels.slots.clone()].iter();
         let is_waiting = |link: &keyway_proxy::pubsub::SubscriberLink| {
             link.wants(kind, name) && !link.is_active(kind, name)
         };
@@ -419,7 +416,7 @@ impl Plane {
         outcome: &Outcome,
     ) {
         let waiters: Vec<Key<Session>> =
-            self.servers.pubsub.pools[pool as usize].waiters.subscribers(kind, name).collect();
+            self.pubsub.pools[pool as usize].waiters.subscribers(kind, name).collect();
         for key in waiters {
             let pending = sessions
                 .get_mut(key)
@@ -436,7 +433,7 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         if let Some(pending) = subscriptions.pending.take() {
-            self.servers.pubsub.pending.swap_remove(&key);
+            self.pubsub.pending.swap_remove(&key);
             let was_subscriber = subscriptions.is_subscriber();
             let sequence = pending.sequence;
             let mut out = Vec::new();
@@ -455,9 +452,9 @@ impl Plane {
         index: SubscriberIndex,
         fault: BackendFault,
     ) {
-        let connection = &self.servers.pubsub.slots[index];
+        let connection = &self.pubsub.slots[index];
         let pool = connection.server_id.pool;
-        let waiters = &self.servers.pubsub.pools[pool as usize].waiters;
+        let waiters = &self.pubsub.pools[pool as usize].waiters;
         if waiters.is_empty() {
             return;
         }
@@ -472,10 +469,10 @@ impl Plane {
 
     /// Answers requests to subscribe whose time is up.
     fn tend_pending(&mut self, sessions: &mut Slab<Session>, now: Time) {
-        if self.servers.pubsub.pending.is_empty() {
+        if self.pubsub.pending.is_empty() {
             return;
         }
-        let waiting: Vec<Key<Session>> = self.servers.pubsub.pending.iter().copied().collect();
+        let waiting: Vec<Key<Session>> = self.pubsub.pending.iter().copied().collect();
         for key in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
             let pool = session.pool;
@@ -483,9 +480,9 @@ impl Plane {
             let Some(pending) = pending.filter(|pending| now >= pending.deadline) else { continue };
             let kind = pending.kind;
             for name in pending.waited_for().cloned().collect::<Vec<_>>() {
-                let slots = self.servers.pubsub.pools[pool as usize].slots.clone();
+                let slots = self.pubsub.pools[pool as usize].slots.clone();
                 let silent = slots.clone().find(|&index| {
-                    let link = &self.servers.pubsub.slots[index].link;
+                    let link = &self.pubsub.slots[index].link;
                     link.wants(kind, &name) && !link.is_active(kind, &name)
                 });
                 let at = silent.unwrap_or(slots.start);
@@ -498,12 +495,12 @@ impl Plane {
 
     /// Moves the names of a pool to their current servers.
     fn move_names(&mut self, sessions: &mut Slab<Session>, pool: u16) {
-        let all = self.servers.pubsub.pools[pool as usize].slots.clone();
+        let all = self.pubsub.pools[pool as usize].slots.clone();
         if all.is_empty() {
             return;
         }
         for kind in SubscriptionKind::ALL {
-            let channels = &self.servers.pubsub.pools[pool as usize];
+            let channels = &self.pubsub.pools[pool as usize];
             let mut names: Vec<Name> = channels.registry.names(kind).cloned().collect();
             names.extend(channels.waiters.names(kind).cloned());
             for name in names {
@@ -515,8 +512,8 @@ impl Plane {
                 for index in all.clone() {
                     if homes.contains(&index) {
                         let now = self.clock.now;
-                        self.servers.pubsub.slots[index].link.want(kind, &name, now);
-                        self.servers.pubsub.touch(index);
+                        self.pubsub.slots[index].link.want(kind, &name, now);
+                        self.pubsub.touch(index);
                     } else {
                         self.unwant(index, kind, &name);
                     }
@@ -528,7 +525,7 @@ impl Plane {
 
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let connection = &self.servers.pubsub.slots[index];
+        let connection = &self.pubsub.slots[index];
         let is_first = self.upstream.failures.get_mut(connection.id).is_first();
         let (server, names) = (connection.server_id, connection.link.wanted());
         let name = self.name_backend(server);
@@ -552,8 +549,8 @@ fn waiters_of(
     index: SubscriberIndex,
     kind: SubscriptionKind,
 ) -> Vec<Name> {
-    let link = &plane.servers.pubsub.slots[index].link;
-    let waiters = &plane.servers.pubsub.pools[pool as usize].waiters;
+    let link = &plane.pubsub.slots[index].link;
+    let waiters = &plane.pubsub.pools[pool as usize].waiters;
     let is_waited_for = |name: &&Name| link.wants(kind, name) && !link.is_active(kind, name);
     waiters.names(kind).filter(is_waited_for).cloned().collect()
 }

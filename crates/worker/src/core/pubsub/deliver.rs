@@ -19,13 +19,13 @@ impl Core {
     /// Delivers what clients of the embedded stores have published.
     pub(crate) fn deliver_published(&mut self) {
         let Core { sessions, plane, .. } = self;
-        if !std::mem::take(&mut plane.servers.pubsub.has_mail) {
+        if !std::mem::take(&mut plane.pubsub.has_mail) {
             return;
         }
-        let mut messages = std::mem::take(&mut plane.servers.pubsub.inbox);
+        let mut messages = std::mem::take(&mut plane.pubsub.inbox);
         let missed = plane.plan.channels.take(plane.worker(), &mut messages);
         messages.drain(..).for_each(|message| plane.deliver_one(sessions, &message));
-        plane.servers.pubsub.inbox = messages;
+        plane.pubsub.inbox = messages;
         if !missed.is_empty() {
             plane.drop_missing(sessions, missed);
         }
@@ -33,7 +33,7 @@ impl Core {
 
     /// Takes the subscribers that are to be closed.
     pub(crate) fn take_dropped(&mut self) -> Vec<(Key<Session>, &'static str)> {
-        std::mem::take(&mut self.plane.servers.pubsub.dropped)
+        std::mem::take(&mut self.plane.pubsub.dropped)
     }
 }
 
@@ -67,7 +67,7 @@ impl Plane {
         let of = PoolWorker { pool, worker: self.worker() };
         let receivers = self.plan.channels.publish(of, kind, channel, payload);
         receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
-        self.servers.pubsub.has_mail |= receivers.has_own;
+        self.pubsub.has_mail |= receivers.has_own;
         receivers.count
     }
 
@@ -101,12 +101,12 @@ impl Plane {
     fn deliver_one(&mut self, sessions: &mut Slab<Session>, message: &Arc<Published>) {
         let (pool, kind) = (message.pool, message.kind);
         let (channel, payload) = (message.channel(), message.payload());
-        let mut frame = std::mem::take(&mut self.servers.pubsub.frame);
+        let mut frame = std::mem::take(&mut self.pubsub.frame);
         frame.clear();
         write_message(&mut frame, kind, None, channel, payload);
         self.fan_out(sessions, pool, kind, channel, &frame);
         if kind == SubscriptionKind::Channel {
-            let registry = &self.servers.pubsub.pools[pool as usize].registry;
+            let registry = &self.pubsub.pools[pool as usize].registry;
             let patterns: Vec<_> = registry.matching(channel).cloned().collect();
             for pattern in patterns {
                 frame.clear();
@@ -115,7 +115,7 @@ impl Plane {
                 self.fan_out(sessions, pool, kind, &pattern, &frame);
             }
         }
-        self.servers.pubsub.frame = frame;
+        self.pubsub.frame = frame;
     }
 
     /// Appends `frame` to the output of all subscribers to `name`. The frame was composed once;
@@ -128,9 +128,8 @@ impl Plane {
         name: &[u8],
         frame: &[u8],
     ) {
-        let Plane { servers, clients, plan, cells, clock, .. } = self;
-        let (pubsub, busy_pool, dirty) =
-            (&mut servers.pubsub, &mut clients.busy_pool, &mut clients.dirty);
+        let Plane { pubsub, clients, plan, cells, clock, .. } = self;
+        let (busy_pool, dirty) = (&mut clients.busy_pool, &mut clients.dirty);
         let mut delivered = 0;
         for key in pubsub.pools[pool as usize].registry.subscribers(kind, name) {
             let Some(session) = sessions.get_mut(key) else { continue };
@@ -167,8 +166,8 @@ impl Plane {
     pub(super) fn tend_lagging(&mut self, sessions: &mut Slab<Session>, now: Time) {
         let limits = self.plan.limits;
         let patience = Duration::from_secs(u64::from(limits.pubsub_output_soft_secs));
-        let dropped = &mut self.servers.pubsub.dropped;
-        self.servers.pubsub.over_soft.retain(|&key| {
+        let dropped = &mut self.pubsub.dropped;
+        self.pubsub.over_soft.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered() as u64);
             let Some(subscriptions) = session.subscriptions.as_mut() else { return false };
@@ -205,7 +204,7 @@ impl Plane {
         name: &[u8],
         reason: &'static str,
     ) {
-        let PubSub { pools, dropped, .. } = &mut self.servers.pubsub;
+        let PubSub { pools, dropped, .. } = &mut self.pubsub;
         for key in pools[pool as usize].registry.subscribers(kind, name) {
             let subscriptions = sessions.get_mut(key).and_then(|it| it.subscriptions.as_mut());
             let Some(subscriptions) = subscriptions else { continue };
@@ -221,7 +220,7 @@ impl Plane {
         for (pool, kind, channel) in missed.channels {
             self.drop_subscribers(sessions, pool, kind, &channel, OVERRUN);
             if kind == SubscriptionKind::Channel {
-                let registry = &self.servers.pubsub.pools[pool as usize].registry;
+                let registry = &self.pubsub.pools[pool as usize].registry;
                 let patterns: Vec<_> = registry.matching(&channel).cloned().collect();
                 for pattern in patterns {
                     let kind = SubscriptionKind::Pattern;
@@ -240,7 +239,7 @@ impl Plane {
             let Some(subscriptions) = session.subscriptions.as_mut() else { continue };
             if session.pool == pool && subscriptions.is_subscriber() && !subscriptions.is_dropped {
                 subscriptions.is_dropped = true;
-                self.servers.pubsub.dropped.push((key, OVERRUN));
+                self.pubsub.dropped.push((key, OVERRUN));
             }
         }
     }

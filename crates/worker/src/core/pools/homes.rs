@@ -1,0 +1,107 @@
+//! The homes of keys, by the kind of their pool. A key's *home* is the part of its place that stays
+//! when it moves to another server.
+
+use crate::Upstream;
+use crate::core::Plane;
+use crate::core::pools::cluster::ClusterState;
+use crate::core::pools::state::{FoundState, PoolState};
+use keyway_topology::{SLOT_COUNT, ServerId};
+
+/// The homes of a pool's keys.
+enum Homes<'a> {
+    /// Their servers, which are listed, or none.
+    Servers,
+    /// Slots, which move between servers.
+    Slots(&'a FoundState),
+    /// Primaries, each of which may be another server later.
+    Primaries(&'a FoundState),
+}
+
+impl PoolState {
+    #[inline]
+    fn homes(&self) -> Homes<'_> {
+        match self {
+            PoolState::Cluster(found) => Homes::Slots(found),
+            PoolState::Replicated(found) => Homes::Primaries(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => Homes::Servers,
+        }
+    }
+}
+
+impl Plane {
+    /// Returns what this worker knows of a pool that is a cluster.
+    #[inline]
+    pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
+        Some(&self.pools[usize::from(pool)].found()?.cluster)
+    }
+
+    /// Returns whether the keys of a pool have slots.
+    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
+        matches!(self.pools[usize::from(pool)].homes(), Homes::Slots(_))
+    }
+
+    /// Returns the slot of a key, or `None` where keys have no slots.
+    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let Upstream { servers, .. } = self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let slot = servers.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
+    }
+
+    /// Returns the home of a key: its slot, or the number of the primary that it belongs to. Returns
+    /// `None` for pools whose servers are listed.
+    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        match self.pools[usize::from(pool)].homes() {
+            Homes::Servers => None,
+            Homes::Slots(_) => self.slot_of(pool, key),
+            Homes::Primaries(found) => {
+                let Upstream { servers, .. } =
+                    self.plan.pools[usize::from(pool)].kind.upstream()?;
+                found.servers.ring().primary_of(servers.hash_key(key), 0)
+            }
+        }
+    }
+
+    /// Returns the server that has this home now, or `home` itself for pools whose servers are
+    /// listed.
+    pub(super) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        match self.pools[usize::from(pool)].homes() {
+            Homes::Servers => Some(home),
+            Homes::Slots(found) => found.cluster.map.owners().of(home),
+            Homes::Primaries(found) => found.cluster.map.primary(home),
+        }
+    }
+
+    /// Returns whether a server is in its pool, with slots or without. Listed servers always are.
+    pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
+        match self.pools[usize::from(server.pool)].homes() {
+            Homes::Servers => true,
+            Homes::Slots(found) | Homes::Primaries(found) => {
+                let node = found.cluster.map.node(usize::from(server.server));
+                node.is_some_and(|node| node.absent_since.is_none())
+            }
+        }
+    }
+
+    /// Returns whether keys of a pool may move to other servers, as the servers say themselves.
+    pub(super) fn has_moving_homes(&self, pool: u16) -> bool {
+        !matches!(self.pools[usize::from(pool)].homes(), Homes::Servers)
+    }
+
+    /// Returns whether requests go to a server: it is not out of use and, in a cluster, has slots.
+    pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
+        let id = self.plan.topology.backend_id(usize::from(pool), server);
+        let is_serving = |state: &ClusterState| state.map.is_serving(server);
+        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
+    }
+
+    /// Returns whether servers of a pool that have keys are not asked because there is no room for
+    /// them among the pool's servers.
+    pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.count_without_index() > 0)
+    }
+}
