@@ -375,6 +375,8 @@ mod tests {
                 stores_auto: 0,
                 snapshot_bytes: 64 << 20,
                 log_bytes: 64 << 20,
+                feed_bytes: 0,
+                upgrade_bytes: 0,
                 tracking_bytes: 2 * 5000 * 256,
                 script_bytes: 2 * (64 << 20),
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),

@@ -5,6 +5,7 @@ use crate::model::{ReplicaConfig, ReplicationConfig};
 use crate::secret::{ReadFile, check_password, password};
 use crate::section::{Section, Value};
 use crate::tls;
+use crate::value::format_size;
 use keyway_topology::{Endpoint, Password};
 
 /// The keys of the primary's password.
@@ -17,6 +18,9 @@ pub(crate) const HINT: &str =
 
 /// The port of a primary that is written without one.
 const PORT: u16 = 6379;
+
+/// The backlog is this part of a store's memory at most: the stream takes twice as much.
+const BACKLOG_PART: u64 = 8;
 
 /// A primary as it is written.
 #[derive(Clone)]
@@ -129,8 +133,32 @@ pub(crate) fn resolve(
         report.consequence(section.place("replica_user"), Problem::new(what, hint));
     }
     let serves_stale = section.bool("replica_serve_stale_data");
-    let feed = section.section("replication").map_or(ReplicationConfig::DEFAULT, feed);
+    let of_feed = section.section("replication");
+    if let Some(table) = of_feed {
+        refuse_long_backlog(section, table, report);
+    }
+    let feed = of_feed.map_or(ReplicationConfig::DEFAULT, feed);
     ReplicaConfig { primary, username, password: secret, password_from, tls, serves_stale, feed }
+}
+
+/// Refuses a backlog that leaves too little of the memory to the data.
+fn refuse_long_backlog(pool: &Section, table: &Section, report: &mut Report<'_>) {
+    let (Some(at), Some(memory_max)) = (table.given("backlog"), pool.number("memory_max")) else {
+        return;
+    };
+    let (backlog, most) = (table.number("backlog").unwrap_or_default(), memory_max / BACKLOG_PART);
+    if backlog > most {
+        let what = format!(
+            "backlog is {} and counts towards memory_max, which is {}",
+            format_size(backlog),
+            format_size(memory_max)
+        );
+        let hint = format!(
+            "lower backlog to {} (an eighth of memory_max) or less, or raise memory_max",
+            format_size(most)
+        );
+        report.consequence(at, Problem::new(what, hint));
+    }
 }
 
 /// Reads the bounds of a store as a primary.

@@ -431,6 +431,12 @@ impl Report<'_> {
             .put("maxmemory_policy", settings::policy(self.pool))
             .put("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, used)))
             .put("mem_allocator", "libc");
+        if let Some(role) = self.pool.role.get() {
+            let feed = role.feed();
+            fields
+                .put("mem_replication_backlog", feed.stream_bytes)
+                .put("mem_clients_slaves", feed.unsent_bytes);
+        }
         if let Some(store) = &self.pool.store {
             let (scripts, scripts_len) = store.scripts.kept();
             let (libraries, functions, libraries_len) = store.scripts.library_counts();

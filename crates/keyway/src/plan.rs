@@ -586,6 +586,8 @@ fn feed_figures(feed: &FeedFigures) -> keyway_metrics::FeedFigures {
         good: feed.replicas_good,
         offset_bytes: feed.offset,
         lag_bytes: lags.max().unwrap_or(0),
+        stream_bytes: feed.stream_bytes,
+        unsent_bytes: feed.unsent_bytes,
         attached: feed.attached,
         cut_off: feed.cut_off,
     }

@@ -416,6 +416,12 @@ catalogue! {
     FEED_LAG: Gauge "keyway_feed_lag_bytes" in "bytes" by [Pool]
         measures "Bytes of the stream that the latest of the replicas that follow has not acknowledged. Replicas acknowledge once a second."
         leaves_out "Leaves out replicas that get a snapshot. Is 0 without replicas."
+    FEED_STREAM: Gauge "keyway_feed_stream_bytes" in "bytes" by [Pool]
+        measures "Memory of the stream of writes that replicas and a log read: mem_replication_backlog. It counts towards memory_max."
+        leaves_out "Leaves out what is on its way to replicas."
+    FEED_UNSENT: Gauge "keyway_feed_unsent_bytes" in "bytes" by [Pool]
+        measures "Memory of what is on its way to replicas, and to the next process of an upgrade: mem_clients_slaves."
+        leaves_out "Does not count towards memory_max."
     FEED_ATTACHED: Counter "keyway_feed_attached_replicas_total" in "replicas" by [Pool]
         measures "How often a replica came to the embedded store, after a lost connection included."
         leaves_out "Leaves out replicas that were refused."

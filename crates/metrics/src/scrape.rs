@@ -120,6 +120,8 @@ const OF_FEEDS: &[Reader<FeedFigures>] = &[
     (&c::FEED_GOOD_REPLICAS, |it| it.good),
     (&c::FEED_OFFSET, |it| it.offset_bytes),
     (&c::FEED_LAG, |it| it.lag_bytes),
+    (&c::FEED_STREAM, |it| it.stream_bytes),
+    (&c::FEED_UNSENT, |it| it.unsent_bytes),
     (&c::FEED_ATTACHED, |it| it.attached),
     (&c::FEED_CUT_OFF, |it| it.cut_off),
 ];

@@ -74,6 +74,8 @@ fn registry() -> Arc<Registry> {
             good: 1,
             offset_bytes: 1234,
             lag_bytes: 56,
+            stream_bytes: 70,
+            unsent_bytes: 80,
             attached: 3,
             cut_off: 1,
         }),

@@ -112,6 +112,11 @@ pub struct FinalStore {
     pub flushes: Vec<(u32, u64)>,
     /// The primary that it follows, if it is a replica.
     pub primary: Option<Followed>,
+    /// The id of the history that its replicas know, whose offset is `offset`. None without
+    /// replicas.
+    pub history: Option<String>,
+    /// The number of replicas that have been heard within `min_replicas_max_lag`.
+    pub replicas: u64,
 }
 
 /// The primary of a store.
@@ -459,6 +464,8 @@ mod tests {
                     port: 7001,
                     position: Some(("ab".to_owned(), 12, Some(3))),
                 }),
+                history: Some("cd".to_owned()),
+                replicas: 2,
             }),
             Message::Final(FinalStore {
                 primary: Some(Followed { host: "h".to_owned(), port: 1, position: None }),

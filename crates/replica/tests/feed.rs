@@ -34,6 +34,8 @@ struct History {
     is_busy: AtomicBool,
     partings: Mutex<Vec<Parting>>,
     acknowledgements: AtomicUsize,
+    /// Held while no parting can be told.
+    gate: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -141,6 +143,7 @@ impl Source for Shared {
 
     fn on_parting(&self, address: &str, parting: &Parting) {
         assert_eq!(address, "127.0.0.1");
+        drop(self.0.gate.lock());
         self.0.partings.lock().push(parting.clone());
     }
 }
@@ -228,6 +231,8 @@ fn a_redis_server_follows_a_feed_and_goes_on_after_cuts() {
     });
     primary.history.is_busy.store(false, Ordering::Relaxed);
     wait_until("the snapshot", SOON, || get(&server, "first").as_deref() == Some("here"));
+    let end = primary.history.stream.lock().end();
+    wait_until("the snapshot is acknowledged", SOON, || primary.feed.acknowledged(end) == 1);
     primary.tell(&[b"SELECT", b"0"]);
     for round in 0..5 {
         for nth in 0..200 {
@@ -295,10 +300,27 @@ fn a_feed_that_ends_leaves_no_thread_and_takes_nobody_in() {
         primary.feed.replicas().len() == servers.len() && primary.is_online()
     });
     let Primary { history, feed, .. } = primary;
-    let feed = Arc::into_inner(feed).expect("nobody else has the feed");
+    feed.end();
     drop(feed);
     let partings = history.partings.lock().clone();
     assert_eq!(partings, vec![Parting::Stopped; 3]);
     // The threads of the feed had the source.
     assert_eq!(Arc::strong_count(&history), 1);
+}
+
+/// A worker may hold a feed for a moment, and let it go last.
+#[test]
+fn whoever_lets_a_feed_go_last_does_not_wait_for_its_threads() {
+    let _watch = watchdog(Duration::from_secs(60), "a feed that is let go");
+    let primary = Primary::start(FeedSettings::default());
+    let _server = primary.replica();
+    wait_until("a replica", SOON, || primary.is_online());
+    let Primary { history, feed, .. } = primary;
+    let gate = history.gate.lock();
+    let feed = Arc::into_inner(feed).expect("nobody else has the feed");
+    drop(feed);
+    assert_eq!(history.partings.lock().len(), 0);
+    drop(gate);
+    wait_until("its threads have ended", SOON, || Arc::strong_count(&history) == 1);
+    assert_eq!(history.partings.lock()[..], [Parting::Stopped]);
 }

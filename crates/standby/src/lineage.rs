@@ -160,9 +160,13 @@ impl Lineage {
         self.relay_from(position);
     }
 
-    /// The data is that of a primary at a position that a log or a snapshot has told.
+    /// The data is that of a primary at a position that a log, a snapshot or the process before has
+    /// told.
     pub(crate) fn resumed(&self, position: Position) {
         let _order = self.order.lock();
+        if self.store.is_relaying() && self.store.effects_offset() != position.offset {
+            self.store.drop_stream();
+        }
         self.rename(feed::Lineage { id: position.id, second: None });
     }
 
@@ -170,6 +174,33 @@ impl Lineage {
     /// not: the log takes the effects of this store instead, and no replica is fed meanwhile.
     fn relays(&self) -> bool {
         self.store.log().is_none()
+    }
+
+    /// The data is a copy of that of the process before at a position of its stream. What follows is
+    /// kept at the same offsets, so that the replicas of that process can go on here.
+    pub(crate) fn copied(&self, position: Position) {
+        let _order = self.order.lock();
+        self.relay_from(position);
+    }
+
+    /// The copy takes the place of a primary, whose replicas know the history by `before`. They go on
+    /// where they were. Without an id nothing is kept for them.
+    pub(crate) fn succeeded(&self, before: Option<ReplicationId>) {
+        let _order = self.order.lock();
+        let Some(before) = before else { return self.end() };
+        let second = self.store.end_relaying().map(|offset| (before, offset));
+        self.rename(feed::Lineage { id: random_id(self.clock), second });
+        if let Some(feed) = self.feed() {
+            feed.keep_while_used();
+        }
+    }
+
+    /// The id by which replicas of this store, if there are any or were a short time ago, know the
+    /// history of its data.
+    pub(crate) fn told_id(&self) -> Option<ReplicationId> {
+        let is_apart = self.store.is_replica() && !self.store.is_relaying();
+        let is_kept = self.feed().is_some_and(|feed| feed.keeps_stream());
+        (is_kept && !is_apart).then(|| self.id())
     }
 
     /// Relays what follows an offset, with nothing kept of what was before.
@@ -277,7 +308,8 @@ impl Lineage {
     /// Ends the feed, and all its replicas with it.
     pub(crate) fn end(&self) {
         let feed = self.state.lock().feed.take();
-        drop(feed);
+        // Others may hold it for a moment. They do not wait for its threads.
+        feed.into_iter().for_each(|feed| feed.end());
     }
 }
 

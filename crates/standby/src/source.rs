@@ -53,11 +53,14 @@ pub struct Twin {
     pub progress: Arc<AtomicU64>,
     /// The offset up to which the stream was fetched.
     pub fetched: Arc<AtomicU64>,
+    /// Bytes of memory that the stream takes beside the store.
+    pub spooled: Arc<AtomicU64>,
 }
 
 impl Twin {
     fn note(&self, len: usize, spool: &Spool) {
         self.progress.fetch_add(len as u64, Ordering::Relaxed);
+        self.spooled.store(spool.bytes.capacity() as u64, Ordering::Relaxed);
         if let Ok(offset) = spool.reader.offset() {
             self.fetched.store(offset, Ordering::Relaxed);
         }

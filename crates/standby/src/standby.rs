@@ -75,6 +75,8 @@ pub struct Standby {
     /// Resyncs and failures of followers that have ended.
     past: [AtomicU64; 3],
     lookups: Lookups,
+    /// Flushes that were to come when the store was handed over: databases, and when.
+    put_off: Mutex<Vec<(u32, u64)>>,
 }
 
 struct Following {
@@ -102,6 +104,7 @@ impl Standby {
             serves_stale: AtomicBool::new(serves_stale),
             past: Default::default(),
             lookups: Lookups::default(),
+            put_off: Mutex::default(),
         }
     }
 
@@ -175,13 +178,14 @@ impl Standby {
     ) -> std::io::Result<bool> {
         let _order = self.order.lock();
         let Place { store, audience, lineage, .. } = &self.place;
-        store.set_replica(true);
+        *self.put_off.lock() = store.set_replica(true);
         audience.became_replica(store);
         let mut left = patience;
         // Keys expire until the store is a replica, and a sign of life may be told even then.
         while !patience.is_zero() && acknowledged() < store.effects_offset() {
             if left.is_zero() {
                 store.set_replica(false);
+                self.restore_flushes();
                 return Ok(false);
             }
             let pause = left.min(HAND_OVER_PAUSE);
@@ -195,6 +199,15 @@ impl Standby {
             ..settings
         };
         self.start(primary, settings).map(|()| true)
+    }
+
+    /// Has the flushes that memcached clients had asked for when [`Standby::hand_over`] began be done at
+    /// their times, as the store is the primary again.
+    pub fn restore_flushes(&self) {
+        let flushes = std::mem::take(&mut *self.put_off.lock());
+        if !flushes.is_empty() {
+            self.place.store.set_flushes_to_come(&flushes);
+        }
     }
 
     /// Makes the store a copy of that of the process which this one replaces: its data comes by a
@@ -212,6 +225,29 @@ impl Standby {
         let primary = Primary { host: "the process before".to_owned(), port: 0 };
         *self.following.lock() = Some(Following { primary, follower });
         Ok(())
+    }
+
+    /// Makes a copy of [`Standby::take_over`] the primary in the place of the store that it is a copy of.
+    /// `history` is what that one's [`Standby::told_id`] was: its replicas go on here where they were.
+    /// Without it they take a snapshot.
+    pub fn succeed(&self, history: Option<ReplicationId>) {
+        let _order = self.order.lock();
+        self.stop();
+        self.place.lineage.succeeded(history);
+        self.place.store.set_replica(false);
+    }
+
+    /// Ends the feed of replicas, which take a snapshot when they come back.
+    pub fn end_feed(&self) {
+        let _order = self.order.lock();
+        self.stop();
+        self.place.lineage.end();
+    }
+
+    /// The id by which replicas of this store know the history of its data. None if there are none
+    /// that may go on.
+    pub fn told_id(&self) -> Option<ReplicationId> {
+        self.place.lineage.told_id()
     }
 
     /// Ends the link of a replica, which stays one. Returns its primary, and the position of the

@@ -324,8 +324,9 @@ impl Target for StoreTarget {
         if let Some(filling) = self.filling.take() {
             filling.finish();
         }
-        if !self.is_twin {
-            self.place.lineage.took_snapshot(position);
+        match self.is_twin {
+            true => self.place.lineage.copied(position),
+            false => self.place.lineage.took_snapshot(position),
         }
         self.place.counts.is_filling.store(false, Ordering::Relaxed);
         if store.keeps_history() && !self.is_twin {
@@ -367,7 +368,7 @@ impl Target for StoreTarget {
         let store = Arc::clone(&self.place.store);
         if self.is_twin {
             // The history is told with the role.
-            self.execute_all(&store, unit)?;
+            store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
             self.tell();
             return Ok(());
         }

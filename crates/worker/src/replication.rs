@@ -105,6 +105,10 @@ pub struct FeedFigures {
     pub history: u64,
     /// Bytes that the stream may take in memory.
     pub room: u64,
+    /// Bytes that the stream takes, among those that the store uses. A log reads the same stream.
+    pub stream_bytes: u64,
+    /// Bytes on their way to replicas and to the next process of an upgrade, beside the store's.
+    pub unsent_bytes: u64,
     /// The replicas, in the order in which they came.
     pub replicas: Vec<FedReplica>,
     /// The number of replicas without which no write is served; 0 for any.

@@ -1,7 +1,7 @@
 //! The memory that a configuration implies.
 
 use crate::access::SECURED_LEN_MAX;
-use crate::model::{Config, PoolConfig, PoolKindConfig, Workers};
+use crate::model::{Config, PoolConfig, PoolKindConfig, StoreConfig, Workers};
 use crate::value::format_size;
 use keyway_topology::DEPTH_MAX;
 use std::fmt::Write;
@@ -19,6 +19,11 @@ pub struct MemoryBound {
     pub snapshot_bytes: u64,
     /// Memory of writes that wait for logs, and of compactions, in all stores.
     pub log_bytes: u64,
+    /// Memory above the data for replicas of all stores: items that change while a snapshot is sent,
+    /// and bytes that the system has not taken yet.
+    pub feed_bytes: u64,
+    /// Memory above the data while the next process of an upgrade takes all stores over.
+    pub upgrade_bytes: u64,
     /// Table of keys that clients with CLIENT TRACKING have read, in all stores.
     pub tracking_bytes: u64,
     /// Memory of Lua for the scripts of all stores, per worker.
@@ -42,6 +47,12 @@ pub struct MemoryBound {
     /// Messages that one subscriber has not read; `None`: no bound.
     pub subscriber_bytes: Option<u64>,
 }
+
+/// Bytes on their way to a replica, before no more are fetched for it.
+const OUTLET_LEN_MAX: u64 = 256 << 10;
+
+/// Writes that an upgrade keeps beside a store while the snapshot is on its way, in bytes.
+const SPOOL_LEN_MAX: u64 = 256 << 20;
 
 /// RESP2 and RESP3: clients of each protocol have links of their own.
 const PROTOCOLS: usize = 2;
@@ -110,6 +121,8 @@ impl Config {
             log_bytes: stores()
                 .filter_map(|store| store.log.as_ref())
                 .fold(0, |sum: u64, log| sum.saturating_add(2 * log.buffer)),
+            feed_bytes: stores().map(feed_bytes_of).fold(0, u64::saturating_add),
+            upgrade_bytes: stores().map(upgrade_bytes_of).fold(0, u64::saturating_add),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             script_bytes,
@@ -128,6 +141,20 @@ impl Config {
             },
         }
     }
+}
+
+/// Returns the memory above the data for replicas of a store.
+fn feed_bytes_of(store: &StoreConfig) -> u64 {
+    let feed = &store.replica.feed;
+    let changing = feed.buffer.min(store.memory_max.unwrap_or(u64::MAX) / 4);
+    changing.saturating_add(u64::from(feed.replicas_max) * OUTLET_LEN_MAX)
+}
+
+/// Returns the memory above the data of a store while an upgrade copies it: writes beside the store,
+/// and items that change before the snapshot has them.
+fn upgrade_bytes_of(store: &StoreConfig) -> u64 {
+    let changing = store.memory_max.map_or(SPOOL_LEN_MAX, |max| max / 8);
+    SPOOL_LEN_MAX + changing.clamp(16 << 20, SPOOL_LEN_MAX)
 }
 
 /// Returns the number of connections of a worker to the servers of a pool.
@@ -197,6 +224,22 @@ fn of_stores(config: &Config, bound: &MemoryBound, text: &mut String) {
         let bytes = format_size(bound.log_bytes);
         let _ =
             writeln!(text, "  logs: {bytes} of writes that wait for the disk, and of compactions");
+    }
+    if bound.feed_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  replicas: {} of what changes while a snapshot is sent and of what is on its way to\n    \
+             them, and the longest command once for each replica",
+            format_size(bound.feed_bytes),
+        );
+    }
+    if bound.upgrade_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  upgrades: {} of writes while the next process takes the data, which is in the memory of\n    \
+             both then",
+            format_size(bound.upgrade_bytes),
+        );
     }
     if bound.tracking_bytes > 0 {
         let bytes = format_size(bound.tracking_bytes);

@@ -249,7 +249,7 @@ pub(crate) static REPLICATION: Table = Table {
             "backlog",
             Size { min: 16 * KIB, max: GIB },
             Is("\"1MiB\""),
-            "Bytes of the stream that are kept for replicas that come back: one that lacks more takes a whole snapshot. They count towards `memory_max`. They are freed an hour after the last replica has left; a replica keeps them always.",
+            "Bytes of the stream that are kept for replicas that come back: one that lacks more takes a whole snapshot. They count towards `memory_max`, of which they are an eighth at most. They are freed an hour after the last replica has left; a replica keeps them always.",
         )
         .known_elsewhere_as(&["repl-backlog-size", "size"]),
         key(

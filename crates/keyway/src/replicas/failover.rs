@@ -55,12 +55,6 @@ impl Role {
         if self.standby.store().is_replica() {
             return refuse("FAILOVER is not valid when server is a replica.");
         }
-        if self.standby.store().log().is_some() {
-            return refuse(
-                "FAILOVER does not hand over a store with a log: remove `log` from its pool, or stop \
-                 Keyway and promote the replica",
-            );
-        }
         let replicas = self.standby.feed_status().replicas;
         if replicas.is_empty() {
             return refuse("FAILOVER requires connected replicas.");
@@ -144,7 +138,7 @@ impl Role {
     fn give_up(&self, why: &str) {
         tracing::warn!(pool = self.name(), "the store is not handed over: {why}");
         if matches!(self.progress(), Progress::Handing { .. }) {
-            self.promote();
+            self.take_back();
         }
         self.end_failover();
     }

@@ -16,7 +16,7 @@ mod waits;
 
 use crate::serve::wall_clock;
 use keyway_config::{Config, PoolKindConfig, ReplicaConfig, ReplicationConfig};
-use keyway_net::Followed;
+use keyway_net::{FinalStore, Followed};
 use keyway_replica::feed::FeedSettings;
 use keyway_standby::{FeedConfig, Parts, Standby};
 use keyway_store::{EffectLimits, Store};
@@ -164,6 +164,21 @@ impl Replicas {
         }
     }
 
+    /// Has the stream of a store that has taken over go on: see [`Role::succeed`].
+    pub fn succeed(&self, last: &FinalStore, configured_before: &str) {
+        if let Some(role) = self.role(&last.pool) {
+            role.succeed(last, configured_before);
+        }
+    }
+
+    /// Notes what the next process is to know of a store's replicas.
+    pub fn note_replicas(&self, last: &mut FinalStore) {
+        if let Some(role) = self.role(&last.pool) {
+            last.history = role.history();
+            last.replicas = role.following() as u64;
+        }
+    }
+
     /// Gives a store that has taken over its role: see [`Role::begin_as`].
     pub fn begin_as(&self, pool: &str, before: Option<&Followed>, configured_before: &str) {
         if let Some(role) = self.role(pool) {
@@ -187,6 +202,11 @@ impl Replicas {
             (role.name().to_owned(), role.configured(), Arc::clone(role.store()))
         };
         self.roles.iter().map(of).collect()
+    }
+
+    /// The bytes that an upgrade keeps beside a store, for whoever counts them.
+    pub fn spooled(&self, pool: &str) -> Arc<AtomicU64> {
+        self.role(pool).map(|role| role.spooled()).unwrap_or_default()
     }
 
     /// Returns the pool whose store is being handed over to a replica, by FAILOVER.
@@ -232,8 +252,12 @@ fn feed_of(config: &ReplicationConfig, store: &Store) -> FeedConfig {
 /// Bounds of a store's stream. It counts towards the memory of the data, and is to leave most of
 /// that to them.
 fn limits_of(config: &ReplicationConfig, store: &Store) -> EffectLimits {
-    let history = config.backlog;
-    let room = config.buffer.min(store.stats().memory_max / 4).max(2 * history).max(ROOM_MIN);
+    let memory_max = match store.stats().memory_max {
+        0 => u64::MAX,
+        max => max,
+    };
+    let history = config.backlog.min(memory_max / 8);
+    let room = config.buffer.min(memory_max / 4).max(2 * history).max(ROOM_MIN);
     EffectLimits { room: room as usize, history: history as usize }
 }
 

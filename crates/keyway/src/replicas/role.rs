@@ -5,7 +5,7 @@ use super::failover::Progress;
 use super::link_log::LinkLog;
 use super::waits::Waits;
 use keyway_config::ReplicaConfig;
-use keyway_net::Followed;
+use keyway_net::{FinalStore, Followed};
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::{Candidate, ReplicaStatus};
 use keyway_replica::{FollowerSettings, Position, State};
@@ -45,6 +45,10 @@ pub(super) struct Role {
     waits: Mutex<Waits>,
     /// True while writes are refused as too few replicas follow.
     is_alone: AtomicBool,
+    /// The replicas that followed the process before, and until when they count as following.
+    before: Mutex<Option<(usize, Instant)>>,
+    /// Bytes of writes that an upgrade keeps beside the store.
+    spooled: Arc<AtomicU64>,
     /// Replicas that were taken in, and those that were cut off for being slow.
     attached: AtomicU64,
     cut_off: Arc<AtomicU64>,
@@ -66,6 +70,8 @@ impl Role {
             room: super::limits_of(&settings.feed, standby.store()).room as u64,
             waits: Mutex::default(),
             is_alone: AtomicBool::new(false),
+            before: Mutex::default(),
+            spooled: Arc::default(),
             attached: AtomicU64::new(0),
             cut_off,
             name: name.to_owned(),
@@ -176,9 +182,15 @@ impl Role {
         let is_begun = self.standby.hand_over(primary, settings, &acknowledged, patience);
         is_begun.unwrap_or_else(|error| {
             tracing::error!(pool = self.name, "the store cannot be handed over: {error}");
-            self.promote();
+            self.take_back();
             false
         })
+    }
+
+    /// Is the primary again, as the replica has not taken over.
+    pub(super) fn take_back(&self) {
+        self.promote();
+        self.standby.restore_flushes();
     }
 
     fn follower_settings(&self, endpoint: Endpoint) -> FollowerSettings {
@@ -241,13 +253,22 @@ impl Role {
         self.waits.lock().deadline()
     }
 
+    /// The number of replicas that were heard within `min_replicas_max_lag`, by this process or by the
+    /// one before.
+    pub(super) fn following(&self) -> usize {
+        let lag_max = self.settings.lock().feed.lag_max;
+        let mut before = self.before.lock();
+        before.take_if(|(_, until)| *until <= super::now());
+        self.standby.following(lag_max).max(before.map_or(0, |(count, _)| count))
+    }
+
     /// Refuses writes while too few replicas follow.
     fn look_at_replicas(&self) {
         let feed = self.settings.lock().feed;
         let store = self.standby.store();
-        let good = || self.standby.following(feed.lag_max);
-        let is_alone =
-            feed.replicas_min > 0 && !store.is_replica() && good() < feed.replicas_min as usize;
+        let is_alone = feed.replicas_min > 0
+            && !store.is_replica()
+            && self.following() < feed.replicas_min as usize;
         store.set_alone(is_alone);
         if self.is_alone.swap(is_alone, Ordering::Relaxed) != is_alone {
             let min = feed.replicas_min;
@@ -324,6 +345,32 @@ impl Role {
         }
     }
 
+    /// Has the stream of a copy go on as that of the store of the process before has ended, so that its
+    /// replicas go on here. In front of the log, whose writes are in the same stream.
+    pub(super) fn succeed(&self, last: &FinalStore, configured_before: &str) {
+        let settings = self.settings();
+        let is_same = shown(settings.primary.as_ref()) == configured_before;
+        let history = last.history.as_ref().and_then(|id| ReplicationId::parse(id.as_bytes()));
+        let is_primary = match is_same {
+            true => last.primary.is_none(),
+            false => settings.primary.is_none(),
+        };
+        if is_primary {
+            self.standby.succeed(history);
+        } else if !is_same || history.is_none() {
+            self.standby.end_feed();
+        }
+        if let Some(until) = super::now().checked_add(settings.feed.lag_max) {
+            *self.before.lock() = Some((last.replicas as usize, until));
+        }
+        self.look_at_replicas();
+    }
+
+    /// The id by which replicas know the history of the data, as text.
+    pub(super) fn history(&self) -> Option<String> {
+        self.standby.told_id().map(|id| id.to_string())
+    }
+
     /// Begins as the process before has ended: as a primary, or as the replica of the same
     /// primary from the same position on. If the configuration names another primary than it did
     /// for that process, it is followed instead.
@@ -397,6 +444,10 @@ impl Role {
         *self.failover.lock() != Progress::Idle.word()
     }
 
+    pub(super) fn spooled(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.spooled)
+    }
+
     pub(super) fn store(&self) -> &Arc<Store> {
         self.standby.store()
     }
@@ -410,7 +461,15 @@ impl Role {
     fn feed(&self) -> FeedFigures {
         let FeedStatus { id, second, offset, kept_from, history, replicas } =
             self.standby.feed_status();
+        let store = self.standby.store();
+        let link = self.standby.status().filter(|_| store.is_replica() && !store.is_relaying());
+        // The effects of a replica with a log are of no history. Its data is where its link is.
+        let (offset, kept_from) = match link {
+            Some(StandbyStatus { link, .. }) => (link.offset, None),
+            None => (offset, kept_from),
+        };
         let config = self.settings.lock().feed;
+        let on_their_way = replicas.iter().map(|it| it.buffered).sum::<u64>();
         let text = |id: ReplicationId| id.to_string();
         FeedFigures {
             id: text(id),
@@ -419,10 +478,12 @@ impl Role {
             kept_from,
             history,
             room: self.room,
+            stream_bytes: store.effects_len() as u64,
+            unsent_bytes: on_their_way + self.spooled.load(Ordering::Relaxed),
             replicas: replicas.iter().map(fed).collect(),
             replicas_min: config.replicas_min.into(),
             lag_max: config.lag_max,
-            replicas_good: self.standby.following(config.lag_max) as u64,
+            replicas_good: self.following() as u64,
             priority: config.priority,
             failover: *self.failover.lock(),
             attached: self.attached.load(Ordering::Relaxed),

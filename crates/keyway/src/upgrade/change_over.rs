@@ -59,11 +59,12 @@ impl Live {
             return Err(vec![why]);
         }
         let clients = plan.next_client_id.load(Ordering::Relaxed) + IDS_APART;
-        let finals: Result<Vec<_>, _> = stores
-            .iter()
-            .zip(&followed)
-            .map(|(of, primary)| settle(of, primary, clients))
-            .collect();
+        let settled = |(of, primary)| {
+            let mut last = settle(of, primary, clients)?;
+            self.replicas.note_replicas(&mut last);
+            Ok(last)
+        };
+        let finals: Result<Vec<_>, _> = stores.iter().zip(&followed).map(settled).collect();
         self.held = Some(Held { followed });
         if finals.is_err() {
             self.go_on();
@@ -101,6 +102,8 @@ fn settle(
         clients,
         flushes: store.flushes_to_come(),
         primary: primary.clone(),
+        history: None,
+        replicas: 0,
     })
 }
 

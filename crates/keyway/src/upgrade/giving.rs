@@ -24,7 +24,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,6 +73,7 @@ struct Given {
     store: Arc<Store>,
     scripts: Arc<Registry>,
     plan: Arc<Plan>,
+    spooled: Arc<AtomicU64>,
 }
 
 impl Giving {
@@ -84,7 +85,8 @@ impl Giving {
             let scripts = pools.iter().find(|plan| plan.name == pool)?.scripts.clone();
             let log = live.logs.directory(&pool);
             let handed = HandedStore { pool, log, primary };
-            Some(Given { handed, store, scripts, plan: Arc::clone(plan) })
+            let spooled = live.replicas.spooled(&handed.pool);
+            Some(Given { handed, store, scripts, plan: Arc::clone(plan), spooled })
         });
         Self { seed: live.seed, stores: stores.collect() }
     }
@@ -127,13 +129,15 @@ struct Fed {
     /// Counts what was fetched for the next process.
     progress: Arc<AtomicU64>,
     fetched: Arc<AtomicU64>,
+    /// Bytes of writes that are kept beside the store.
+    spooled: Arc<AtomicU64>,
     feed: Arc<Feed>,
     introduction: Option<JoinHandle<()>>,
 }
 
 impl Fed {
     fn begin(given: Given, talk: &Handover, timeout: Duration) -> io::Result<Self> {
-        let Given { handed, store, scripts, plan } = given;
+        let Given { handed, store, scripts, plan, spooled } = given;
         let room = store.config().memory_max / ROOM_PART;
         let room = match store.config().memory_max {
             0 => ROOM_MAX,
@@ -152,6 +156,7 @@ impl Fed {
                 spool_max: SPOOL_MAX,
                 progress: Arc::clone(&progress),
                 fetched: Arc::clone(&fetched),
+                spooled: Arc::clone(&spooled),
             }),
             snapshot_buffer: room as u64,
             acknowledged: Box::new(|| ()),
@@ -181,7 +186,7 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self { store, room, progress, fetched, feed, introduction })
+        Ok(Self { store, room, progress, fetched, spooled, feed, introduction })
     }
 
     fn pace(&self, plan: &Plan) -> Pace {
@@ -209,6 +214,8 @@ impl Drop for Fed {
     fn drop(&mut self) {
         // The other side has asked, or is gone.
         let _ = self.introduction.take().map(JoinHandle::join);
+        self.feed.end();
+        self.spooled.store(0, Ordering::Relaxed);
     }
 }
 

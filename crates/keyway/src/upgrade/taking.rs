@@ -108,6 +108,7 @@ impl Taking {
                 store.raise_numbers(last.numbers.saturating_add(1));
                 store.set_flushes_to_come(&last.flushes);
             }
+            replicas.succeed(last, &store.primary);
             plan.next_client_id.fetch_max(last.clients, Ordering::Relaxed);
         }
         // The logs come first: they are told where the data of a replica is in its history.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Random, RedisServer, Value,
-    encode_words, wait_until, watchdog,
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Random, RedisServer, TempDir,
+    Value, encode_words, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -141,6 +141,12 @@ fn servers_follow_a_pool_and_its_clients_are_told_of_them() {
         let got = client.words(&format!("CONFIG GET {name}"));
         assert_eq!(got.array()[1], Value::bulk(value), "{name}");
     }
+    let memory = client.words("INFO memory").text();
+    for name in ["mem_replication_backlog:", "mem_clients_slaves:"] {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name));
+        let bytes: u64 = line.and_then(|line| line.trim().parse().ok()).unwrap_or_default();
+        assert!(bytes > 0 && bytes < 16 << 20, "{name} {memory}");
+    }
     // A replica that lags is waited for until the time is over.
     server.process().signal(keyway_testkit::Signal::STOP);
     client.words("SET late v");
@@ -223,8 +229,12 @@ fn writes_need_replicas_where_the_pool_says_so() {
 
 /// Hands over under load, and back.
 fn hands_over(successor: &dyn Fn(SocketAddr) -> (Client, SocketAddr)) {
-    let keyway = primary();
+    hands_over_from(&primary(), successor);
+}
+
+fn hands_over_from(keyway: &Keyway, successor: &dyn Fn(SocketAddr) -> (Client, SocketAddr)) {
     let mut client = keyway.client(0);
+    wait_until("writes are served", BOUND, || !client.words("SET first v").is_error());
     let (mut other, address) = successor(keyway.address(0));
     await_up(&mut other);
     let busy = FAR.map(|seed| {
@@ -293,6 +303,55 @@ fn a_pool_is_handed_over_to_another_keyway_under_load_and_back() {
 }
 
 #[test]
+fn a_pool_with_a_log_is_handed_over_and_back_and_its_log_has_all() {
+    let _watchdog = watchdog(Duration::from_secs(180), "FAILOVER of a pool with a log");
+    let folder = TempDir::new();
+    let log = format!("{{ dir = {:?}, fsync = \"always\" }}", folder.path().display().to_string());
+    let mut keyway = start(Pool::store("main").with("log", &log));
+    let kept = std::cell::RefCell::new(Vec::new());
+    hands_over_from(&keyway, &|at| {
+        let server = redis_of(at);
+        let found = (server.client(), server.address());
+        kept.borrow_mut().push(server);
+        found
+    });
+    let expected = contents(&mut keyway.client(0));
+    keyway.process().signal(keyway_testkit::Signal::KILL);
+    let _ = keyway.process_mut().wait_exit(BOUND);
+    let again = start(Pool::store("main").with("log", &log));
+    let mut client = again.client(0);
+    wait_until("the log is loaded", BOUND, || !client.words("DBSIZE").is_error());
+    assert!(expected.len() > 200 && contents(&mut client) == expected);
+}
+
+/// A replica by hand that has everything, in front of a server that does not take over.
+#[test]
+fn what_memcached_clients_want_flushed_later_outlasts_a_failover_that_is_given_up() {
+    let _watchdog = watchdog(Duration::from_secs(90), "flush_all and FAILOVER");
+    let keyway = primary();
+    let (mut client, mut memcached) = (keyway.client(0), keyway.memcached_client(1));
+    let other = RedisServer::start();
+    let mut replica = keyway.client(0);
+    ok(&mut replica, &format!("REPLCONF listening-port {} capa eof capa psync2", other.port()));
+    let answer = replica.words("PSYNC ? -1").text();
+    assert!(answer.starts_with("FULLRESYNC "), "{answer}");
+    replica.send(&encode_words("REPLCONF ACK 99999999"));
+    wait_until("the replica is online", BOUND, || {
+        let _ = replica.try_send(&encode_words("REPLCONF ACK 99999999"));
+        info(&mut client, "slave0").contains("online")
+    });
+    assert_eq!(memcached.say("set item 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(memcached.say("flush_all 4\r\n"), "OK\r\n");
+    ok(&mut client, &format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", other.port()));
+    wait_until("the other server has refused", BOUND, || {
+        let _ = replica.try_send(&encode_words("REPLCONF ACK 99999999"));
+        keyway.process().log().contains("the replica has refused to take over")
+    });
+    assert_eq!(info(&mut client, "role"), "master");
+    wait_until("the item is flushed", BOUND, || memcached.say("get item\r\n") == "END\r\n");
+}
+
+#[test]
 fn failover_is_refused_given_up_and_ended_as_in_redis() {
     let _watchdog = watchdog(Duration::from_secs(120), "FAILOVER that is not");
     let keyway = primary();
@@ -302,6 +361,9 @@ fn failover_is_refused_given_up_and_ended_as_in_redis() {
     };
     refused(&mut client, "FAILOVER", "ERR FAILOVER requires connected replicas.");
     refused(&mut client, "FAILOVER ABORT", "ERR No failover in progress.");
+    ok(&mut client, "MULTI");
+    refused(&mut client, "FAILOVER", "ERR Command not allowed inside a transaction");
+    ok(&mut client, "DISCARD");
     let server = redis_of(keyway.address(0));
     await_up(&mut server.client());
     let text = "ERR FAILOVER target HOST and PORT is not a replica.";

@@ -99,6 +99,10 @@ pub struct FeedFigures {
     pub offset_bytes: u64,
     /// Bytes that the latest of those that follow lacks.
     pub lag_bytes: u64,
+    /// Bytes of the stream in memory.
+    pub stream_bytes: u64,
+    /// Bytes on their way to replicas, and to the next process of an upgrade.
+    pub unsent_bytes: u64,
     /// Those that came since the process started.
     pub attached: u64,
     /// Of these, the ones that were cut off as they were slow.

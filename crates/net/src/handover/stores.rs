@@ -19,7 +19,7 @@ pub(super) fn store_of<'m>(mut fields: impl Iterator<Item = &'m str>) -> Option<
     Some(HandedStore { pool: next()?, log: next()?, primary: next()? })
 }
 
-/// The numbers, the primary in five fields, and two fields for each flush.
+/// The numbers, the primary in five fields, two fields about replicas, and two for each flush.
 pub(super) fn fields_of_final(store: &FinalStore) -> Vec<String> {
     let mut fields = vec![FINAL.to_owned(), field(&store.pool)];
     fields.extend([store.offset, store.numbers, store.clients].map(|number| number.to_string()));
@@ -32,6 +32,7 @@ pub(super) fn fields_of_final(store: &FinalStore) -> Vec<String> {
         }
         None => fields.extend(std::iter::repeat_n(String::new(), 5)),
     }
+    fields.extend([field(store.history.as_deref().unwrap_or("")), store.replicas.to_string()]);
     for (database, at) in &store.flushes {
         fields.extend([database.to_string(), at.to_string()]);
     }
@@ -40,8 +41,8 @@ pub(super) fn fields_of_final(store: &FinalStore) -> Vec<String> {
 
 pub(super) fn final_of<'m>(fields: impl Iterator<Item = &'m str>) -> Option<FinalStore> {
     let fields: Vec<&str> = fields.collect();
-    let [pool, offset, numbers, clients, host, port, id, at, database, flushes @ ..] = &fields[..]
-    else {
+    let [pool, offset, numbers, clients, rest @ ..] = &fields[..] else { return None };
+    let [host, port, id, at, database, history, replicas, flushes @ ..] = rest else {
         return None;
     };
     let primary = match (*host, *port) {
@@ -71,5 +72,7 @@ pub(super) fn final_of<'m>(fields: impl Iterator<Item = &'m str>) -> Option<Fina
         clients: clients.parse().ok()?,
         flushes: flushes.chunks(2).map(flush).collect::<Option<_>>()?,
         primary,
+        history: (!history.is_empty()).then(|| (*history).to_owned()),
+        replicas: replicas.parse().ok()?,
     })
 }

@@ -44,11 +44,12 @@ use std::time::{Duration, Instant};
 /// Time between two rounds of upkeep. Longer keeps more of the stream in memory.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Feeds replicas until it is dropped.
+/// Feeds replicas until [`Feed::end`]. A feed that is only dropped ends as well, but nobody waits for
+/// its threads then: whoever drops it last may be a thread that must not wait.
 pub struct Feed {
     shared: Arc<Shared>,
     /// Keeps the stream, and sends signs of life.
-    keeper: Option<JoinHandle<()>>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
     wake: Arc<Wake>,
 }
 
@@ -112,6 +113,8 @@ pub struct ReplicaStatus {
     pub acknowledged: u64,
     /// The time since it last acknowledged anything.
     pub lag: Duration,
+    /// Bytes of memory for what is on its way to it, beside the stream that all replicas share.
+    pub buffered: u64,
 }
 
 /// The reason why a replica is not taken in.
@@ -169,7 +172,7 @@ impl Feed {
         let (kept, awake) = (Arc::clone(&shared), Arc::clone(&wake));
         let thread = std::thread::Builder::new().name("keyway-feed".to_owned());
         let keeper = thread.spawn(move || kept.keep(&awake))?;
-        Ok(Self { shared, keeper: Some(keeper), wake })
+        Ok(Self { shared, keeper: Mutex::new(Some(keeper)), wake })
     }
 
     /// Returns the name of the history.
@@ -192,6 +195,12 @@ impl Feed {
     pub fn keep(&self, stream: Box<dyn Stream>) {
         let mut state = self.shared.state.lock();
         (state.anchor, state.is_kept) = (Some(stream), true);
+    }
+
+    /// Returns whether the stream is kept for replicas, which are here or may come back.
+    pub fn keeps_stream(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.anchor.is_some() || !state.replicas.is_empty()
     }
 
     /// Keeps the stream for some time after the last replica has left, as from the start.
@@ -264,6 +273,7 @@ impl Feed {
             stage: replica.shown.stage(),
             acknowledged: replica.shown.acknowledged(),
             lag: Duration::from_millis(now.saturating_sub(replica.shown.acknowledged_at())),
+            buffered: replica.shown.buffered(),
         };
         state.replicas.iter().map(status).collect()
     }
@@ -294,22 +304,34 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.wake.stop();
-        let mut threads: Vec<_> = self.keeper.take().into_iter().collect();
-        {
-            let mut state = self.shared.state.lock();
-            state.is_ending = true;
-            state.replicas.iter().for_each(|replica| replica.wake.stop());
-            threads.extend(state.replicas.iter_mut().filter_map(|replica| replica.thread.take()));
-            threads.append(&mut state.ended);
-            state.anchor = None;
-        }
+impl Feed {
+    /// Ends the feed and the connections of all replicas. Waits for their threads, which may be at a
+    /// snapshot or wait for clients: this is for a thread that may wait.
+    pub fn end(&self) {
+        let mut threads = self.stop();
+        threads.extend(self.keeper.lock().take());
         for thread in threads {
             // A panic of such a thread was told when it happened.
             let _ = thread.join();
         }
+    }
+
+    /// Tells all threads to end, and takes no replica any more. Returns those of replicas.
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        self.wake.stop();
+        let mut state = self.shared.state.lock();
+        state.is_ending = true;
+        state.anchor = None;
+        state.replicas.iter().for_each(|replica| replica.wake.stop());
+        let mut threads = std::mem::take(&mut state.ended);
+        threads.extend(state.replicas.iter_mut().filter_map(|replica| replica.thread.take()));
+        threads
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        drop(self.stop());
     }
 }
 

@@ -70,6 +70,11 @@ impl Outlet {
         self.out.len() - self.sent
     }
 
+    /// Bytes that the buffer takes in memory.
+    pub(super) fn buffered(&self) -> usize {
+        self.out.capacity()
+    }
+
     /// Returns the words of the replica that were not understood yet.
     pub(super) fn said(&mut self) -> &mut Vec<u8> {
         &mut self.said

@@ -35,6 +35,8 @@ pub(super) struct Shown {
     /// Milliseconds of the feed at which the replica last acknowledged anything.
     acknowledged_at: AtomicU64,
     is_renamed: AtomicBool,
+    /// Bytes of the buffer of what is on its way.
+    buffered: AtomicU64,
 }
 
 impl Shown {
@@ -45,6 +47,14 @@ impl Shown {
 
     pub(super) fn is_renamed(&self) -> bool {
         self.is_renamed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_buffered(&self, bytes: usize) {
+        self.buffered.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn buffered(&self) -> u64 {
+        self.buffered.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_stage(&self, stage: Stage) {

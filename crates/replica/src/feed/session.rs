@@ -184,6 +184,8 @@ impl Session {
         self.shown.set_stage(Stage::Snapshot);
         (self.placed)();
         self.send(beginning.snapshot)?;
+        // The replica acknowledges the snapshot itself, however long nothing is written behind it.
+        self.shown.set_sent(offset);
         self.shown.set_stage(Stage::Loading);
         if self.profile.snapshot_only() || self.is_old {
             while self.outlet.unsent() > 0 {
@@ -224,6 +226,7 @@ impl Session {
     /// Sends what there is, and hears the replica; waits up to `pause` if there is nothing to do.
     fn turn(&mut self, pause: Duration) -> Result<(), Parting> {
         let taken = self.outlet.flush()?;
+        self.shown.set_buffered(self.outlet.buffered());
         let has_said = self.outlet.receive()?;
         let now = clock::now();
         // The system takes what is sent to a replica that hangs. One that follows has to speak.

@@ -117,9 +117,10 @@ impl Store {
         self.follow_end(keeping)
     }
 
-    /// Adds a command that changes nothing, such as PING, to what all readers get.
+    /// Adds a command that changes nothing, such as PING, to what all readers get. While the store is
+    /// held nothing is added: another process has the end of the stream.
     pub fn tell_followers(&self, words: &[&[u8]]) {
-        if self.effects.is_on() {
+        if self.effects.is_on() && !self.is_held() {
             self.effects.tell_alone(0, words.iter().copied());
         }
     }

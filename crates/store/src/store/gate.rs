@@ -130,21 +130,21 @@ impl Store {
     /// Makes the store a replica, or a primary.
     ///
     /// A write that is under way ends as it began. All shards are locked once, so that every
-    /// later one sees the change.
-    pub fn set_replica(&self, is_replica: bool) {
+    /// later one sees the change. A replica does none of the flushes that memcached clients have asked
+    /// for at a time to come: its primary does its own. Returns those that it would have done, as
+    /// [`Store::flushes_to_come`] gives them.
+    pub fn set_replica(&self, is_replica: bool) -> Vec<(u32, u64)> {
         let _locked = self.lock_all();
         self.gate.set(REPLICA, is_replica);
-        match is_replica {
-            // The primary flushes what memcached clients wanted flushed later.
-            true => {
-                (0..self.database_count()).for_each(|database| self.flushes.set(database, None))
-            }
-            false => {
-                self.gate.set(STALE, false);
-                // In front of the first write of a client.
-                self.leave_history();
-            }
+        if is_replica {
+            let flushes = self.flushes_to_come();
+            self.set_flushes_to_come(&[]);
+            return flushes;
         }
+        self.gate.set(STALE, false);
+        // In front of the first write of a client.
+        self.leave_history();
+        Vec::new()
     }
 
     /// Has clients of a replica be refused, or served with what there is.

@@ -100,6 +100,11 @@ impl Waiter {
         !self.keys.is_empty()
     }
 
+    /// Returns whether it waits for replicas, by WAIT.
+    pub fn is_for_replicas(&self) -> bool {
+        self.command.verb == Verb::Wait
+    }
+
     /// Its place among all that wait: those with a lower one came earlier.
     pub fn place(&self) -> u64 {
         self.ticket

@@ -146,7 +146,8 @@ impl Plane {
         let client = incoming.session.identity.id;
         let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
         let sequence = incoming.busy.order.reserve();
-        let waiting = Waiting { session: incoming.key, sequence, waiter, deadline, _share: share };
+        let (session, since) = (incoming.key, self.clock.now);
+        let waiting = Waiting { session, sequence, waiter, since, deadline, _share: share };
         self.store.blocking.waiting.insert(client, waiting);
         if let Some(deadline) = deadline {
             self.store.blocking.deadlines.insert((deadline, client));

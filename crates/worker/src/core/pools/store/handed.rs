@@ -17,6 +17,7 @@ use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::tracking::Tracking;
 use keyway_proxy::{Busy, Identity, ReplyMode, Session, WaitFor};
 use keyway_resp::{Protocol, reply};
+use keyway_store::Waiter;
 use std::time::Duration;
 
 /// Bytes that were received and not begun at most. A longer request is waited for.
@@ -56,11 +57,12 @@ impl Core {
         })
     }
 
-    /// Returns whether a client waits on an embedded store for a key.
+    /// Returns whether a client waits on an embedded store for a key, or for replicas.
     fn waits_on_store(&self, key: Key<Session>) -> bool {
         let id = self.session(key).map(|session| session.identity.id);
         let waiting = id.and_then(|id| self.plane.store.blocking.waiting.get(&id));
-        waiting.is_some_and(|waiting| waiting.session == key && waiting.waiter.is_for_keys())
+        let goes_on = |waiter: &Waiter| waiter.is_for_keys() || waiter.is_for_replicas();
+        waiting.is_some_and(|waiting| waiting.session == key && goes_on(&waiting.waiter))
     }
 
     /// The place of a client among all that wait on stores; 0 if it does not wait.
@@ -131,8 +133,11 @@ impl Core {
             return None;
         }
         let mut request = Vec::new();
-        write_request(&mut request, waiting.waiter.words());
         let now = plane.clock.now;
+        match waiting.waiter.is_for_replicas() {
+            true => write_wait(&mut request, &waiting.waiter, now.since(waiting.since)),
+            false => write_request(&mut request, waiting.waiter.words()),
+        }
         let left = waiting.deadline.map_or(0, |deadline| {
             u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX).max(1)
         });
@@ -226,6 +231,20 @@ impl Core {
             plane.note_deadline(Some(deadline));
         }
     }
+}
+
+/// Appends a WAIT that ends when one would that has lasted for some time.
+fn write_wait(out: &mut Vec<u8>, waiter: &Waiter, lasted: Duration) {
+    let mut words: Vec<&[u8]> = waiter.words().collect();
+    let left = words.last().and_then(|millis| std::str::from_utf8(millis).ok()?.parse().ok());
+    let left = left.filter(|millis: &u64| *millis > 0).map(|millis| {
+        let lasted = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+        millis.saturating_sub(lasted).max(1).to_string()
+    });
+    if let (Some(left), Some(last)) = (&left, words.last_mut()) {
+        *last = left.as_bytes();
+    }
+    write_request(out, words.into_iter());
 }
 
 /// Appends a request.

@@ -135,6 +135,7 @@ pub(in crate::core::pools::store) struct Waiting {
     pub(in crate::core::pools::store) session: Key<Session>,
     pub(in crate::core::pools::store) sequence: u32,
     pub(in crate::core::pools::store) waiter: Arc<Waiter>,
+    pub(in crate::core::pools::store) since: Time,
     pub(in crate::core::pools::store) deadline: Option<Time>,
     pub(in crate::core::pools::store) _share: Share,
 }

@@ -358,7 +358,8 @@ fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Reque
 fn check_queued(request: &Request) -> Result<(), String> {
     let command = request.command;
     let name = command.name.replace('|', " ");
-    if command.flags.contains(Flags::NO_MULTI) {
+    // A FAILOVER would wait for writes that the transaction itself holds up.
+    if command.flags.contains(Flags::NO_MULTI) || command.verb == Verb::Failover {
         return Err("ERR Command not allowed inside a transaction".to_owned());
     }
     match (command.handling, command.verb) {
