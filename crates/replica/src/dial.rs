@@ -1,7 +1,6 @@
 //! Connecting: looking the host up and waiting for an answer, both of which end
 //! at once when the follower stops.
 
-use crate::clock;
 use crate::fault::{Cause, Stage};
 use crate::settings::{FollowerSettings, Lookups};
 use crate::wake::{Waited, Wake};
@@ -10,9 +9,7 @@ use keyway_topology::Endpoint;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -41,7 +38,7 @@ impl Dialler {
 
     /// Connects to the primary.
     pub(crate) fn connect(&mut self, settings: &FollowerSettings) -> Result<Wire, Failed> {
-        let until = clock::now() + settings.connect_timeout;
+        let until = self.wake.now() + settings.connect_timeout;
         let late = Cause::Timeout(settings.connect_timeout);
         let (socket, host) = match &settings.primary {
             Endpoint::Tcp { host, port } => {
@@ -49,7 +46,7 @@ impl Dialler {
                 (self.connect_tcp(&addresses, until, &late)?, host.as_str())
             }
             Endpoint::Unix { path } => {
-                let connected = connect_unix(path);
+                let connected = self.wake.system().connect_unix(path);
                 let failed = |error| Failed::Fault(Stage::Connect, system(error));
                 (connected.map_err(failed)?, "localhost")
             }
@@ -126,7 +123,7 @@ impl Dialler {
     ) -> Result<OwnedFd, Failed> {
         let mut last = late.clone();
         for (nth, address) in addresses.iter().enumerate() {
-            let now = clock::now();
+            let now = self.wake.now();
             let left = until.saturating_duration_since(now);
             let share = left / (addresses.len() - nth).try_into().unwrap_or(u32::MAX);
             match self.connect_one(*address, now + share) {
@@ -160,12 +157,4 @@ impl Dialler {
         }
         sockopt::socket_error(&socket)?.map(|()| Some(socket))
     }
-}
-
-/// Connects without waiting: a full backlog is refused at once.
-fn connect_unix(path: &std::path::Path) -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket)
 }

@@ -1,18 +1,18 @@
 //! The thread that follows a primary.
 
-use crate::clock;
 use crate::dial::{Dialler, Failed};
 use crate::fault::{LinkFault, Stage};
 use crate::link::{Ended, Link};
-use crate::pause::{Pauses, chance};
+use crate::pause::Pauses;
 use crate::settings::FollowerSettings;
 use crate::status::{Board, State, Status};
+use crate::system::{System, Thread, real};
 use crate::target::{Position, Target};
 use crate::wake::Wake;
 use crate::wire::Wire;
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A thread that follows a primary and feeds a [`Target`], until it is stopped
@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 pub struct Follower {
     wake: Arc<Wake>,
     board: Arc<Board>,
-    thread: Option<JoinHandle<Option<Position>>>,
+    thread: Option<Thread>,
+    /// The position at which the thread has ended.
+    end: Arc<Mutex<Option<Position>>>,
 }
 
 impl Follower {
@@ -30,7 +32,19 @@ impl Follower {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(settings: FollowerSettings, target: Box<dyn Target>) -> std::io::Result<Self> {
-        Self::begin(settings, target, None)
+        Self::start_in(&real(), settings, target)
+    }
+
+    /// As [`Follower::start`], on another system.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start_in(
+        system: &Arc<dyn System>,
+        settings: FollowerSettings,
+        target: Box<dyn Target>,
+    ) -> std::io::Result<Self> {
+        Self::begin(system, settings, target, None)
     }
 
     /// Starts to follow a primary at the other end of a connected socket, which must not block.
@@ -43,16 +57,17 @@ impl Follower {
         settings: FollowerSettings,
         target: Box<dyn Target>,
     ) -> std::io::Result<Self> {
-        Self::begin(settings, target, Some(socket))
+        Self::begin(&real(), settings, target, Some(socket))
     }
 
     fn begin(
+        system: &Arc<dyn System>,
         settings: FollowerSettings,
         target: Box<dyn Target>,
         given: Option<OwnedFd>,
     ) -> std::io::Result<Self> {
-        let wake = Arc::new(Wake::new()?);
-        let board = Arc::new(Board::new(settings.resume));
+        let wake = Arc::new(Wake::new(system)?);
+        let board = Arc::new(Board::new(settings.resume, system));
         let following = Following {
             is_given: given.is_some(),
             given,
@@ -63,9 +78,11 @@ impl Follower {
             wake: Arc::clone(&wake),
             board: Arc::clone(&board),
         };
-        let thread = std::thread::Builder::new().name("keyway-replica".to_owned());
-        let thread = Some(thread.spawn(move || following.run())?);
-        Ok(Self { wake, board, thread })
+        let end = Arc::new(Mutex::new(None));
+        let ended = Arc::clone(&end);
+        let work = Box::new(move || *ended.lock() = following.run());
+        let thread = Some(system.spawn("keyway-replica".to_owned(), work)?);
+        Ok(Self { wake, board, thread, end })
     }
 
     /// The follower as it is now.
@@ -82,7 +99,9 @@ impl Follower {
 
     fn end(&mut self) -> Option<Position> {
         self.wake.stop();
-        self.thread.take()?.join().ok().flatten()
+        // A panic of the thread was told when it happened.
+        self.thread.take()?.join().ok()?;
+        self.end.lock().take()
     }
 }
 
@@ -129,7 +148,8 @@ impl Following {
             if is_last {
                 break;
             }
-            let until = clock::now() + pauses.next(online, chance());
+            let pause = pauses.next(online, self.wake.system().chance());
+            let until = self.wake.now() + pause;
             if !self.wake.sleep_until(until) {
                 break;
             }
@@ -140,9 +160,10 @@ impl Following {
     /// One link; `Ok` where the follower stops.
     fn link(&mut self, dialler: &mut Dialler) -> Result<(), LinkEnd> {
         self.board.set_state(State::Connecting);
+        let now = || self.wake.now();
         let end = |address: &str, stage, cause, online: Option<Instant>| LinkEnd {
             fault: LinkFault::new(address, stage, cause),
-            online: online.map_or(Duration::ZERO, |since| clock::now() - since),
+            online: online.map_or(Duration::ZERO, |since| now() - since),
         };
         let connected = match self.given.take() {
             Some(socket) => {

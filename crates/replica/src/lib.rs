@@ -13,6 +13,8 @@
 //! order, across any number of lost connections: the offset counts what the
 //! target has applied, and a transaction is one [`Unit`].
 //!
+//! Time, waiting and threads are those of a [`System`], the real one unless another is given.
+//!
 //! The protocol's machines are in `keyway_rdb::replication`. Knows no store and
 //! never interprets a command. Read first: [`Target`], [`Follower`], [`Status`].
 //!
@@ -20,7 +22,6 @@
 
 #![forbid(unsafe_code)]
 
-mod clock;
 mod dial;
 mod fault;
 pub mod feed;
@@ -29,6 +30,7 @@ mod link;
 mod pause;
 mod settings;
 mod status;
+mod system;
 mod target;
 mod unit;
 mod wake;
@@ -38,5 +40,6 @@ pub use fault::{Cause, LinkFault, Stage};
 pub use follower::Follower;
 pub use settings::{FollowerSettings, Lookups};
 pub use status::{State, Status};
+pub use system::{System, Thread, Watch, Work, real};
 pub use target::{Origin, Position, Recovery, Remains, Target, TargetError};
 pub use unit::{Unit, UnitCommand};

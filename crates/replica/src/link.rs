@@ -1,6 +1,5 @@
 //! One link, from the first byte to the last.
 
-use crate::clock;
 use crate::fault::{Cause, Stage};
 use crate::settings::FollowerSettings;
 use crate::status::{Board, State};
@@ -70,7 +69,7 @@ impl Link<'_> {
         };
         self.set_position(Some(position));
         self.board.online(after_snapshot);
-        *self.online_since = Some(clock::now());
+        *self.online_since = Some(self.wake.now());
         self.stream(wire, position)
     }
 
@@ -129,10 +128,10 @@ impl Link<'_> {
         let FollowerSettings { connect_timeout, timeout, .. } = *self.settings;
         let secures = wire.is_securing();
         let patience = if secures { connect_timeout } else { timeout };
-        let until = clock::now() + patience;
+        let until = self.wake.now() + patience;
         let woken = wire.wait(self.wake, until);
         match woken.map_err(|cause| Ended::Fault(Stage::Handshake, cause))? {
-            Woken::Input => self.board.heard(clock::now()),
+            Woken::Input => self.board.heard(self.wake.now()),
             Woken::Stop => return Err(Ended::Stop),
             // The answer itself has more time.
             Woken::Late if secures && !wire.is_securing() => {}
@@ -184,7 +183,7 @@ impl Link<'_> {
         let fault = |cause| Ended::Fault(Stage::Snapshot, cause);
         let mut feed = Feed::new(self.settings.snapshot_limits);
         let mut database = None;
-        let mut quiet_since = clock::now();
+        let mut quiet_since = self.wake.now();
         let mut next_sign = quiet_since + ACK_EVERY;
         loop {
             match transfer.read(wire.input()) {
@@ -206,7 +205,7 @@ impl Link<'_> {
                     }
                     wire.consume(len);
                     self.board.received(transfer.received());
-                    quiet_since = clock::now();
+                    quiet_since = self.wake.now();
                 }
                 TransferStep::End { consumed } => {
                     wire.consume(consumed);
@@ -217,21 +216,21 @@ impl Link<'_> {
                     let silent = quiet_since + self.settings.timeout;
                     match wire.wait(self.wake, silent.min(next_sign)).map_err(fault)? {
                         Woken::Input => {
-                            quiet_since = clock::now();
+                            quiet_since = self.wake.now();
                             self.board.heard(quiet_since);
                         }
                         Woken::Stop => return Err(Ended::Stop),
-                        Woken::Late if clock::now() >= silent => {
+                        Woken::Late if self.wake.now() >= silent => {
                             return Err(fault(Cause::Timeout(self.settings.timeout)));
                         }
                         Woken::Late => {}
                     }
                 }
             }
-            if clock::now() >= next_sign {
+            if self.wake.now() >= next_sign {
                 // The primary takes an empty line for a sign of life.
                 wire.try_send(b"\n").map_err(fault)?;
-                next_sign = clock::now() + ACK_EVERY;
+                next_sign = self.wake.now() + ACK_EVERY;
             }
         }
     }
@@ -244,7 +243,7 @@ impl Link<'_> {
         let mut wanted = 0;
         // Bytes of an incomplete unit that the target knows of.
         let mut pending = 0;
-        let mut quiet_since = clock::now();
+        let mut quiet_since = self.wake.now();
         // The first one tells that the snapshot was taken.
         let mut next_ack = quiet_since;
         let mut unlooked = 0;
@@ -271,11 +270,11 @@ impl Link<'_> {
                 let silent = quiet_since + timeout;
                 match wire.wait(self.wake, silent.min(next_ack)).map_err(fault)? {
                     Woken::Input => {
-                        quiet_since = clock::now();
+                        quiet_since = self.wake.now();
                         self.board.heard(quiet_since);
                     }
                     Woken::Stop => return Ok(()),
-                    Woken::Late if clock::now() >= silent => {
+                    Woken::Late if self.wake.now() >= silent => {
                         return Err(fault(Cause::Timeout(timeout)));
                     }
                     Woken::Late => {}
@@ -286,7 +285,7 @@ impl Link<'_> {
                 continue;
             }
             unlooked = 0;
-            let now = clock::now();
+            let now = self.wake.now();
             if is_asked || now >= next_ack {
                 acknowledge(wire, units.position().offset).map_err(fault)?;
                 is_asked = false;

@@ -29,15 +29,6 @@ impl Pauses {
     }
 }
 
-/// A number by chance; the middle one where the system has none to give.
-pub(crate) fn chance() -> u32 {
-    let mut bytes = [0; 4];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
-        Ok(4) => u32::from_ne_bytes(bytes),
-        _ => u32::MAX / 2,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,7 +42,7 @@ mod tests {
         assert_eq!(pauses.next(ms(400), 0), ms(500), "the link was up for less than the pause");
         assert_eq!(pauses.next(ms(600), 0), ms(100));
         for _ in 0..100 {
-            let pause = Pauses::new(ms(100), ms(500)).next(ms(0), chance());
+            let pause = Pauses::new(ms(100), ms(500)).next(ms(0), crate::real().chance());
             assert!((ms(50)..=ms(100)).contains(&pause), "{pause:?}");
         }
         assert_eq!(Pauses::new(ms(100), ms(500)).next(ms(0), u32::MAX), ms(50));

@@ -1,10 +1,12 @@
 //! What others may know of a follower.
 
-use crate::clock;
 use crate::fault::LinkFault;
+use crate::system::System;
 use crate::target::Position;
 use keyway_rdb::replication::ReplicationId;
 use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -56,8 +58,8 @@ pub struct Status {
 }
 
 /// The status as the follower's thread writes it.
-#[derive(Debug)]
 pub(crate) struct Board {
+    system: Arc<dyn System>,
     began: Instant,
     rare: Mutex<Rare>,
     /// Written often, and read with [`Rare`]; the follower's thread alone writes.
@@ -65,6 +67,12 @@ pub(crate) struct Board {
     received: AtomicU64,
     /// Milliseconds since `began`, plus one; 0 before the first byte.
     last_io: AtomicU64,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Board").field(&self.rare).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -79,8 +87,8 @@ struct Rare {
 }
 
 impl Board {
-    pub(crate) fn new(position: Option<Position>) -> Self {
-        let began = clock::now();
+    pub(crate) fn new(position: Option<Position>, system: &Arc<dyn System>) -> Self {
+        let began = system.now();
         let rare = Rare {
             state: State::Connecting,
             id: position.map(|position| position.id),
@@ -91,6 +99,7 @@ impl Board {
             failures: 0,
         };
         Self {
+            system: Arc::clone(system),
             began,
             rare: Mutex::new(rare),
             offset: AtomicU64::new(position.map_or(0, |position| position.offset)),
@@ -101,7 +110,7 @@ impl Board {
 
     pub(crate) fn read(&self) -> Status {
         let rare = self.rare.lock();
-        let now = clock::now();
+        let now = self.system.now();
         let last_io = self.last_io.load(Ordering::Relaxed);
         let last_io = (last_io > 0).then(|| self.began + Duration::from_millis(last_io - 1));
         let since = |then: Instant| now.saturating_duration_since(then);
@@ -177,7 +186,7 @@ impl Board {
     pub(crate) fn down(&self, fault: LinkFault) {
         let mut rare = self.rare.lock();
         rare.state = State::Connect;
-        rare.down_since.get_or_insert_with(clock::now);
+        rare.down_since.get_or_insert_with(|| self.system.now());
         rare.reason = Some(fault);
         rare.failures += 1;
     }
@@ -185,6 +194,6 @@ impl Board {
     pub(crate) fn stopped(&self) {
         let mut rare = self.rare.lock();
         rare.state = State::Stopped;
-        rare.down_since.get_or_insert_with(clock::now);
+        rare.down_since.get_or_insert_with(|| self.system.now());
     }
 }

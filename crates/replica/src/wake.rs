@@ -1,16 +1,25 @@
 //! How a thread that waits for a socket is told to look up.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use crate::system::{System, Watch};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A flag to stop, and a descriptor that becomes readable.
-#[derive(Debug)]
 pub(crate) struct Wake {
+    system: Arc<dyn System>,
     is_stopping: AtomicBool,
     fd: OwnedFd,
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wake").field("is_stopping", &self.is_stopping).finish_non_exhaustive()
+    }
 }
 
 /// What [`Wake::wait`] came to.
@@ -27,9 +36,19 @@ pub(crate) enum Waited {
 }
 
 impl Wake {
-    pub(crate) fn new() -> std::io::Result<Self> {
+    pub(crate) fn new(system: &Arc<dyn System>) -> std::io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { is_stopping: AtomicBool::new(false), fd })
+        Ok(Self { system: Arc::clone(system), is_stopping: AtomicBool::new(false), fd })
+    }
+
+    /// The system that the thread runs on.
+    pub(crate) fn system(&self) -> &Arc<dyn System> {
+        &self.system
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Instant {
+        self.system.now()
     }
 
     /// Has the thread stop.
@@ -61,21 +80,19 @@ impl Wake {
             if self.is_stopping() {
                 return Waited::Stop;
             }
-            let left = until.saturating_duration_since(crate::clock::now());
-            if left.is_zero() {
+            if self.now() >= until {
                 return Waited::Late;
             }
             // The wake's own descriptor stands in where there is no socket.
             let (fd, events) = socket.unwrap_or((self.fd.as_fd(), PollFlags::IN));
-            let mut fds =
-                [PollFd::new(&self.fd, PollFlags::IN), PollFd::from_borrowed_fd(fd, events)];
-            match poll(&mut fds, Some(&timespec(left))) {
+            let mut watches = [Watch::new(&self.fd, PollFlags::IN), Watch::new(&fd, events)];
+            match self.system.wait(&mut watches, until) {
                 Ok(0) | Err(Errno::INTR) => continue,
                 // Nothing is known of the socket: its next read or write tells.
                 Err(_) => return Waited::Ready,
                 Ok(_) => {}
             }
-            let [woken, ready] = fds.map(|fd| !fd.revents().is_empty());
+            let [woken, ready] = watches.map(|watch| !watch.found.is_empty());
             if woken {
                 let _ = rustix::io::read(&self.fd, &mut [0; 8]);
                 return if self.is_stopping() { Waited::Stop } else { Waited::Nudged };
@@ -96,8 +113,4 @@ impl Wake {
             }
         }
     }
-}
-
-fn timespec(left: Duration) -> Timespec {
-    Timespec { tv_sec: left.as_secs().min(1 << 30) as i64, tv_nsec: left.subsec_nanos().into() }
 }

@@ -12,8 +12,8 @@ use crate::audience::Audience;
 use crate::source::{SourceParts, StoreSource, StoreStream};
 use keyway_base::Clock;
 use keyway_rdb::replication::ReplicationId;
-use keyway_replica::Position;
 use keyway_replica::feed::{self, Candidate, Feed, FeedSettings, ReplicaStatus};
+use keyway_replica::{Position, System};
 use keyway_script::Registry;
 use keyway_store::{EffectLimits, EffectReader, Store};
 use parking_lot::Mutex;
@@ -71,6 +71,7 @@ pub(crate) struct Lineage {
     audience: Arc<dyn Audience>,
     clock: fn() -> Clock,
     config: FeedConfig,
+    system: Arc<dyn System>,
     /// Held while the history changes. Figures are told meanwhile: who asks for them may hold
     /// shards that a change waits for.
     order: Mutex<()>,
@@ -85,6 +86,7 @@ impl Lineage {
         audience: &Arc<dyn Audience>,
         clock: fn() -> Clock,
         config: FeedConfig,
+        system: &Arc<dyn System>,
     ) -> Self {
         let names = feed::Lineage { id: random_id(clock), second: None };
         Self {
@@ -93,6 +95,7 @@ impl Lineage {
             audience: Arc::clone(audience),
             clock,
             config,
+            system: Arc::clone(system),
             order: Mutex::new(()),
             state: Mutex::new(State { names, feed: None }),
         }
@@ -130,7 +133,8 @@ impl Lineage {
             parted: Box::new(move |address, parting| parted.parted(address, parting)),
         });
         let source = source.settling(Box::new(move || settled.settle()));
-        let feed = Arc::new(Feed::start(Arc::new(source), names.id, self.config.feed)?);
+        let feed =
+            Arc::new(Feed::start_in(&self.system, Arc::new(source), names.id, self.config.feed)?);
         feed.rename(names);
         self.state.lock().feed = Some(Arc::clone(&feed));
         Ok(feed)

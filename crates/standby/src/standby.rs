@@ -6,7 +6,7 @@ use crate::target::{Counts, Place, StoreTarget, place_of};
 use keyway_base::Clock;
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::Candidate;
-use keyway_replica::{Follower, FollowerSettings, Lookups, Position, State, Status};
+use keyway_replica::{Follower, FollowerSettings, Lookups, Position, State, Status, System};
 use keyway_script::Registry;
 use keyway_store::{HistoryPlace, Store};
 use parking_lot::Mutex;
@@ -93,10 +93,20 @@ impl Standby {
 
     /// The same with other bounds for the replicas of this store.
     pub fn with_feed(parts: Parts, serves_stale: bool, feed: FeedConfig) -> Self {
+        Self::on_system(keyway_replica::real(), parts, serves_stale, feed)
+    }
+
+    /// The same on another system.
+    pub fn on_system(
+        system: Arc<dyn System>,
+        parts: Parts,
+        serves_stale: bool,
+        feed: FeedConfig,
+    ) -> Self {
         let Parts { store, scripts, audience, clock } = parts;
-        let lineage = Arc::new(Lineage::new(&store, &scripts, &audience, clock, feed));
+        let lineage = Arc::new(Lineage::new(&store, &scripts, &audience, clock, feed, &system));
         let counts = Arc::new(Counts::default());
-        let place = Place { store, scripts, audience, clock, counts, lineage };
+        let place = Place { store, scripts, audience, clock, counts, lineage, system };
         Self {
             place,
             order: Mutex::new(()),
@@ -155,7 +165,7 @@ impl Standby {
         self.place.counts.is_ending.store(false, Ordering::Relaxed);
         let settings = FollowerSettings { lookups: self.lookups.clone(), ..settings };
         let target = StoreTarget::new(self.place.clone());
-        let follower = Follower::start(settings, Box::new(target))?;
+        let follower = Follower::start_in(&self.place.system, settings, Box::new(target))?;
         *self.following.lock() = Some(Following { primary, follower });
         self.look();
         Ok(())
@@ -189,7 +199,7 @@ impl Standby {
                 return Ok(false);
             }
             let pause = left.min(HAND_OVER_PAUSE);
-            rest(pause);
+            self.place.system.sleep(pause);
             left -= pause;
         }
         let settings = FollowerSettings {
@@ -369,9 +379,4 @@ impl Standby {
 fn position_of(place: HistoryPlace) -> Position {
     let HistoryPlace { id, offset, database } = place;
     Position { id, offset, database }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the thread that changes roles may wait")]
-fn rest(pause: Duration) {
-    std::thread::sleep(pause);
 }

@@ -8,7 +8,7 @@ use keyway_base::{Clock, Time};
 use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_rdb::Event;
 use keyway_rdb::replication::ReplicationId;
-use keyway_replica::{Origin, Position, Remains, Target, TargetError, Unit, UnitCommand};
+use keyway_replica::{Origin, Position, Remains, System, Target, TargetError, Unit, UnitCommand};
 use keyway_resp::Protocol;
 use keyway_script::Registry;
 use keyway_store::{
@@ -55,6 +55,7 @@ pub(crate) struct Place {
     pub(crate) clock: fn() -> Clock,
     pub(crate) counts: Arc<Counts>,
     pub(crate) lineage: Arc<Lineage>,
+    pub(crate) system: Arc<dyn System>,
 }
 
 /// Applies a primary's snapshot and stream to a store.
@@ -112,7 +113,9 @@ impl StoreTarget {
             match store.hold(footprint.of_effects(), self.context(0)) {
                 Ok(held) => return Ok(held),
                 // A script that runs for long holds some of them; it ends at its limit.
-                Err(_) if !self.place.counts.is_ending.load(Ordering::Relaxed) => rest(),
+                Err(_) if !self.place.counts.is_ending.load(Ordering::Relaxed) => {
+                    self.place.system.sleep(REST)
+                }
                 Err(_) => return Err(TargetError::stop("the replica stops")),
             }
         }
@@ -259,7 +262,7 @@ impl StoreTarget {
         while self.place.store.untaken_len(NO_WORKER) > EVENTS_LEN_MAX
             && !self.place.counts.is_ending.load(Ordering::Relaxed)
         {
-            rest();
+            self.place.system.sleep(REST);
         }
     }
 
@@ -291,7 +294,7 @@ impl Target for StoreTarget {
         // A snapshot that is being written would hold all that is removed, beside what comes.
         store.give_up_snapshot();
         while store.is_saving() && !counts.is_ending.load(Ordering::Relaxed) {
-            rest();
+            self.place.system.sleep(REST);
         }
         // Until the snapshot is whole, a restart finds what the store holds now.
         store.log().into_iter().for_each(|log| log.pause());
@@ -411,9 +414,4 @@ fn fault(error: &LoadError) -> String {
 fn shown(bytes: &[u8]) -> String {
     let text = bytes[..bytes.len().min(SHOWN_MAX)].trim_ascii();
     keyway_base::printable(text)
-}
-
-#[allow(clippy::disallowed_methods, reason = "the follower's thread may wait")]
-fn rest() {
-    std::thread::sleep(REST);
 }

@@ -1,14 +1,16 @@
 //! The commands of a replica in front of its PSYNC, answered on a socket that nobody else reads.
 
 use super::Candidate;
+use crate::system::{System, Watch, real};
 use keyway_base::Limits;
 use keyway_rdb::replication::{CommandStep, CommandStream, ReplicaProfile, Request};
 use keyway_resp::ParseLimits;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes in front of a PSYNC at most. A replica says some hundred.
@@ -21,6 +23,19 @@ impl Candidate {
     /// # Errors
     /// The replica leaves, is silent, or says what no replica says.
     pub fn introduced(socket: OwnedFd, peer: &str, patience: Duration) -> io::Result<Self> {
+        Self::introduced_in(&real(), socket, peer, patience)
+    }
+
+    /// As [`Candidate::introduced`], on another system.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn introduced_in(
+        system: &Arc<dyn System>,
+        socket: OwnedFd,
+        peer: &str,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let mut profile = ReplicaProfile::default();
         let mut said = Vec::new();
         loop {
@@ -30,7 +45,7 @@ impl Candidate {
                     (consumed, command.words().map(<[u8]>::to_vec).collect::<Vec<_>>())
                 }
                 CommandStep::More { .. } => {
-                    receive(&socket, &mut said, patience)?;
+                    receive(&**system, &socket, &mut said, patience)?;
                     continue;
                 }
             };
@@ -59,7 +74,12 @@ fn nonsense() -> io::Error {
 }
 
 /// Appends what the replica says next.
-fn receive(socket: &OwnedFd, said: &mut Vec<u8>, patience: Duration) -> io::Result<()> {
+fn receive(
+    system: &dyn System,
+    socket: &OwnedFd,
+    said: &mut Vec<u8>,
+    patience: Duration,
+) -> io::Result<()> {
     if said.len() >= SAID_LEN_MAX {
         return Err(nonsense());
     }
@@ -73,11 +93,8 @@ fn receive(socket: &OwnedFd, said: &mut Vec<u8>, patience: Duration) -> io::Resu
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                let time = Timespec {
-                    tv_sec: patience.as_secs().min(1 << 30) as i64,
-                    tv_nsec: patience.subsec_nanos().into(),
-                };
-                match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&time)) {
+                let until = system.now() + patience;
+                match system.wait(&mut [Watch::new(socket, PollFlags::IN)], until) {
                     Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(error) => return Err(error.into()),

@@ -28,7 +28,7 @@ pub use session::{Parting, random_id};
 pub use settings::FeedSettings;
 pub use source::{Beginning, Snapshot, SnapshotStep, Source, SourceError, Stream, StreamLost};
 
-use crate::clock;
+use crate::system::{System, Thread, real};
 use crate::wake::Wake;
 use keyway_rdb::replication::{History, ReplicaProfile, ReplicationId, Request};
 use outlet::Outlet;
@@ -38,7 +38,6 @@ use rustix::fd::OwnedFd;
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time between two rounds of upkeep. Longer keeps more of the stream in memory.
@@ -49,11 +48,12 @@ const ROUND: Duration = Duration::from_millis(100);
 pub struct Feed {
     shared: Arc<Shared>,
     /// Keeps the stream, and sends signs of life.
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    keeper: Mutex<Option<Thread>>,
     wake: Arc<Wake>,
 }
 
 struct Shared {
+    system: Arc<dyn System>,
     source: Arc<dyn Source>,
     lineage: Arc<Mutex<Lineage>>,
     settings: FeedSettings,
@@ -82,7 +82,7 @@ impl Lineage {
 struct State {
     replicas: Vec<Attached>,
     /// Threads of replicas that have left.
-    ended: Vec<JoinHandle<()>>,
+    ended: Vec<Thread>,
     number: u64,
     /// Keeps the stream for replicas that may come back.
     anchor: Option<Box<dyn Stream>>,
@@ -97,7 +97,7 @@ struct Attached {
     port: Option<u16>,
     shown: Arc<Shown>,
     wake: Arc<Wake>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 /// Facts about a replica.
@@ -165,13 +165,27 @@ impl Feed {
         id: ReplicationId,
         settings: FeedSettings,
     ) -> std::io::Result<Self> {
-        let (started_at, state) = (clock::now(), Mutex::new(State::default()));
+        Self::start_in(&real(), source, id, settings)
+    }
+
+    /// As [`Feed::start`], on another system.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no descriptor.
+    pub fn start_in(
+        system: &Arc<dyn System>,
+        source: Arc<dyn Source>,
+        id: ReplicationId,
+        settings: FeedSettings,
+    ) -> std::io::Result<Self> {
+        let (started_at, state) = (system.now(), Mutex::new(State::default()));
         let lineage = Arc::new(Mutex::new(Lineage { id, second: None }));
-        let shared = Arc::new(Shared { source, lineage, settings, started_at, state });
-        let wake = Arc::new(Wake::new()?);
+        let wake = Arc::new(Wake::new(system)?);
+        let system = Arc::clone(system);
+        let shared = Arc::new(Shared { system, source, lineage, settings, started_at, state });
         let (kept, awake) = (Arc::clone(&shared), Arc::clone(&wake));
-        let thread = std::thread::Builder::new().name("keyway-feed".to_owned());
-        let keeper = thread.spawn(move || kept.keep(&awake))?;
+        let keep = Box::new(move || kept.keep(&awake));
+        let keeper = shared.system.spawn("keyway-feed".to_owned(), keep)?;
         Ok(Self { shared, keeper: Mutex::new(Some(keeper)), wake })
     }
 
@@ -232,7 +246,7 @@ impl Feed {
         }
         state.number += 1;
         let number = state.number;
-        let wake = Arc::new(Wake::new().map_err(AttachError::System)?);
+        let wake = Arc::new(Wake::new(&shared.system).map_err(AttachError::System)?);
         let shown = Arc::new(Shown::default());
         let announced = candidate.profile.address();
         let peer = announced.map_or(candidate.peer, |text| String::from_utf8_lossy(text).into());
@@ -249,23 +263,23 @@ impl Feed {
             wake: Arc::clone(&wake),
             shown: Arc::clone(&shown),
             started_at: shared.started_at,
-            heard_at: clock::now(),
+            heard_at: shared.system.now(),
         };
         let (feed, request) = (Arc::clone(shared), candidate.request);
-        let thread = std::thread::Builder::new().name(format!("keyway-feed-{number}"));
-        let run = move || {
+        let run = Box::new(move || {
             let parting = session.run(&request);
             feed.part(number, &parting);
-        };
+        });
         // The thread takes itself out, and waits for this lock to do it.
-        let thread = thread.spawn(run).map_err(AttachError::System)?;
+        let thread = shared.system.spawn(format!("keyway-feed-{number}"), run);
+        let thread = thread.map_err(AttachError::System)?;
         state.replicas.push(Attached { number, peer, port, shown, wake, thread: Some(thread) });
         Ok(())
     }
 
     /// Returns what is known of each replica, in the order in which they came.
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
-        let now = millis_since(self.shared.started_at);
+        let now = self.shared.millis();
         let state = self.shared.state.lock();
         let status = |replica: &Attached| ReplicaStatus {
             address: replica.peer.clone(),
@@ -289,7 +303,7 @@ impl Feed {
 
     /// Returns how many replicas follow and have acknowledged something within `lag`.
     pub fn following(&self, lag: Duration) -> usize {
-        let now = millis_since(self.shared.started_at);
+        let now = self.shared.millis();
         let state = self.shared.state.lock();
         let is_good = |replica: &&Attached| {
             let since = now.saturating_sub(replica.shown.acknowledged_at());
@@ -317,7 +331,7 @@ impl Feed {
     }
 
     /// Tells all threads to end, and takes no replica any more. Returns those of replicas.
-    fn stop(&self) -> Vec<JoinHandle<()>> {
+    fn stop(&self) -> Vec<Thread> {
         self.wake.stop();
         let mut state = self.shared.state.lock();
         state.is_ending = true;
@@ -336,6 +350,11 @@ impl Drop for Feed {
 }
 
 impl Shared {
+    /// Milliseconds since the feed began.
+    fn millis(&self) -> u64 {
+        millis_between(self.started_at, self.system.now())
+    }
+
     /// Takes a replica out.
     fn part(&self, number: u64, parting: &Parting) {
         let mut state = self.state.lock();
@@ -358,9 +377,9 @@ impl Shared {
 
     /// Keeps the stream for replicas that may come back, and sends signs of life.
     fn keep(&self, wake: &Wake) {
-        let (mut pinged_at, mut fed_at) = (clock::now(), clock::now());
+        let (mut pinged_at, mut fed_at) = (self.system.now(), self.system.now());
         loop {
-            let now = clock::now();
+            let now = self.system.now();
             if !wake.sleep_until(now + ROUND) {
                 return;
             }
@@ -391,7 +410,7 @@ impl Shared {
     }
 }
 
-/// Milliseconds since a time.
-fn millis_since(start: Instant) -> u64 {
-    clock::now().saturating_duration_since(start).as_millis().try_into().unwrap_or(u64::MAX)
+/// Milliseconds from a time to another.
+fn millis_between(start: Instant, end: Instant) -> u64 {
+    end.saturating_duration_since(start).as_millis().try_into().unwrap_or(u64::MAX)
 }

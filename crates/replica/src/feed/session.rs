@@ -5,7 +5,6 @@ use super::outlet::{Ended, Outlet};
 use super::registry::{Shown, Stage};
 use super::settings::FeedSettings;
 use super::source::{Snapshot, SnapshotStep, Source, SourceError, Stream};
-use crate::clock;
 use crate::wake::{Waited, Wake};
 use keyway_base::Limits;
 use keyway_rdb::replication::{
@@ -116,7 +115,7 @@ impl Session {
             Some(stream) => stream,
             None => self.resync()?,
         };
-        let mut came_at = clock::now();
+        let mut came_at = self.wake.now();
         loop {
             let mut has_read = false;
             while self.outlet.has_room() {
@@ -131,7 +130,7 @@ impl Session {
                     self.shown.set_sent(position);
                 }
             }
-            let now = clock::now();
+            let now = self.wake.now();
             if has_read {
                 came_at = now;
             }
@@ -152,14 +151,14 @@ impl Session {
         write_continue(&history, &self.profile, self.outlet.out());
         self.shown.set_stage(Stage::Online);
         self.shown.set_sent(offset);
-        self.shown.acknowledge(offset, super::millis_since(self.started_at));
+        self.shown.acknowledge(offset, self.millis());
         (self.placed)();
         Some(stream)
     }
 
     /// Sends a snapshot. Returns the stream that follows it.
     fn resync(&mut self) -> Result<Box<dyn Stream>, Parting> {
-        let mut line_at = clock::now() + LINE_PERIOD;
+        let mut line_at = self.wake.now() + LINE_PERIOD;
         let beginning = loop {
             match self.source.begin(self.profile.snapshot_version()) {
                 Ok(beginning) => break beginning,
@@ -170,9 +169,9 @@ impl Session {
                     return Err(Parting::Snapshot(why));
                 }
             }
-            if clock::now() >= line_at {
+            if self.wake.now() >= line_at {
                 self.outlet.out().push(b'\n');
-                line_at = clock::now() + LINE_PERIOD;
+                line_at = self.wake.now() + LINE_PERIOD;
             }
             self.turn(BUSY_PAUSE)?;
         };
@@ -195,12 +194,12 @@ impl Session {
         if self.profile.snapshot_only() {
             return Err(Parting::Served);
         }
-        let sent_at = clock::now();
+        let sent_at = self.wake.now();
         // redis-server finds the mark only at the end of what it reads: nothing may follow until
         // it has acknowledged the snapshot.
         while self.shown.stage() != Stage::Online {
             self.turn(PAUSE_QUIET)?;
-            if self.is_old && clock::now() >= sent_at + MARK_PAUSE {
+            if self.is_old && self.wake.now() >= sent_at + MARK_PAUSE {
                 self.shown.set_stage(Stage::Online);
             }
         }
@@ -228,7 +227,7 @@ impl Session {
         let taken = self.outlet.flush()?;
         self.shown.set_buffered(self.outlet.buffered());
         let has_said = self.outlet.receive()?;
-        let now = clock::now();
+        let now = self.wake.now();
         // The system takes what is sent to a replica that hangs. One that follows has to speak.
         let speaks = self.shown.stage() == Stage::Online && !self.is_old;
         if has_said || taken > 0 && !speaks {
@@ -250,6 +249,11 @@ impl Session {
             Waited::Stop => Err(self.stopped()),
             Waited::Ready | Waited::Nudged | Waited::Late => Ok(()),
         }
+    }
+
+    /// Milliseconds since the feed began.
+    fn millis(&self) -> u64 {
+        super::millis_between(self.started_at, self.wake.now())
     }
 
     fn go_on(&self) -> Result<(), Parting> {
@@ -281,7 +285,7 @@ impl Session {
         self.outlet.check_said()?;
         if let Some(offset) = self.profile.acknowledged() {
             self.shown.set_stage(Stage::Online);
-            if self.shown.acknowledge(offset, super::millis_since(self.started_at)) {
+            if self.shown.acknowledge(offset, self.millis()) {
                 self.source.on_acknowledged();
             }
         }

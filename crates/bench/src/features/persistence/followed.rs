@@ -107,7 +107,8 @@ fn sets(
     let replica = running.replica.as_ref().map(|replica| replica.served.addr);
     let is_over = &AtomicBool::new(false);
     let (outcome, seen) = std::thread::scope(|scope| {
-        let probe = replica.map(|replica| scope.spawn(move || probe(served.addr, replica, is_over)));
+        let probe =
+            replica.map(|replica| scope.spawn(move || probe(served.addr, replica, is_over)));
         let outcome = served.load_all(&Work::Set.on(Dataset::SMALL), &plan);
         is_over.store(true, Ordering::Relaxed);
         (outcome, probe.and_then(|probe| probe.join().ok()))
