@@ -15,6 +15,7 @@ mod soak;
 mod tls_client;
 mod top;
 mod upgrade;
+mod upgrade_replicas;
 mod upgrade_store;
 mod upgrading;
 mod workers;

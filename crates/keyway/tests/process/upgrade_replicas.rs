@@ -14,9 +14,7 @@ use keyway_testkit::{
     wait_until, watchdog,
 };
 
-mod upgrading;
-
-use upgrading::{KEYWAY, SOON, Upgrading};
+use crate::upgrading::{KEYWAY, SOON, Upgrading};
 
 const DISKLESS: [&str; 4] = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
 
