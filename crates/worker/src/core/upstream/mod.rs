@@ -35,7 +35,7 @@
 //!   `on_private_lost`, `is_to_be_discarded`, `leases`, `private_links`
 //! - `probes`: `tend_health`, `began`, `began_attempt`, `note_failure`, `on_rejoined`,
 //!   `on_rejoin_failed`
-//! - `reply`: `on_backend_bytes`, `on_backend_block`, `deliver_aside`, `complete`, `end_unheard`,
+//! - `reply`: `on_backend_block`, `deliver_aside`, `complete`, `end_unheard`,
 //!   `fail`
 //! - `streamed_replies`: `is_held`, `stalled_output`, `count_untaken`, `tend_large`,
 //!   `look_at_hold`, `next_freed`, `read_on`, `end_streamed_reply`, `keep_behind`,
