@@ -189,7 +189,12 @@ impl PoolKind {
     pub fn store(&self) -> Option<&Arc<Store>> {
         match self {
             PoolKind::Store(store) => Some(store),
-            _ => None,
+            PoolKind::Sharded(_)
+            | PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_)
+            | PoolKind::Routed(_) => None,
         }
     }
 
@@ -256,11 +261,61 @@ impl PoolKind {
         }
     }
 
+    /// Returns whether its servers are those of memcached.
+    pub(crate) fn is_memcached(&self) -> bool {
+        match self {
+            PoolKind::Memcached(_) => true,
+            PoolKind::Store(_)
+            | PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_)
+            | PoolKind::Routed(_) => false,
+        }
+    }
+
+    /// Returns whether it is the embedded store.
+    pub(crate) fn is_store(&self) -> bool {
+        self.store().is_some()
+    }
+
+    /// Returns whether its servers are sentinels, whose messages are for this process.
+    pub(crate) fn is_sentinels(&self) -> bool {
+        match self {
+            PoolKind::Sentinels(_) => true,
+            PoolKind::Store(_)
+            | PoolKind::Sharded(_)
+            | PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Routed(_) => false,
+        }
+    }
+
+    /// Returns whether a reply may acknowledge a write that is in a log. A pool that leads to others
+    /// may lead to a store that has one.
+    pub(crate) fn may_be_logged(&self) -> bool {
+        match self {
+            PoolKind::Store(store) => store.log().is_some(),
+            PoolKind::Routed(_) => true,
+            PoolKind::Sharded(_)
+            | PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => false,
+        }
+    }
+
     /// Returns how missing items are copied from an old pool.
     pub fn warm_up(&self) -> Option<&WarmUpPlan> {
         match self {
             PoolKind::Memcached(plan) => plan.warm_up.as_deref(),
-            _ => None,
+            PoolKind::Store(_)
+            | PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_)
+            | PoolKind::Routed(_) => None,
         }
     }
 

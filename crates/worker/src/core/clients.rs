@@ -1,4 +1,6 @@
 //! Clients that a turn must handle, and why; how a client begins to wait, and how its wait ends.
+//!
+//! Doors: `wait_for`, `wake`.
 
 use super::request::ClientMut;
 use super::{Connection, Plane};

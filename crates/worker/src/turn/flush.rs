@@ -1,8 +1,8 @@
 //! The end of a turn: the output of links and sessions is sent to their sockets.
 
 use super::Worker;
+use crate::Plan;
 use crate::core::{Connection, ConnectionKey, Core};
-use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::{CloseReason, Counter};
 use keyway_net::{Io, Send, Socket};
@@ -27,7 +27,7 @@ const HOLD_DEPTH_MAX: u64 = 4;
 /// memcached reads whole.
 fn needs_records(plan: &Plan, connection: &Connection) -> bool {
     let kind = &plan.pools[usize::from(connection.server_id.pool)].kind;
-    matches!(kind, PoolKind::Memcached(_)) && kind.tls().is_some()
+    kind.is_memcached() && kind.tls().is_some()
 }
 
 /// The time from which a reply counts as late: silence is measured in seconds.

@@ -1,7 +1,6 @@
 //! Replies that wait for the logs of embedded stores.
 
 use super::Worker;
-use crate::PoolKind;
 use keyway_metrics::CloseReason;
 use keyway_net::Io;
 
@@ -31,12 +30,8 @@ impl<I: Io> Worker<I> {
         for key in self.core.client_keys() {
             let is_unsure = self.core.session(key).is_some_and(|session| {
                 let kind = &self.plan.pools[usize::from(session.pool)].kind;
-                let is_logged = match kind.store() {
-                    Some(store) => store.log().is_some(),
-                    None => matches!(kind, PoolKind::Routed(_)),
-                };
                 let busy = session.busy.as_ref();
-                is_logged
+                kind.may_be_logged()
                     && busy.is_some_and(|busy| !busy.output.is_empty() || !busy.order.is_empty())
             });
             if is_unsure {

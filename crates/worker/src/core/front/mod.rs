@@ -15,6 +15,22 @@
 //! | `rights` | clients lose what their users may not do any more |
 //!
 //! The codec of `pools::memcached` reads and starts one request of memcached's protocols.
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `access`: `awaits_login`, `has_begun`, `bring_to_its_pool`, `tell_failed_login`
+//! - `answers`: `is_silent`, `end_skip`, `unheard`, `answer`, `answer_noted`, `answer_locally`,
+//!   `refuse`, `refuse_request`, `refuse_route`, `answer_unrouted`
+//! - `caching`: `answer_tracking`, `read_tracking`
+//! - `cut_off`: `answer_unanswered`
+//! - `dispatch`: `dispatch`, `dispatch_led`, `send_on`, `holds_back_led`, `forward`,
+//!   `answer_without_server`, `compose_local`, `follow`
+//! - `input`: `on_client_bytes`, `resume_sessions`, `on_client_end`, `parse_kept`, `parse`
+//! - `queued`: `begin_or_drop`, `end_transaction`, `keep_queued`, `refuse_queued`
+//! - `read`: `read_requests`
+//! - `resp`: `on_broken_frame`
+//! - `rights`: `has_old_rights`, `renew_rights`
+//! - `waits`: `counts_from`, `late`, `lateness`
 
 mod access;
 mod answers;

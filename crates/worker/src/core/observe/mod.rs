@@ -8,6 +8,18 @@
 //! | `monitor` | requests are shown to clients that watch |
 //! | `served` | the latency of what needs no server |
 //! | `slow` | slow requests, for SLOWLOG |
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `counting`: `request_cells`, `count`, `note_store_error`, `note_refused_write`,
+//!   `note_served`, `count_fault`
+//! - `figures`: `figures`
+//! - `hot_keys`: `note_request`, `note_memcached`, `note_large`, `note_stored_reply`,
+//!   `note_large_item`, `note_big_reply`
+//! - `monitor`: `start_monitor`, `end_monitor`, `show_request`, `show_memcached`, `commit_shown`,
+//!   `show_started`, `retract_shown`, `deliver_monitored`
+//! - `slow`: `slow_client`, `reply_index`, `session_of`, `log_slow`, `client_names`, `keep_slow`,
+//!   `await_written`, `mark_unwritten`, `note_written`, `forget_unwritten`
 
 mod counting;
 pub(super) mod figures;

@@ -33,6 +33,8 @@
 //! | `split`, `send_everywhere`, `begin_join`, `finish_join_now` | fan-out and join |
 //! | `across`, `take_multi_step`, `start_multi_step`, `own_as_multi_step`, `note_moved` | requests in several steps |
 //! | `expect`, `expect_nothing` | what follows once every server has answered |
+//! | `has_operations_due`, `operate`, `wait_again` | work for this turn; a request that is otherwise local asks servers; a WAIT asks again |
+//! | `in_use`, `link_of` | the servers that are asked, and a client's connection to one |
 //!
 //! A hedged read is no operation: it is a second exchange for the reply of one request or of one
 //! part of an operation, so it is between an exchange and its owner (`cluster::hedge`).

@@ -88,7 +88,8 @@ impl Plane {
     }
 
     /// Returns whether keys of a pool may move to other servers, as the servers say themselves.
-    pub(super) fn has_moving_homes(&self, pool: u16) -> bool {
+    #[inline]
+    pub(in crate::core) fn has_moving_homes(&self, pool: u16) -> bool {
         !matches!(self.pools[usize::from(pool)].homes(), Homes::Servers)
     }
 

@@ -9,6 +9,11 @@
 //! | `routed` | pools of pools |
 //!
 //! `homes` says where keys are, by the kind of pool. `state` has the worker's state of each pool, one variant for each kind.
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `homes`: `cluster_state`, `has_slots`, `slot_of`, `moving_home_of`, `is_member`,
+//!   `has_moving_homes`, `is_server_used`, `leaves_out`
 
 pub(super) mod cluster;
 mod homes;

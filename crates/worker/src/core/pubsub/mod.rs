@@ -9,14 +9,23 @@
 //! A request to subscribe is a fence: it starts when every request before it was answered, and the
 //! next request starts when it was answered. So a confirmation is always the next reply to leave,
 //! and no message overtakes it.
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `deliver`: `deliver_published`, `take_dropped`, `publish`, `publish_events`
+//! - `mod`: `publish_pubsub_gauges`
+//! - `request`: `check_subscriber`, `pubsub`, `server_of_published`, `forget_subscriber`
+//! - `upstream`: `on_subscriber_bytes`, `on_subscriber_connecting`, `on_subscriber_connected`,
+//!   `on_subscriber_connect_failed`, `on_subscriber_tls_fault`, `on_subscriber_lost`,
+//!   `tend_pubsub`, `settle_upstream`, `avoid_no_more`
 
 mod deliver;
 mod request;
 mod upstream;
 
+use crate::Plan;
 use crate::channels::Published;
 use crate::core::Plane;
-use crate::{Plan, PoolKind};
 use indexmap::IndexSet;
 use keyway_base::{Key, Time};
 use keyway_net::Socket;
@@ -129,7 +138,7 @@ impl PubSub {
                 is_busy: false,
                 attempted: Time(0),
                 is_avoided: false,
-                is_sentinel: matches!(kind, PoolKind::Sentinels(_)),
+                is_sentinel: kind.is_sentinels(),
                 is_spare: false,
             }));
         }

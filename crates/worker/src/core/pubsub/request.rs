@@ -1,5 +1,4 @@
 use super::shape_of;
-use crate::PoolKind;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
@@ -364,6 +363,6 @@ impl Plane {
     }
 
     pub(super) fn is_store(&self, pool: u16) -> bool {
-        matches!(self.plan.pools[pool as usize].kind, PoolKind::Store(_))
+        self.plan.pools[pool as usize].kind.is_store()
     }
 }

@@ -75,8 +75,7 @@ impl Plane {
     /// ring leaves it out, and earlier requests are answered.
     #[inline]
     pub(in crate::core) fn is_kept_from(&self, connection: &Connection) -> bool {
-        self.plan.health.is_held(connection.id)
-            && self.cluster_state(connection.server_id.pool).is_some()
+        self.plan.health.is_held(connection.id) && self.has_moving_homes(connection.server_id.pool)
     }
 
     /// Returns whether a request would be sent to a server. The check changes nothing.

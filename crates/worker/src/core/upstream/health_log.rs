@@ -1,8 +1,8 @@
 //! Log lines about the backends' health.
 
+use crate::Plan;
 use crate::core::Plane;
 use crate::flaps::Flap;
-use crate::{Plan, PoolKind};
 use keyway_topology::{FailureReason, HealthState, Rejoin, ServerId, StateChange};
 
 /// The name of a backend in the log: the same everywhere, and as in metrics.
@@ -92,7 +92,7 @@ impl Plane {
 
     /// Returns the command that empties a server of the pool before it is used again.
     pub(in crate::core) fn flush_command(&self, pool: usize) -> &'static str {
-        if matches!(self.plan.pools[pool].kind, PoolKind::Memcached(_)) {
+        if self.plan.pools[pool].kind.is_memcached() {
             return "flush_all";
         }
         if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }

@@ -96,7 +96,7 @@ impl Plane {
         self.upstream.leases.count += 1;
         let gone = self.upstream.leases.free.pop();
         let id = self.plan.topology.id_of(server);
-        let follows = self.cluster_state(server.pool).is_some();
+        let follows = self.has_moving_homes(server.pool);
         let mut connection = Connection::new(server, id, protocol)
             .following(follows)
             .watched(self.plan.health.watches(id));

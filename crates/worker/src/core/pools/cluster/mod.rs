@@ -19,6 +19,28 @@
 //! | `split` | one request becomes one fragment per slot |
 //! | `unowned` | requests wait for their slot to have a server |
 //! | `gone` | requests wait for a primary that cannot be reached |
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `discover`: `tend_clusters`, `hear_of_cluster`, `miss_of_cluster`, `write_unrouted`,
+//!   `unrouted_words`, `request_view_for_unowned`, `request_view`
+//! - `follow_map`: `end_cluster`, `follow_clusters`, `next_left`, `address_of`, `server_address`,
+//!   `awaits_map`, `awaits_map_for`, `unknown_server`, `has_left`
+//! - `gone`: `primary_wait`, `is_gone`, `holds_private`, `holds_unsent`, `note_patience`,
+//!   `note_gone`, `waits_for_primary`, `look_after_gone`, `waited_in_vain`, `end_wait_in_vain`,
+//!   `note_in_vain`, `waited_words`, `end_waits_for_primaries`
+//! - `hedge`: `send_hedges`, `hedges`, `next_hedge`, `note_read`, `on_hedged_reply`,
+//!   `settle_hedge`
+//! - `lags`: `next_name`, `note_resolved`
+//! - `notices`: `hear_notice`, `note_listening`
+//! - `readers`: `reads_replicas`, `note_write`, `reader_of`, `set_reading`
+//! - `redirect`: `redirect_all`, `end_retries_of`, `send_retries`, `give_up_private`,
+//!   `retry_private`, `on_name_astray`, `each_command`
+//! - `repeat`: `repeat_reads`
+//! - `sent_on`: `forget_order`
+//! - `split`: `split_by_slot`
+//! - `unowned`: `awaits_owner`, `awaits_owner_of`, `await_owner`, `forget_wait`, `bring_wait`,
+//!   `end_wait_for_server`, `end_overdue_waits_for_maps`
 
 mod discover;
 mod displaced;

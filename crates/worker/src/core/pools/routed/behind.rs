@@ -9,7 +9,6 @@
 use super::State;
 use super::client_behind;
 use super::state::Path;
-use crate::PoolKind;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::Session;
@@ -111,7 +110,7 @@ impl Plane {
         let is_at_writer =
             session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
         let kind = &self.plan.pools[usize::from(session.pool)].kind;
-        session.pool == pool || is_at_writer || matches!(kind, PoolKind::Routed(_))
+        session.pool == pool || is_at_writer || !kind.executes()
     }
 
     /// Returns the number of sub-requests that wait for the request of this one.

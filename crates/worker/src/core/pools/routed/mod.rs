@@ -19,6 +19,17 @@
 //! | `split` | reads and writes that go different ways |
 //! | `routed_request` | questions to children, and the effects of their replies |
 //! | `fill` | values that one child has are stored in the first |
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `behind`: `hold_in_flight`, `is_alone`
+//! - `redis`: `dispatch_routed`
+//! - `retired`: `is_led_to`
+//! - `split`: `dispatch_at_writer`
+//! - `steps`: `add_routed_request`, `destination`, `turn_back`, `note_passed`, `may_travel`,
+//!   `wait_among_routed_requests`, `crowded_too_long`, `release_crowded`, `client_keys`,
+//!   `has_clients`, `parts_by`
+//! - `sub_requests`: `note_unstalled`, `continue_routes`
 
 mod behind;
 mod fill;

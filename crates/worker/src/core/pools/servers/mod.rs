@@ -8,6 +8,22 @@
 //! | `transactions` | MULTI, EXEC and WATCH |
 //! | `tracking` | invalidations for clients that track keys |
 //! | `unblock` | the end of a command that blocks |
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `info`: `info`
+//! - `scripts`: `load`, `unload`, `script_exists`, `run_script`, `give_scripts`,
+//!   `give_libraries`, `on_load_refused`, `learn_loads`, `scripts`
+//! - `stateful`: `dispatch_stateful`, `greet`, `block`, `answered_by`, `answered_within`,
+//!   `check_blocking`, `hashes_of`, `lease_for`, `send_private`
+//! - `tracking::links`: `own_link`, `end_tracking`, `discard_unused`, `may_connect`,
+//!   `on_tracking_ready`, `on_receiver_known`, `on_tracking_lost`, `tend_tracking`
+//! - `tracking`: `track`, `dispatch_tracked`
+//! - `tracking::tell`: `next_loss`, `on_ring_changed`, `deliver_redirected`, `tell_forgetful`,
+//!   `release_pushes`, `on_push`
+//! - `transactions`: `transact`
+//! - `unblock`: `unblock`, `retry_unblocks`, `send_unblock`, `end_refused`, `let_go`,
+//!   `note_hangup`
 
 pub(in crate::core) mod given;
 pub(in crate::core) mod info;

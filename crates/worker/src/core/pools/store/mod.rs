@@ -16,6 +16,20 @@
 //! | `slow` | requests that took long |
 //! | `tracking` | who is told of changed keys |
 //! | `transactions` | MULTI and EXEC |
+//!
+//! The doors, which code outside of the room calls, by file:
+//!
+//! - `ahead`: `look_ahead`
+//! - `awaited`: `held_until`, `settle_awaited`, `acknowledge_told`
+//! - `blocking`: `serve_waiters`, `forget_waiting`, `deliver_handouts`, `end_overdue_waits`,
+//!   `unblock_on_store`
+//! - `handed`: `is_ready_to_go`, `place_of_waiting`, `describe`, `restore`
+//! - `serve`: `serve`
+//! - `slow`: `begin_work`, `began_lately`, `end_memcached_work`
+//! - `tracking`: `forget_tracker`, `settlement_of_script`, `tell_changes`, `settle_upkeep`,
+//!   `sweep_trackers`
+//! - `tracking::deliver`: `deliver_invalidations`, `tell_late`
+//! - `transactions`: `unwatch_keys`
 
 mod ahead;
 mod awaited;
