@@ -38,7 +38,10 @@ impl Live {
         let plan = Arc::clone(&self.version.plan);
         let stores = self.replicas.stores();
         if let Some(pool) = self.logs.not_open() {
-            return Err(vec![format!("the log of pool {pool} has failed, or has not begun")]);
+            return Err(vec![format!(
+                "the log of pool {pool} has failed, or its first base is not whole yet: try again \
+                 when the log has begun, which this process logs"
+            )]);
         }
         if let Some(pool) = self.replicas.failing_over() {
             return Err(vec![format!("the store of pool {pool} is in a FAILOVER: try again")]);

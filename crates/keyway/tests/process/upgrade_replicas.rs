@@ -197,6 +197,7 @@ fn a_replica_with_a_log_is_upgraded_while_its_primary_writes_and_a_kill_loses_no
     let options = [("replica_of", &*url), ("log", &*log)];
     let mut it = start(&options);
     await_up(&mut it.keyway.client(0));
+    wait_until("its log has begun", SOON, || it.count("the log has the data") == 1);
     let writers = Writers::start((0..3).map(|_| from.client()).collect());
     for _ in 0..4 {
         let before = it.pid();
