@@ -24,9 +24,18 @@ pub(crate) enum Uses {
 pub(crate) struct ItemWriter<'a> {
     pub(crate) means: Means<'a>,
     pub(crate) uses: Uses,
+    /// The second of now, to count idle time.
+    pub(crate) second: u32,
 }
 
 impl ItemWriter<'_> {
+    /// Writes what has expired, too: commands of the primary that are still to come may have been
+    /// executed before.
+    #[must_use]
+    pub(crate) fn with_expired(self) -> Self {
+        Self { means: Means { now_millis: 0, ..self.means }, ..self }
+    }
+
     /// Appends an item, unless it has expired.
     pub(crate) fn write(&self, item: Item<'_>, marks: Marks, out: &mut Pieces) {
         if item.is_gone(self.means.now_millis) {
@@ -84,8 +93,8 @@ impl ItemWriter<'_> {
         match self.uses {
             Uses::Nothing => {}
             Uses::IdleTime => {
-                let second = (self.means.now_millis / 1000) as u32;
-                key.idle_seconds = Some((second.wrapping_sub(item.access()) & ACCESS_MASK).into());
+                let idle = self.second.wrapping_sub(item.access()) & ACCESS_MASK;
+                key.idle_seconds = Some(idle.into());
             }
             Uses::Frequency => key.frequency = Some(marks.frequency),
         }

@@ -41,7 +41,7 @@ impl Effects {
         backlog.move_to(offset);
         backlog.select(database);
         self.is_relaying.store(true, Ordering::Relaxed);
-        let (number, _) = backlog.join(Keeping::Newest);
+        let (number, _) = backlog.join_relayed(Keeping::Newest);
         number
     }
 
@@ -140,6 +140,8 @@ mod tests {
     fn a_relayed_stream_goes_on_with_own_effects_and_back_at_the_same_offsets() {
         let effects = Effects::new();
         let anchor = effects.begin_relay(LIMITS, 1000, Some(2));
+        // A snapshot that is made now names it.
+        assert_eq!(effects.relayed_database(), Some(2));
         tell(&effects);
         assert!(effects.relay(PING, Some(3)));
         assert_eq!(effects.relayed_database(), Some(3));

@@ -270,7 +270,11 @@ impl Saving {
         let store = &*self.store;
         let Some(mut shard) = store.lock_of(index).lock_unless_held() else { return false };
         self.numbers = self.numbers.max(shard.numbers);
-        let step = shard.step_cut(&store.cut_door(index, self.clock.unix_millis()), out);
+        let mut door = store.cut_door(index, self.clock.unix_millis());
+        if store.is_replica() {
+            door.writer = door.writer.with_expired();
+        }
+        let step = shard.step_cut(&door, out);
         debug_assert!(!is_within || step != CutStep::Done, "a value that was begun is whole");
         self.stage = match step {
             CutStep::Within => Stage::Shard { index, is_within: true },

@@ -451,7 +451,8 @@ impl Store {
             policy if policy.is_lru() => Uses::IdleTime,
             _ => Uses::Nothing,
         };
-        let writer = ItemWriter { means: self.means(shard_index, now_millis), uses };
+        let second = (now_millis / 1000) as u32;
+        let writer = ItemWriter { means: self.means(shard_index, now_millis), uses, second };
         CutDoor { writer, queue: &self.snapshots.queue }
     }
 
