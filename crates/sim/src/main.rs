@@ -1,7 +1,7 @@
 //! Runs the simulator from the command line: `keyway-sim --seeds 500 --from 0`.
 #![forbid(unsafe_code)]
 
-use keyway_sim::{Options, run_many_of, run_many_replicas, run_seed};
+use keyway_sim::{Options, run_many_of, run_many_replicas, run_replicas, run_seed};
 use std::process::ExitCode;
 
 const USAGE: &str =
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         }
     }
     if replicas {
-        return run_of_replicas(from, seeds);
+        return run_of_replicas(from, seeds, story);
     }
     if story {
         options.story = true;
@@ -90,7 +90,20 @@ fn main() -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_of_replicas(from: u64, seeds: u64) -> ExitCode {
+fn run_of_replicas(from: u64, seeds: u64, has_story: bool) -> ExitCode {
+    if has_story {
+        let found = (from..from + seeds).find_map(|seed| match run_replicas(seed, true) {
+            Ok(report) => {
+                println!("seed {seed}: {report}");
+                None
+            }
+            Err(violation) => Some(violation),
+        });
+        if let Some(violation) = &found {
+            println!("{violation}");
+        }
+        return if found.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let (total, violations) = run_many_replicas(from, seeds);
     println!("{seeds} seeds, {} violations: {total}", violations.len());
     for violation in &violations {

@@ -37,6 +37,8 @@ pub(super) struct Director {
     is_ending: Arc<AtomicBool>,
     /// Doors that are closed, and until when.
     closed: Vec<(usize, u64)>,
+    /// By store: what was told of it last.
+    told: Vec<String>,
 }
 
 fn node_options(random: &mut Random) -> NodeOptions {
@@ -71,11 +73,11 @@ fn link_options(random: &mut Random) -> LinkOptions {
 }
 
 impl Director {
-    pub(super) fn new(mut random: Random) -> Self {
+    pub(super) fn new(mut random: Random, has_story: bool) -> Self {
         let count = random.between(2, 5) as usize;
         let links = Links::new(link_options(&mut random), count);
         let lateness = Duration::from_micros(random.scaled(100, 6000));
-        let stage = Stage::open(random.fork(), lateness, links);
+        let stage = Stage::open(random.fork(), lateness, links, has_story);
         let options = node_options(&mut random);
         let histories = Arc::new(Histories::default());
         let nodes: Vec<Arc<Node>> =
@@ -91,6 +93,7 @@ impl Director {
             is_resting: Arc::default(),
             is_ending: Arc::default(),
             closed: Vec::new(),
+            told: vec![String::new(); count],
         };
         director.start();
         director
@@ -119,15 +122,16 @@ impl Director {
         drop(thread.expect("a thread"));
     }
 
-    pub(super) fn run(mut self) -> Result<ReplicaReport, String> {
+    pub(super) fn run(mut self) -> Result<ReplicaReport, (String, Vec<String>)> {
         let outcome = self.play();
         Stage::close();
         match outcome {
             Ok(()) => Ok(self.report),
             Err(text) => {
+                let story = self.stage.take_story();
                 // Threads that stand still use them.
                 std::mem::forget(self);
-                Err(text)
+                Err((text, story))
             }
         }
     }
@@ -158,7 +162,19 @@ impl Director {
         if !is_well {
             return Err(self.stage.fault().unwrap_or_default());
         }
+        self.tell_roles();
         laws::at_any_time(self)
+    }
+
+    /// Tells which stores have other roles or links than before.
+    fn tell_roles(&mut self) {
+        for (node, told) in self.nodes.iter().zip(&mut self.told) {
+            let line = laws::role_of(node);
+            if *told != line.0 {
+                self.stage.tell(|| format!("store {}: {}{}", node.index, line.0, line.1));
+                *told = line.0;
+            }
+        }
     }
 
     fn trouble(&mut self) -> Result<(), String> {
@@ -258,7 +274,10 @@ impl Director {
         }
         self.stage.with_links(|links, _| links.cut_all());
         laws::count(self);
-        self.nodes.iter().for_each(|node| node.order(Order::Promote));
+        for node in &self.nodes {
+            node.order(Order::Abort);
+            node.order(Order::Promote);
+        }
         let ttl = self.options.feed.feed.backlog_ttl;
         let until = self.stage.nanos() + END_MAX + ttl.as_nanos() as u64;
         self.await_that(until, laws::followed)?;

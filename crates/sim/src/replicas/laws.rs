@@ -129,3 +129,32 @@ pub(super) fn followed(director: &Director) -> Option<String> {
         })
     })
 }
+
+/// The role and the link of a store, and its offsets.
+pub(super) fn role_of(node: &Node) -> (String, String) {
+    let life = node.life();
+    let fed = life.standby.feed_status();
+    let short = |id: keyway_rdb::replication::ReplicationId| {
+        String::from_utf8_lossy(&id.as_bytes()[..6]).into_owned()
+    };
+    let second = fed.second.map(|(id, offset)| (short(id), offset));
+    let place = format!(", at {}, second {second:?}", fed.offset);
+    let Some(status) = life.standby.status() else {
+        let role = if life.store.is_replica() { "a replica of nobody" } else { "a primary" };
+        return (format!("{role} of {}", short(fed.id)), place);
+    };
+    let link = status.link;
+    let state = match link.state {
+        State::Transfer { .. } => "Transfer".to_owned(),
+        state => format!("{state:?}"),
+    };
+    let line = format!(
+        "follows {}, {}, {state}, resyncs {}+{}, {}",
+        index_of(status.primary.port),
+        short(fed.id),
+        link.full_resyncs,
+        link.partial_resyncs,
+        link.reason.map(|reason| reason.to_string()).unwrap_or_default()
+    );
+    (line, place)
+}

@@ -93,18 +93,19 @@ impl fmt::Display for ReplicaReport {
     }
 }
 
-/// Runs a seed of replicas. The same seed gives the same report.
+/// Runs a seed of replicas. The same seed gives the same report. With `has_story` a violation tells
+/// what happened before it.
 ///
 /// # Errors
 /// The law that the seed breaks. The threads of such a run stand still for good.
-pub fn run_replicas(seed: u64) -> Result<ReplicaReport, Violation> {
-    let director = Director::new(Random::new(seed ^ 0x7265_706c_6963_6173));
-    director.run().map_err(|text| Violation {
+pub fn run_replicas(seed: u64, has_story: bool) -> Result<ReplicaReport, Violation> {
+    let director = Director::new(Random::new(seed ^ 0x7265_706c_6963_6173), has_story);
+    director.run().map_err(|(text, story)| Violation {
         seed,
         io: Driver::Epoll,
         kind: " --replicas".to_owned(),
         text,
-        story: Vec::new(),
+        story,
     })
 }
 
@@ -120,7 +121,7 @@ pub fn run_many_replicas(from: u64, seeds: u64) -> (ReplicaReport, Vec<Violation
             if seed >= from + seeds || violations.len() >= crate::many::KEPT_MAX {
                 return (total, violations);
             }
-            match run_replicas(seed) {
+            match run_replicas(seed, false) {
                 Ok(report) => total.add(&report),
                 Err(violation) => violations.push(violation),
             }

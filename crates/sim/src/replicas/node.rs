@@ -50,6 +50,8 @@ pub(super) enum Order {
     Promote,
     /// Hand the store over to a replica that has everything.
     FailOver { until: u64 },
+    /// Give up a hand-over.
+    Abort,
     /// Lose everything, and begin anew as an empty primary.
     Restart,
     /// Feed a replica.
@@ -143,7 +145,7 @@ impl Life {
         let resolve = |(buf, ranges)| Request::resolve(Args::new(buf, ranges));
         let requests: Vec<Request<'_>> = frames
             .iter()
-            .map(|(buf, ranges)| resolve((buf, ranges)).ok().expect("a command there is"))
+            .map(|(buf, ranges)| resolve((buf, ranges)).expect("a command there is"))
             .collect();
         for request in &requests {
             if self.store.is_restricted()
@@ -272,17 +274,29 @@ impl Node {
         match order {
             Order::Attach(candidate) => self.attach(&life, *candidate),
             Order::Follow(to) if is_idle => self.follow(&life, to),
+            Order::Abort if !is_idle => self.give_up(&life),
             Order::Promote if is_idle => self.promote(&life),
             Order::Restart if is_idle => self.restart(&life),
-            Order::FailOver { until } if is_idle && !life.store.is_replica() => {
-                if !life.standby.feed_status().replicas.is_empty() {
-                    self.is_paused.store(true, Ordering::Relaxed);
-                    *self.failover.lock() = Failover::Waiting { until };
-                    life.standby.ask_for_offsets();
-                }
-            }
+            Order::FailOver { until } if is_idle => self.fail_over(&life, until),
             _ => {}
         }
+    }
+
+    fn fail_over(&self, life: &Life, until: u64) {
+        if life.store.is_replica() || life.standby.feed_status().replicas.is_empty() {
+            return;
+        }
+        self.is_paused.store(true, Ordering::Relaxed);
+        *self.failover.lock() = Failover::Waiting { until };
+        life.standby.ask_for_offsets();
+    }
+
+    fn give_up(&self, life: &Life) {
+        if matches!(*self.failover.lock(), Failover::Handing) {
+            self.promote(life);
+        }
+        *self.failover.lock() = Failover::Idle;
+        self.is_paused.store(false, Ordering::Relaxed);
     }
 
     fn settings(&self, to: usize) -> (Primary, FollowerSettings) {

@@ -52,6 +52,8 @@ struct State {
     steps: u64,
     steps_at_once: u32,
     fault: Option<String>,
+    /// What has happened, if it is recorded.
+    story: Option<Vec<String>>,
 }
 
 struct Actor {
@@ -85,7 +87,12 @@ fn me() -> usize {
 impl Stage {
     /// Makes the calling thread the director of a new stage.
     #[allow(clippy::disallowed_methods, reason = "virtual times are counted from a real one")]
-    pub(super) fn open(mut random: Random, lateness: Duration, links: Links) -> Arc<Self> {
+    pub(super) fn open(
+        mut random: Random,
+        lateness: Duration,
+        links: Links,
+        has_story: bool,
+    ) -> Arc<Self> {
         let director =
             Actor { name: "director".to_owned(), does: Does::Run, called: Arc::default() };
         let state = State {
@@ -97,6 +104,7 @@ impl Stage {
             steps: 0,
             steps_at_once: 0,
             fault: None,
+            story: has_story.then(Vec::new),
         };
         let (begun, now) = (Instant::now(), AtomicU64::new(0));
         let stage = Arc::new(Self { begun, now, state: Mutex::new(state) });
@@ -122,6 +130,19 @@ impl Stage {
     /// The first thing that went wrong.
     pub(super) fn fault(&self) -> Option<String> {
         self.state.lock().fault.clone()
+    }
+
+    /// Notes what has happened, if that is recorded.
+    pub(super) fn tell(&self, line: impl FnOnce() -> String) {
+        let now = self.nanos();
+        if let Some(story) = &mut self.state.lock().story {
+            story.push(format!("{:>10.3} ms  {}", now as f64 / 1e6, line()));
+        }
+    }
+
+    /// Takes what was recorded.
+    pub(super) fn take_story(&self) -> Vec<String> {
+        self.state.lock().story.take().unwrap_or_default()
     }
 
     /// Notes that a law is broken. The run ends.
