@@ -11,7 +11,9 @@
 //! seed gives the same run to the byte ([`run_seed`] names an exception). For half of the seeds,
 //! sockets behave as with epoll; for the other half, as with io_uring ([`Driver`]). Read first:
 //! [`run_seed`], [`Scenario`] (what a seed decides) and [`SimIo`] (what a worker sees of it).
-//! decides) and [`SimIo`] (what a worker sees of it).
+//!
+//! Stores that replicate to each other are another kind of seeds ([`run_replicas`]). Their threads
+//! run one at a time, on virtual time as well.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -25,6 +27,7 @@ mod memcached;
 mod model;
 mod network;
 mod random;
+mod replicas;
 mod run;
 mod scenario;
 mod server;
@@ -38,6 +41,7 @@ pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
 pub use network::RingFigures;
 pub use random::Random;
+pub use replicas::{ReplicaReport, run_many_replicas, run_replicas};
 pub use run::{Report, Sim, Violation, run_seed};
 pub use scenario::{Driver, Options, Scenario};
 pub use server::Defect;

@@ -1,12 +1,12 @@
 //! Runs the simulator from the command line: `keyway-sim --seeds 500 --from 0`.
 #![forbid(unsafe_code)]
 
-use keyway_sim::{Options, run_many_of, run_seed};
+use keyway_sim::{Options, run_many_of, run_many_replicas, run_replicas, run_seed};
 use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated] [--mutes] [--io epoll|ring] [--reloads yes|no]
+                  [--clusters] [--replicated] [--replicas] [--mutes] [--io epoll|ring] [--reloads yes|no]
                   [--bounds yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
@@ -16,6 +16,7 @@ const USAGE: &str =
   --routes       pools of memcached behind one that leads to them
   --clusters     a cluster
   --replicated   primaries with replicas, and sentinels
+  --replicas     stores that replicate to each other; other options do not matter
   --mutes        most clients do not read what they ask for; with one of the kinds above, or alone
   --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it
   --reloads ANSWER
@@ -26,7 +27,7 @@ const USAGE: &str =
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
-    let mut options = Options::default();
+    let (mut options, mut replicas) = (Options::default(), false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--io" {
@@ -62,9 +63,13 @@ fn main() -> ExitCode {
             "--routes" => (options.memcached, options.routes) = (true, true),
             "--clusters" => options.clusters = true,
             "--replicated" => options.replicated = true,
+            "--replicas" => replicas = true,
             "--mutes" => options.mutes = true,
             _ => return usage(),
         }
+    }
+    if replicas {
+        return run_of_replicas(from, seeds, story);
     }
     if story {
         options.story = true;
@@ -83,6 +88,28 @@ fn main() -> ExitCode {
         println!("{violation}");
     }
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_of_replicas(from: u64, seeds: u64, has_story: bool) -> ExitCode {
+    if has_story {
+        let found = (from..from + seeds).find_map(|seed| match run_replicas(seed, true) {
+            Ok(report) => {
+                println!("seed {seed}: {report}");
+                None
+            }
+            Err(violation) => Some(violation),
+        });
+        if let Some(violation) = &found {
+            println!("{violation}");
+        }
+        return if found.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let (total, violations) = run_many_replicas(from, seeds);
+    println!("{seeds} seeds, {} violations: {total}", violations.len());
+    for violation in &violations {
+        println!("{violation}");
+    }
+    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn yes_or_no(answer: Option<String>) -> Option<bool> {

@@ -18,7 +18,7 @@ pub struct Summary {
 }
 
 /// Number of violations that are kept for the report.
-const KEPT_MAX: usize = 12;
+pub(crate) const KEPT_MAX: usize = 12;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

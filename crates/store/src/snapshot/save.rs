@@ -59,6 +59,8 @@ pub struct Saving {
     clock: Clock,
     /// The database that the stream behind the cut begins in, if it does not say so itself.
     stream_database: Option<u32>,
+    /// Effects follow: what has expired is written, too, until an effect deletes it.
+    is_followed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +145,7 @@ impl Store {
             stream_database = self.relayed_database();
         });
         let mut saving = Saving::of_cut(self, clock);
-        saving.stream_database = stream_database;
+        (saving.stream_database, saving.is_followed) = (stream_database, true);
         Some((reader, saving))
     }
 }
@@ -160,6 +162,7 @@ impl Saving {
             is_ended: false,
             clock,
             stream_database: None,
+            is_followed: false,
         }
     }
 
@@ -271,7 +274,7 @@ impl Saving {
         let Some(mut shard) = store.lock_of(index).lock_unless_held() else { return false };
         self.numbers = self.numbers.max(shard.numbers);
         let mut door = store.cut_door(index, self.clock.unix_millis());
-        if store.is_replica() {
+        if self.is_followed || store.is_replica() {
             door.writer = door.writer.with_expired();
         }
         let step = shard.step_cut(&door, out);

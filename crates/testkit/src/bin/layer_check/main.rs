@@ -40,7 +40,6 @@ const LAYERS: &[(&str, u8)] = &[
     ("channel", 4),
     ("replica", 4),
     ("worker", 4),
-    ("sim", 4),
     ("control", 5),
     ("standby", 5),
     ("client-c", 5),
@@ -51,6 +50,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("top", 5),
     ("scenario", 5),
     ("testkit", 5),
+    ("sim", 6),
     ("keyway", 6),
 ];
 
@@ -60,8 +60,6 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("rdb", "resp"),
     ("route", "topology"),
     ("worker", "net"),
-    ("sim", "net"),
-    ("sim", "worker"),
     ("scenario", "load"),
     ("scenario", "report"),
     ("scenario", "bus-bench"),
