@@ -113,6 +113,10 @@ const BY_BOTH: &[&str] = &[
     "keyway/workers",
 ];
 
+/// The packages whose documentation has examples. For those of the whole workspace cargo compiles
+/// most of it a second time, with other features of its dependencies.
+const WITH_EXAMPLES: &[&str] = &["keyway-client", "keyway-load"];
+
 /// Tells Keyway what to be driven by.
 const DRIVER: (&str, &str) = ("KEYWAY_IO", "io_uring");
 
@@ -198,7 +202,10 @@ fn build() -> Result<Vec<Suite>, String> {
         return Err(format!("no test program is called {name}"));
     }
     let here = std::env::current_dir().map_err(|error| error.to_string())?;
-    let arguments = ["test", "--workspace", "--locked", "--doc"].map(String::from).to_vec();
+    let mut arguments = ["test", "--locked", "--doc"].map(String::from).to_vec();
+    for package in WITH_EXAMPLES {
+        arguments.extend(["--package".to_owned(), (*package).to_owned()]);
+    }
     let keyway = messages.iter().find_map(keyway).ok_or("no program is called keyway")?;
     let is_refused = is_refused(&keyway).map_err(|error| format!("keyway: {error}"))?;
     let again = again(&suites, is_refused)?;
