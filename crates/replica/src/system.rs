@@ -107,7 +107,7 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// The system that there is.
+/// The operating system.
 pub fn real() -> Arc<dyn System> {
     Arc::new(Real)
 }

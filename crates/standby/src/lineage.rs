@@ -192,6 +192,12 @@ impl Lineage {
     pub(crate) fn succeeded(&self, before: Option<ReplicationId>) {
         let _order = self.order.lock();
         let Some(before) = before else { return self.end() };
+        self.begin_own(before);
+    }
+
+    /// Begins a history of this store's own, which goes on from the one that was relayed: `before` is
+    /// its id up to the offset that was reached.
+    fn begin_own(&self, before: ReplicationId) {
         let second = self.store.end_relaying().map(|offset| (before, offset));
         self.rename(feed::Lineage { id: random_id(self.clock), second });
         if let Some(feed) = self.feed() {
@@ -243,12 +249,7 @@ impl Lineage {
     /// yet.
     pub(crate) fn promoted(&self) {
         let _order = self.order.lock();
-        let reached = self.store.end_relaying();
-        let second = reached.map(|offset| (self.id(), offset));
-        self.rename(feed::Lineage { id: random_id(self.clock), second });
-        if let Some(feed) = self.feed() {
-            feed.keep_while_used();
-        }
+        self.begin_own(self.id());
     }
 
     /// The store becomes a replica; clients write no more. Returns the position of its data, if

@@ -247,13 +247,6 @@ impl Standby {
         self.place.store.set_replica(false);
     }
 
-    /// Ends the feed of replicas, which take a snapshot when they come back.
-    pub fn end_feed(&self) {
-        let _order = self.order.lock();
-        self.stop();
-        self.place.lineage.end();
-    }
-
     /// The id by which replicas of this store know the history of its data. None if there are none
     /// that may go on.
     pub fn told_id(&self) -> Option<ReplicationId> {
@@ -328,7 +321,8 @@ impl Standby {
         self.place.lineage.id()
     }
 
-    /// Ends the link of a replica, which stays one, and the feed of its own replicas.
+    /// Ends the link of a replica, which stays one, and the feed of its own replicas, which take a
+    /// snapshot when they come back.
     pub fn end(&self) {
         let _order = self.order.lock();
         self.stop();

@@ -369,14 +369,13 @@ impl Target for StoreTarget {
         }
         let selected = unit.selected().and_then(|database| u32::try_from(database).ok());
         let store = Arc::clone(&self.place.store);
+        // Commands that only concern the stream go to replicas of this replica, too.
+        store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
         if self.is_twin {
             // The history is told with the role.
-            store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
             self.tell();
             return Ok(());
         }
-        // What only concerns the stream goes to replicas of this replica, too.
-        store.relay(unit.raw(), || self.execute_all(&store, unit).map(|()| selected))?;
         self.place.lineage.look(unit.behind());
         if has_commands {
             self.tell();

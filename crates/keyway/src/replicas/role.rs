@@ -358,7 +358,7 @@ impl Role {
         if is_primary {
             self.standby.succeed(history);
         } else if !is_same || history.is_none() {
-            self.standby.end_feed();
+            self.standby.end();
         }
         if let Some(until) = super::now().checked_add(settings.feed.lag_max) {
             *self.before.lock() = Some((last.replicas as usize, until));

@@ -316,9 +316,7 @@ impl Feed {
     pub fn ask_for_offsets(&self) {
         self.shared.source.tell(&[b"REPLCONF", b"GETACK", b"*"]);
     }
-}
 
-impl Feed {
     /// Ends the feed and the connections of all replicas. Waits for their threads, which may be at a
     /// snapshot or wait for clients: this is for a thread that may wait.
     pub fn end(&self) {

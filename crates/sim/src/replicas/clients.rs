@@ -17,7 +17,7 @@ const WAIT: u64 = 3_000_000_000;
 /// Clients that wait at a time.
 const WAITS_MAX: usize = 16;
 
-/// What clients did.
+/// Counts of the requests of all clients.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) writes: AtomicU64,

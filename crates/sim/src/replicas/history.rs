@@ -1,4 +1,4 @@
-//! Which writes belong to which place in a history.
+//! The writes that belong to each place in a history.
 //!
 //! A history has an id, and goes back to another one at an offset. The data of a store is that of its
 //! id and offset, so the marks that it has to have are known, and those that it must not have: marks

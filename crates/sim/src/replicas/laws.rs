@@ -1,4 +1,4 @@
-//! What must hold.
+//! The laws that every run keeps.
 
 use super::clients::check_keys;
 use super::digest::{difference, digest};
@@ -111,7 +111,7 @@ pub(super) fn count(director: &mut Director) {
     }
 }
 
-/// What is left of replicas that have gone, if anything is.
+/// Returns a fault if something is left of replicas that have gone.
 pub(super) fn followed(director: &Director) -> Option<String> {
     director.nodes.iter().find_map(|node| {
         let life = node.life();

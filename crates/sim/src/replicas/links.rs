@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 8;
 /// How soon bytes are tried again that a socket has no room for.
 const RETRY: u64 = MILLI;
 
-/// What the links of a run are like.
+/// The settings of the links of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkOptions {
     /// Longest delay of a piece.

@@ -33,7 +33,7 @@ const TICK: u64 = 100_000_000;
 /// How long a store that is handed over waits with its writes refused.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
-/// What the stores of a run are like.
+/// The settings of the stores of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeOptions {
     pub(super) feed: FeedConfig,
@@ -42,7 +42,7 @@ pub(super) struct NodeOptions {
     pub(super) pause_max: Duration,
 }
 
-/// What the thread of roles is to do.
+/// An order to the thread of roles.
 pub(super) enum Order {
     /// Follow another store.
     Follow(usize),

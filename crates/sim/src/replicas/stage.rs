@@ -62,7 +62,7 @@ struct Actor {
     called: Arc<Condvar>,
 }
 
-/// What an actor does.
+/// The state of an actor.
 enum Does {
     Run,
     Wait { fds: Vec<(OwnedFd, PollFlags)>, until: u64 },

@@ -7,7 +7,7 @@ use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
 use crate::store::{Locked, Store, Turn};
 use keyway_base::KeyspaceEvents;
 
-/// What is found of a key that is read.
+/// The outcome of a look at a key.
 enum Found<'a> {
     Nothing,
     /// An item without expiry, and the index of its shard.

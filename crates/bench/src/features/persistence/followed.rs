@@ -1,4 +1,4 @@
-//! What a log or a replica costs a server, and how late the replica is.
+//! The cost of a log and of a replica to a server, and the delay of the replica.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ const PROBE_PAUSE: Duration = Duration::from_millis(5);
 /// Number of clients.
 const CLIENTS: usize = 50;
 
-/// What follows the writes of a server.
+/// The follower of a server's writes.
 #[derive(Clone, Copy)]
 enum Follower {
     Nothing,

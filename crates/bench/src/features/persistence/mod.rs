@@ -1,4 +1,4 @@
-//! What it costs a store that its data survives: files, logs and replicas.
+//! The cost of data that survives the process: files, logs and replicas.
 
 mod files;
 mod followed;
