@@ -169,8 +169,8 @@ impl Place {
         // between the two looks.
         for _ in 0..20 {
             let before = self.await_same_offset(&mut client);
-            let expected = without_idle(digest(&mut Server(&mut client), false));
-            let copied = without_idle(digest(&mut Here(self), false));
+            let expected = as_told(digest(&mut Server(&mut client), false));
+            let copied = as_told(digest(&mut Here(self), false));
             let is_at_rest = info(&mut client, "master_repl_offset") == before.to_string();
             if is_at_rest && expected == copied {
                 return;
@@ -224,6 +224,25 @@ fn without_idle(digest: Digest) -> Digest {
         kept
     };
     digest.into_iter().map(shown).collect()
+}
+
+/// Leaves out what Redis 7.0 does not tell its replicas: how many entries a group has read, and
+/// that a consumer has read its pending entries again.
+fn as_told(digest: Digest) -> Digest {
+    let shown = |line: String| {
+        if !line.contains(" stream ") {
+            return line;
+        }
+        let is_told = |word: &&str| !word.starts_with("entries-read=") && !word.starts_with("lag=");
+        let words: Vec<&str> = line.split(' ').filter(is_told).collect();
+        let mut parts = words.iter().enumerate().map(|(nth, word)| {
+            let is_count = nth > 0 && words[nth - 1] == "Null" && word.starts_with("Integer(");
+            if is_count { word.split_once(')').map_or(*word, |(_, rest)| rest) } else { word }
+        });
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |line, word| line + " " + word)
+    };
+    without_idle(digest).into_iter().map(shown).collect()
 }
 
 fn differ(expected: &Digest, copied: &Digest) -> ! {
