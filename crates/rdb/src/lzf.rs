@@ -43,11 +43,18 @@ pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Damage
         if count > left {
             return Err(Damaged);
         }
-        if count <= back {
-            out.extend_from_within(from..from + count);
-        } else {
-            // A reference may overlap with the bytes that are being written.
-            (from..from + count).for_each(|at| out.push(out[at]));
+        if back == 1 {
+            let byte = out[from];
+            out.resize(out.len() + count, byte);
+            continue;
+        }
+        // A reference may overlap with the bytes that are being written, which repeat then: each
+        // time there are more of them to copy.
+        let mut missing = count;
+        while missing > 0 {
+            let run = missing.min(out.len() - from);
+            out.extend_from_within(from..from + run);
+            missing -= run;
         }
     }
     if out.len() - start == len { Ok(()) } else { Err(Damaged) }

@@ -43,7 +43,8 @@ pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use snapshot::{
-    Batch, Filling, LoadError, Loading, Progress, Replay, ReplayError, SaveError, Saving,
+    Batch, Filling, LoadBatch, LoadError, Loading, Progress, Replay, ReplayError, SaveError,
+    Saving, TakeBatch,
 };
 pub use store::{
     AfterRead, Busy, Compaction, Context, DatabaseStats, EffectLog, EffectReader, HISTORY_COMMAND,

@@ -1,11 +1,12 @@
 //! Loading a store from its file.
 
 use super::Job;
+use super::batches::Batches;
 use crate::plan::monotonic;
 use crate::serve::wall_clock;
 use keyway_base::Time;
 use keyway_script::{Engine, Policy, Run};
-use keyway_store::Loading;
+use keyway_store::{LoadBatch, Loading};
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,8 +56,27 @@ struct Loader<'j> {
 
 impl Loader<'_> {
     /// Reads the file into the store; keys that were loaded, and those that had expired.
-    fn read(&mut self, mut file: impl Read) -> Result<(u64, u64), String> {
+    fn read(&mut self, file: impl Read) -> Result<(u64, u64), String> {
         let mut loading = Loading::new(&self.job.store);
+        let batches = Batches::new(&self.job.store);
+        std::thread::scope(|scope| {
+            batches.start(scope);
+            let read = self.read_pieces(file, &mut loading, &batches);
+            batches.end();
+            read
+        })?;
+        match batches.failure() {
+            Some(failure) => Err(failure.to_string()),
+            None => loading.finish().map_err(|error| error.to_string()),
+        }
+    }
+
+    fn read_pieces(
+        &mut self,
+        mut file: impl Read,
+        loading: &mut Loading,
+        batches: &Batches,
+    ) -> Result<(), String> {
         let scripts = &self.job.scripts;
         let mut library = |code: &[u8]| {
             let mut engine = Engine::new(Arc::clone(scripts));
@@ -70,14 +90,15 @@ impl Loader<'_> {
                 return Err("the process ends".to_owned());
             }
             let count = match file.read(&mut buffer) {
-                Ok(0) => return loading.finish().map_err(|error| error.to_string()),
+                Ok(0) => return Ok(()),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.to_string()),
             };
             read += count as u64;
+            let mut put = |batch: &mut LoadBatch| batches.put(batch);
             loading
-                .feed(&buffer[..count], wall_clock(), &mut library)
+                .feed_batches(&buffer[..count], wall_clock(), &mut library, &mut put)
                 .map_err(|error| error.to_string())?;
             self.tell(read);
         }

@@ -8,6 +8,7 @@
 //! (`keyway_store::Loading`). There is one thread for all pools: snapshots are written one after
 //! the other.
 
+mod batches;
 mod file;
 mod load;
 mod save;
@@ -33,6 +34,10 @@ use std::time::Duration;
 /// Longest time after a snapshot that failed to the next by `every`. Less fills the log while a disk
 /// is full, more leaves the data unsaved for longer once it is not.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// How far the thread stands back for those that serve clients, once nothing is loaded. More makes a
+/// snapshot take far longer on a busy machine.
+const NICENESS: i32 = 10;
 
 /// What the thread is told.
 enum Ask {
@@ -209,6 +214,9 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        self.load();
+        // From here on clients are served meanwhile. A failure leaves the thread as it is.
+        let _ = rustix::process::nice(NICENESS);
         loop {
             self.load();
             self.begin_due();

@@ -32,7 +32,7 @@ pub(crate) use attempt::{Found, How};
 pub(crate) use blocking::{lane_of, may_serve, settle, waits_for_first};
 pub(crate) use told::{FLAGS_COMMAND, reads_others};
 
-use crate::store::{Patience, Store, Transfer, Turn};
+use crate::store::{Mode, Patience, Store, Transfer, Turn};
 use call::{Call, Outcome, write_fault};
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
@@ -49,6 +49,9 @@ pub(crate) fn execute(
 ) {
     if store.effects.is_on() && told::may_change(request) {
         let is_streamed = transfer.is_some_and(|transfer| transfer.streamed_len() > 0);
+        if !is_streamed && told::tells_itself(request) {
+            return execute_only(store, request, turn.with(Mode::TELLING), transfer, out);
+        }
         return told::execute(store, request, (turn, is_streamed), out, |turn, out| {
             execute_only(store, request, turn, transfer, out);
         });

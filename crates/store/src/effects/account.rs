@@ -64,8 +64,10 @@ impl Account {
 
     /// Notes that the buffer of a unit that is not told yet has another length.
     pub(super) fn change_open(&self, before: usize, after: usize) {
-        self.open.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        self.change(before, after);
+        if before != after {
+            self.open.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+            self.change(before, after);
+        }
     }
 
     /// Returns whether buffers that nobody needs are to be freed.

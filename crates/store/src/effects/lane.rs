@@ -1,7 +1,7 @@
 //! A lane: units of some threads that wait to be merged.
 
 use super::account::Account;
-use super::unit::Unit;
+use super::unit::{Unit, write_command};
 use keyway_memory::{Guard, Lock};
 
 /// Bytes of buffers that a lane keeps once they are merged.
@@ -60,7 +60,27 @@ impl Units {
     }
 
     pub(super) fn push(&mut self, head: Head, bytes: &[u8]) {
-        let missing = (self.bytes.len() + bytes.len()).saturating_sub(self.bytes.capacity());
+        self.reserve(bytes.len());
+        self.heads.push(head);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds one command of a database. `len` bytes were said to be what it takes at most.
+    pub(super) fn push_command(
+        &mut self,
+        (ticket, database): (u64, u32),
+        words: &[&[u8]],
+        len: usize,
+    ) {
+        self.reserve(len);
+        let start = self.bytes.len();
+        write_command(words, &mut self.bytes);
+        let len = self.bytes.len() - start;
+        self.heads.push(Head { ticket, len, first: database, last: database, is_many: false });
+    }
+
+    fn reserve(&mut self, len: usize) {
+        let missing = (self.bytes.len() + len).saturating_sub(self.bytes.capacity());
         if missing > 0 {
             let more = missing.max(self.bytes.capacity()).max(LEN_MIN);
             let free = self.bytes.capacity() - self.bytes.len();
@@ -69,8 +89,6 @@ impl Units {
         if self.heads.len() == self.heads.capacity() {
             self.heads.reserve_exact(self.heads.capacity().max(16));
         }
-        self.heads.push(head);
-        self.bytes.extend_from_slice(bytes);
     }
 
     pub(super) fn free(&mut self, account: &Account) {

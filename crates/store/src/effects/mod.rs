@@ -31,11 +31,12 @@ mod unit;
 pub(crate) use backlog::Lost;
 pub use backlog::{EffectLimits, Keeping};
 pub(crate) use unit::Unit;
+use unit::command_len_max;
 
 use account::Account;
 use backlog::Backlog;
 use keyway_memory::{Holder, Lock};
-use lane::{Head, Lane};
+use lane::{Head, Lane, Units};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -191,6 +192,17 @@ impl Effects {
         }
     }
 
+    /// The same without a copy in between, for the commonest commands.
+    pub(crate) fn tell_command(&self, database: u32, words: &[&[u8]]) {
+        let len = command_len_max(words);
+        let is_told = self.append_by(len, |lane, ticket| {
+            lane.push_command((ticket, database), words, len);
+        });
+        if !is_told {
+            self.overrun();
+        }
+    }
+
     /// Tells a command that changes something beside the keys, if `work` says that it did.
     /// Returns whether no reader has made its cut meanwhile.
     pub(crate) fn tell_beside(&self, words: &[&[u8]], work: impl FnOnce() -> bool) -> bool {
@@ -207,12 +219,21 @@ impl Effects {
 
     /// Appends a unit to a lane; returns whether there was room.
     fn append(&self, unit: &Unit) -> bool {
+        self.append_by(unit.bytes().len(), |lane, ticket| {
+            lane.push(Head::new(ticket, unit), unit.bytes());
+        })
+    }
+
+    /// Lets `push` append a unit of at most `len` bytes, with its ticket, to a lane; returns whether
+    /// there was room.
+    #[inline]
+    fn append_by(&self, len: usize, push: impl FnOnce(&mut Units, u64)) -> bool {
         let index = Holder::of_thread().number() as usize % self.lanes.len();
         let mut lane = self.lanes[index].0.lock();
         if !self.is_on() {
             return true;
         }
-        let growth = lane.growth(unit.bytes().len());
+        let growth = lane.growth(len);
         if growth > 0 && !self.account.try_take(growth) {
             if !self.has_keeper() {
                 return false;
@@ -222,7 +243,7 @@ impl Effects {
         let before = lane.capacity();
         // Drawn in the lane's lock: tickets of a lane ascend, and none is missing in it.
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        lane.push(Head::new(ticket, unit), unit.bytes());
+        push(&mut lane, ticket);
         self.account.change(before + growth, lane.capacity());
         let is_long = lane.len() >= LANE_LEN;
         drop(lane);

@@ -6,6 +6,9 @@ use keyway_resp::reply;
 /// threads.
 const KEPT_LEN: usize = 4 << 10;
 
+/// Longest line with the number of words or the length of a word.
+const NUMBER_LEN_MAX: usize = 1 + 20 + 2;
+
 /// Commands that are told as one.
 pub(crate) struct Unit {
     /// The store's effects, and how often reading was begun: a unit of another store, or of
@@ -120,6 +123,17 @@ impl Unit {
         reply::array(&mut self.bytes, words.len());
         words.for_each(|word| reply::bulk(&mut self.bytes, word));
     }
+}
+
+/// Appends a command.
+pub(super) fn write_command(words: &[&[u8]], out: &mut Vec<u8>) {
+    reply::array(out, words.len());
+    words.iter().for_each(|word| reply::bulk(out, word));
+}
+
+/// The most bytes that [`write_command`] appends.
+pub(super) fn command_len_max(words: &[&[u8]]) -> usize {
+    words.iter().fold(NUMBER_LEN_MAX, |len, word| len + NUMBER_LEN_MAX + word.len() + 2)
 }
 
 /// Appends a SELECT.

@@ -1,7 +1,7 @@
 use crate::collections::WrongType;
 use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
 use crate::shards::{Shard, Space};
-use crate::store::{Store, StreamedSet, Turn};
+use crate::store::{Mode, Store, StreamedSet, Turn};
 use keyway_base::KeyspaceEvents;
 
 impl Turn {
@@ -280,6 +280,11 @@ impl<'a> Entry<'a> {
         slot.set_marks(Marks { frequency, ..marks });
     }
 
+    /// Returns whether the store evicts by how often items are used.
+    pub(crate) fn is_lfu(&self) -> bool {
+        self.store.policy().is_lfu()
+    }
+
     /// Sets the second of the item's last access.
     pub(crate) fn set_access(&mut self, second: u32) {
         let Some(position) = self.position else { return };
@@ -351,13 +356,13 @@ impl<'a> Entry<'a> {
     }
 
     fn insert(&mut self, item: Owned, bytes: i64) {
-        let (store, hash) = (self.store, self.hash);
+        let (store, hash, turn) = (self.store, self.hash, self.turn);
         store.tidy_if_due(self.shard, self.shard_index, self.turn);
         let space = self.space();
-        let marks = if store.counts_uses() {
-            space.admit(hash, store.policy())
-        } else {
-            Marks { frequency: 0, main: true, volatile: false }
+        let marks = match store.counts_uses() {
+            true if turn.is(Mode::LOADED) => Space::admit_loaded(store.policy()),
+            true => space.admit(hash, store.policy()),
+            false => Marks { frequency: 0, main: true, volatile: false },
         };
         let memory = store.memory_of(self.shard_index);
         let space = self.shard.space(self.database);

@@ -4,7 +4,7 @@ use super::key::{Entry, Located};
 use crate::collections::hash::Hash;
 use crate::collections::{View, WrongType};
 use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
-use crate::store::{Locked, Store, Turn};
+use crate::store::{KeyHint, Locked, Mode, Store, Turn};
 use keyway_base::KeyspaceEvents;
 
 /// The outcome of a look at a key.
@@ -100,9 +100,21 @@ impl Store {
     pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
         let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
         let event = (KeyspaceEvents::STRING, "set");
-        let overwrite = |item: &mut Owned, _| item.overwrite(&meta, turn.access(), value);
+        let tell = || {
+            if turn.is(Mode::TELLING) {
+                self.effects.tell_command(turn.database, &[b"SET", key, value]);
+            }
+        };
+        let overwrite = |item: &mut Owned, _| {
+            let fits = item.overwrite(&meta, turn.access(), value);
+            if fits {
+                tell();
+            }
+            fits
+        };
         self.overwrite(turn, key, event, overwrite, |mut entry| {
             entry.set_with(value, &meta);
+            tell();
             entry.notify(event.0, event.1);
         });
     }
@@ -148,6 +160,18 @@ impl Store {
         work: impl FnOnce(Entry<'_>) -> R,
     ) -> R {
         let (hash, index) = self.locate(key);
+        let mut shard = self.shard(index);
+        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
+    }
+
+    /// The same with the key's place known already.
+    pub(crate) fn with_hinted<R>(
+        &self,
+        turn: Turn,
+        (key, hint): (&[u8], KeyHint),
+        work: impl FnOnce(Entry<'_>) -> R,
+    ) -> R {
+        let (hash, index) = hint.place();
         let mut shard = self.shard(index);
         work(Entry::locate(self, (&mut shard, index), turn, key, hash))
     }

@@ -26,6 +26,9 @@ const TAG_BITS: u32 = 14;
 /// Lowest bit of the hash that is in the tag.
 const TAG_FROM: u32 = 8;
 
+/// Buckets from which on tags have the bit that decides a split.
+const EXPECTED_MAX: usize = 1 << TAG_FROM;
+
 /// Items per bucket above which a bucket is split, in eighths of an item.
 /// More makes overflow buckets common, less costs memory.
 const SPLIT_LOAD: usize = 52;
@@ -219,6 +222,15 @@ impl Table {
     #[inline]
     pub(crate) fn set_marks(&mut self, position: Position, marks: Marks) {
         self.slot_mut(position).set_marks(marks);
+    }
+
+    /// Makes an empty table large enough for so many items, as far as that saves work: a larger
+    /// one grows without touching items.
+    pub(crate) fn expect(&mut self, memory: Memory<'_>, items: usize) {
+        let wanted = items.saturating_mul(8) / SPLIT_LOAD;
+        while self.len == 0 && self.buckets.len() < wanted.min(EXPECTED_MAX) {
+            self.buckets.push(memory, EMPTY_BUCKET);
+        }
     }
 
     /// Adds an item whose key, hashing to `hash`, is not there yet.

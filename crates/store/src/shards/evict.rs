@@ -47,10 +47,9 @@ impl Space {
     /// Where a new item starts: with its ghost known or the policy without
     /// probation in main, else in the small queue.
     pub(crate) fn admit(&mut self, hash: u32, policy: EvictionPolicy) -> Marks {
-        let marks = Marks { frequency: 0, main: true, volatile: false };
+        let marks = Self::admit_loaded(policy);
         if policy != EvictionPolicy::AllKeysS3Fifo {
-            // One use, or the hand would take an item no one had time to read.
-            return Marks { frequency: 1, ..marks };
+            return marks;
         }
         let item_count = self.table.len();
         let queue = self.queue_mut();
@@ -64,6 +63,13 @@ impl Space {
             self.graduate();
         }
         Marks { main: false, ..marks }
+    }
+
+    /// Where an item of a file starts: in main, for it has been on probation where it was.
+    pub(crate) fn admit_loaded(policy: EvictionPolicy) -> Marks {
+        // One use, or the hand would take an item no one had time to read.
+        let frequency = u8::from(policy != EvictionPolicy::AllKeysS3Fifo);
+        Marks { frequency, main: true, volatile: false }
     }
 
     /// Lets the oldest item on probation into main, its uses kept. While

@@ -1,5 +1,6 @@
 //! A store that is filled from a file.
 
+use super::batch::{LoadBatch, Manner, StringHead};
 use super::{
     FLUSH_FIELD, HISTORY_ID_FIELD, HISTORY_OFFSET_FIELD, NUMBERS_FIELD, STREAM_DATABASE_FIELD,
 };
@@ -11,8 +12,8 @@ use crate::cut::{META_FIELD, read_meta};
 use crate::dump::{Refusal, StreamBuilder, Strings, Value};
 use crate::edits::fill;
 use crate::entry::{Editor, Entry};
-use crate::items::{ACCESS_MASK, Encoding, Meta, STRING_LEN_MAX};
-use crate::store::{Context, HistoryPlace, NO_WORKER, Store, Turn};
+use crate::items::{Encoding, Meta, STRING_LEN_MAX};
+use crate::store::{Context, HistoryPlace, Mode, NO_WORKER, Store, Turn};
 use keyway_base::Clock;
 use keyway_memory::nodes;
 use keyway_rdb::replication::ReplicationId;
@@ -83,9 +84,13 @@ impl std::error::Error for LoadError {}
 /// Takes the source code of a library of functions, or says why not.
 pub type TakeLibrary<'l> = dyn FnMut(&[u8]) -> Result<(), String> + 'l;
 
+/// Takes a batch of strings that is full, and leaves an empty one.
+pub type TakeBatch<'b> = dyn FnMut(&mut LoadBatch) -> Result<(), LoadError> + 'b;
+
 /// A store that is being loaded. Feed it the file, piece by piece.
 ///
-/// It holds one string, or one piece of a collection, besides what is in the store.
+/// It holds one batch of short strings, and one long string or one piece of a collection, besides
+/// what is in the store.
 pub struct Loading {
     feed: Feed,
     state: State,
@@ -111,7 +116,10 @@ struct State {
     database: u32,
     /// The memcached state of the next key.
     meta: Meta,
-    building: Option<Building>,
+    reading: Reading,
+    /// The name of the string that is read.
+    name: Vec<u8>,
+    batch: LoadBatch,
     keys: u64,
     expired: u64,
     numbers: u64,
@@ -137,7 +145,16 @@ impl FileHistory {
     }
 }
 
-/// The key whose value is read.
+/// The key that is read.
+enum Reading {
+    Nothing,
+    /// A key that has expired, and is passed over.
+    Expired,
+    String(StringHead),
+    Collection(Box<Building>),
+}
+
+/// The collection that is read.
 struct Building {
     key: Box<[u8]>,
     expiry: Option<u64>,
@@ -145,7 +162,7 @@ struct Building {
     frequency: Option<u8>,
     meta: Meta,
     kind: Kind,
-    /// It has expired, and is passed over.
+    /// Its first elements were evicted: the others are of no use.
     is_skipped: bool,
     parts: Parts,
     /// Elements that were put into the store.
@@ -162,7 +179,6 @@ enum Put {
 
 /// Parts that wait to be put into the store.
 enum Parts {
-    Nothing,
     Strings { strings: Strings, scores: Vec<f64>, times: Vec<u64> },
     Stream(Box<StreamBuilder>),
 }
@@ -179,7 +195,6 @@ impl Parts {
     fn push(&mut self, kind: Kind, part: Part<'_>) -> Result<(), Refusal> {
         let (strings, scores, times) = match self {
             Self::Stream(builder) => return builder.part(part),
-            Self::Nothing => return Err(Refusal::Form),
             Self::Strings { strings, scores, times } => (strings, scores, times),
         };
         match part {
@@ -266,9 +281,25 @@ impl Loading {
         clock: Clock,
         library: &mut TakeLibrary<'_>,
     ) -> Result<(), LoadError> {
+        self.feed_batches(bytes, clock, library, &mut LoadBatch::put)
+    }
+
+    /// The same for a caller that puts strings into the store elsewhere. `put` gets each batch of
+    /// them, the last one with the end of the file. [`LoadBatch::put`] must have returned for all
+    /// of them before [`Loading::finish`] is called.
+    ///
+    /// # Errors
+    /// [`LoadError`], that of `put` included; a part of the file is in the store then.
+    pub fn feed_batches(
+        &mut self,
+        bytes: &[u8],
+        clock: Clock,
+        library: &mut TakeLibrary<'_>,
+        put: &mut TakeBatch<'_>,
+    ) -> Result<(), LoadError> {
         let state = &mut self.state;
         state.clock = clock;
-        let fed = self.feed.feed(bytes, &mut |event| state.take(event, library));
+        let fed = self.feed.feed(bytes, &mut |event| state.take(event, library, put));
         state.store.note_loaded(self.feed.reader().offset(), state.keys, state.expired);
         match fed {
             Ok(_) => Ok(()),
@@ -309,7 +340,7 @@ impl Filling {
     ) -> Result<(), LoadError> {
         let is_key = matches!(event, Event::KeyEnd);
         self.state.clock = clock;
-        self.state.take(event, library)?;
+        self.state.take(event, library, &mut LoadBatch::put)?;
         if is_key {
             self.state.store.note_loaded(0, self.state.keys, 0);
         }
@@ -344,7 +375,9 @@ impl State {
             is_twin: false,
             database: 0,
             meta: Meta::new(Encoding::Text, None),
-            building: None,
+            reading: Reading::Nothing,
+            name: Vec::new(),
+            batch: LoadBatch::new(store),
             keys: 0,
             expired: 0,
             numbers: 0,
@@ -364,7 +397,14 @@ impl State {
         let protocol = Protocol::default();
         let context =
             Context { database: self.database, clock: self.clock, protocol, worker: NO_WORKER };
-        if self.is_followed() { Turn::of_effect(context) } else { Turn::of(context) }
+        let turn = if self.is_followed() { Turn::of_effect(context) } else { Turn::of(context) };
+        turn.with(Mode::LOADED)
+    }
+
+    /// Returns how keys are put into the store.
+    fn manner(&self) -> Manner {
+        let turn = self.turn();
+        Manner { turn, is_base: self.is_base, is_twin: self.is_twin, clock: self.clock }
     }
 
     /// Returns the time by which keys and fields that have expired are left out.
@@ -372,30 +412,36 @@ impl State {
         if self.is_followed() { 0 } else { self.clock.unix_millis() }
     }
 
-    fn take(&mut self, event: Event<'_>, library: &mut TakeLibrary<'_>) -> Result<(), LoadError> {
+    fn take(
+        &mut self,
+        event: Event<'_>,
+        library: &mut TakeLibrary<'_>,
+        put: &mut TakeBatch<'_>,
+    ) -> Result<(), LoadError> {
         match event {
+            Event::Key(key) => self.begin(&key),
+            Event::Part(Part::Text(text)) => self.string(text, put)?,
+            Event::Part(part) => self.part(part)?,
+            Event::KeyEnd => self.end()?,
             Event::Aux { name, value } => self.aux(name, value),
             Event::Library(code) => library(code).map_err(LoadError::Library)?,
             Event::Database(number) => {
                 let databases = self.store.database_count();
                 let known = u32::try_from(number).ok().filter(|number| *number < databases);
-                self.database = known.ok_or(LoadError::Database { number, databases })?;
+                let database = known.ok_or(LoadError::Database { number, databases })?;
+                self.hand_over(put)?;
+                self.database = database;
             }
-            Event::Key(key) => self.begin(&key),
-            Event::Part(part) => {
-                let Some(mut building) = self.building.take() else { return Ok(()) };
-                self.part(&mut building, part)?;
-                self.building = Some(building);
-            }
-            Event::KeyEnd => {
-                if let Some(building) = self.building.take() {
-                    self.end(building)?;
-                }
-            }
-            Event::Start(_) | Event::Sizes { .. } | Event::SlotSizes { .. } | Event::End { .. } => {
-            }
+            Event::End { .. } => self.hand_over(put)?,
+            Event::Sizes { keys, .. } => self.store.expect_keys(self.database, keys),
+            Event::Start(_) | Event::SlotSizes { .. } => {}
         }
         Ok(())
+    }
+
+    /// Passes on the strings that wait.
+    fn hand_over(&mut self, put: &mut TakeBatch<'_>) -> Result<(), LoadError> {
+        if self.batch.is_empty() { Ok(()) } else { put(&mut self.batch) }
     }
 
     /// Reads a field about the file itself or about the next key. A field that a store's own file
@@ -432,77 +478,79 @@ impl State {
     }
 
     fn begin(&mut self, key: &Key<'_>) {
-        let now_millis = self.expires_by();
         let meta = std::mem::replace(&mut self.meta, Meta::new(Encoding::Text, None));
+        let now_millis = self.expires_by();
+        if key.expires_ms.is_some_and(|millis| millis <= now_millis) {
+            self.reading = Reading::Expired;
+            return;
+        }
+        let (idle_seconds, frequency) = (key.idle_seconds, key.frequency);
         let parts = match key.value.kind {
-            Kind::Text => Parts::Nothing,
+            Kind::Text => {
+                self.name.clear();
+                self.name.extend_from_slice(key.name);
+                let meta = Meta { expiry: key.expires_ms, ..meta };
+                self.reading = Reading::String(StringHead { meta, idle_seconds, frequency });
+                return;
+            }
             Kind::Stream => Parts::Stream(Box::new(StreamBuilder::new(usize::MAX))),
             _ => Parts::strings(),
         };
-        self.building = Some(Building {
+        self.reading = Reading::Collection(Box::new(Building {
             key: key.name.into(),
             expiry: key.expires_ms,
-            idle_seconds: key.idle_seconds,
-            frequency: key.frequency,
+            idle_seconds,
+            frequency,
             meta,
             kind: key.value.kind,
-            is_skipped: key.expires_ms.is_some_and(|millis| millis <= now_millis),
+            is_skipped: false,
             parts,
             count: 0,
-        });
+        }));
     }
 
-    fn part(&mut self, building: &mut Building, part: Part<'_>) -> Result<(), LoadError> {
-        if building.is_skipped {
-            return Ok(());
+    /// Takes the value of a string: a short one waits for others.
+    fn string(&mut self, text: &[u8], put: &mut TakeBatch<'_>) -> Result<(), LoadError> {
+        let Reading::String(head) = &self.reading else { return Ok(()) };
+        self.numbers = self.numbers.max(Store::count_of_number(head.meta.cas));
+        if text.len() > LoadBatch::LONGEST {
+            return self.manner().put_string(&self.store, &self.name, text, head);
         }
-        if let Part::Text(text) = part {
-            return self.put_text(building, text);
+        if self.batch.is_full_with(self.name.len() + text.len()) {
+            put(&mut self.batch)?;
         }
-        let refused = |building: &Building| LoadError::Value(building.key.clone());
-        building.parts.push(building.kind, part).map_err(|_| refused(building))?;
-        if building.parts.is_full() {
-            self.put_parts(building)?;
+        if self.batch.is_empty() {
+            self.batch.begin(self.manner());
         }
+        self.batch.push(&self.name, text, head);
         Ok(())
     }
 
-    /// Makes room for so many bytes more.
-    ///
-    /// Nothing is evicted from the base of a log: its effects say what was.
-    fn make_room(&self, len: usize) -> Result<(), LoadError> {
-        if self.is_base {
+    fn part(&mut self, part: Part<'_>) -> Result<(), LoadError> {
+        let Reading::Collection(mut building) =
+            std::mem::replace(&mut self.reading, Reading::Nothing)
+        else {
             return Ok(());
-        }
-        let has_room = match self.is_twin {
-            true => !self.store.is_over_full(),
-            false => self.store.make_room(len as u64, self.turn()),
         };
-        match has_room {
-            true => Ok(()),
-            false => Err(LoadError::Full { memory_max: self.store.config().memory_max }),
+        if !building.is_skipped {
+            let refused = building.parts.push(building.kind, part).is_err();
+            if refused {
+                return Err(LoadError::Value(building.key));
+            }
+            if building.parts.is_full() {
+                self.put_parts(&mut building)?;
+            }
         }
+        self.reading = Reading::Collection(building);
+        Ok(())
+    }
+
+    fn make_room(&self, len: usize) -> Result<(), LoadError> {
+        self.manner().make_room(&self.store, len)
     }
 
     fn with_entry<R>(&self, building: &Building, work: impl FnOnce(Entry<'_>) -> R) -> R {
         self.store.with_key(self.turn(), &building.key, work)
-    }
-
-    fn put_text(&mut self, building: &mut Building, text: &[u8]) -> Result<(), LoadError> {
-        self.make_room(building.key.len() + text.len())?;
-        let meta = Meta { expiry: building.expiry, ..building.meta };
-        self.note_number(meta.cas);
-        let was_there = self.with_entry(building, |mut entry| {
-            let was_there = entry.exists();
-            entry.put(text, &meta);
-            was_there
-        });
-        building.count = 1;
-        if was_there { Err(LoadError::Twice(building.key.clone())) } else { Ok(()) }
-    }
-
-    fn note_number(&mut self, cas: u64) {
-        self.numbers = self.numbers.max(Store::count_of_number(cas));
     }
 
     /// Puts the parts that were read into the store.
@@ -545,13 +593,23 @@ impl State {
         Ok(())
     }
 
-    fn end(&mut self, mut building: Building) -> Result<(), LoadError> {
+    /// Ends a key: its value is whole.
+    fn end(&mut self) -> Result<(), LoadError> {
+        match std::mem::replace(&mut self.reading, Reading::Nothing) {
+            Reading::Nothing => {}
+            Reading::Expired => self.expired += 1,
+            Reading::String(_) => self.keys += 1,
+            Reading::Collection(building) => self.end_collection(*building)?,
+        }
+        Ok(())
+    }
+
+    fn end_collection(&mut self, mut building: Building) -> Result<(), LoadError> {
         if building.is_skipped {
             self.expired += 1;
             return Ok(());
         }
-        match std::mem::replace(&mut building.parts, Parts::Nothing) {
-            Parts::Nothing => {}
+        match std::mem::replace(&mut building.parts, Parts::strings()) {
             Parts::Stream(builder) => {
                 let stream = builder.finish();
                 let stream = stream.map_err(|_| LoadError::Value(building.key.clone()))?;
@@ -562,7 +620,7 @@ impl State {
                 self.put_parts(&mut building)?;
             }
         }
-        self.note_number(building.meta.cas);
+        self.numbers = self.numbers.max(Store::count_of_number(building.meta.cas));
         if self.finish_key(&building) {
             self.keys += 1;
             return Ok(());
@@ -573,27 +631,19 @@ impl State {
     /// Gives a key, whose value is whole, all else that is known of it; whether it has as many
     /// elements as were read.
     fn finish_key(&self, building: &Building) -> bool {
-        let now_millis = self.clock.unix_millis();
-        let is_lfu = self.store.policy().is_lfu();
+        let manner = self.manner();
         self.with_entry(building, |mut entry| {
             // Room may have been made with it, or its last fields have expired.
             if building.is_skipped || !entry.exists() {
                 return true;
             }
-            if building.kind != Kind::Text {
-                let (expiry, loaded) = (building.expiry, building.meta);
-                let meta = entry.look().map(|item| item.meta());
-                let Meta { flags, cas, marks, .. } = loaded;
-                meta.into_iter().for_each(|meta| {
-                    entry.set_meta(&Meta { expiry, flags, cas, marks, ..meta });
-                });
-            }
-            if is_lfu {
-                building.frequency.into_iter().for_each(|it| entry.set_frequency(it));
-            } else if let Some(seconds) = building.idle_seconds {
-                let idle = seconds.min(ACCESS_MASK.into()) as u32;
-                entry.set_access(((now_millis / 1000) as u32).wrapping_sub(idle));
-            }
+            let (expiry, loaded) = (building.expiry, building.meta);
+            let meta = entry.look().map(|item| item.meta());
+            let Meta { flags, cas, marks, .. } = loaded;
+            meta.into_iter().for_each(|meta| {
+                entry.set_meta(&Meta { expiry, flags, cas, marks, ..meta });
+            });
+            manner.set_use(&mut entry, building.idle_seconds, building.frequency);
             match building.kind {
                 // Fields may have expired since they were read.
                 Kind::Text | Kind::Stream | Kind::ExpiringHash => true,

@@ -11,11 +11,13 @@
 //! Redis and Valkey read the file, and theirs is read here. The memcached state of items, and the
 //! counts that make numbers of values unique, are in auxiliary fields that servers ignore.
 
+mod batch;
 mod load;
 mod replay;
 mod save;
 
-pub use load::{Filling, LoadError, Loading};
+pub use batch::LoadBatch;
+pub use load::{Filling, LoadError, Loading, TakeBatch};
 pub use replay::{Replay, ReplayError};
 pub use save::{Batch, Progress, SaveError, Saving};
 

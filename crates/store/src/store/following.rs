@@ -210,7 +210,7 @@ impl Store {
     pub(super) fn note_effect(&self, turn: Turn, database: u32, class: KeyspaceEvents, key: &[u8]) {
         if matches!(class, KeyspaceEvents::EXPIRED | KeyspaceEvents::EVICTED) {
             self.tell_of_key(database, key, &[b"DEL", key]);
-        } else if turn.is(Mode::ASIDE) {
+        } else if turn.is(Mode::ASIDE) || turn.is(Mode::TELLING) {
             // The caller tells it.
         } else if turn.is(Mode::TOLD) {
             self.effects.with_unit(|unit| unit.set_changed(true));

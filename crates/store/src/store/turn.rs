@@ -27,6 +27,10 @@ impl Mode {
     pub(crate) const EFFECT: Self = Self(1 << 2);
     /// The change is not an effect of the command, and is told separately.
     pub(crate) const ASIDE: Self = Self(1 << 3);
+    /// The change is told by whoever makes it, with the key's shard locked.
+    pub(crate) const TELLING: Self = Self(1 << 5);
+    /// The key comes from a file.
+    pub(crate) const LOADED: Self = Self(1 << 4);
 }
 
 /// The state that holds for the whole of one request. It fits into two registers.

@@ -15,6 +15,7 @@ use super::call::Call;
 use crate::entry::Entry;
 use crate::store::{Mode, ShardIndices, Store, Telling, Turn};
 use keyway_command::{Flags, Request, Verb};
+use keyway_memory::Holder;
 
 /// Our own command, which no other server knows: `KEYWAY.FLAGS key flags marks` gives a
 /// string the flags and marks of a memcached client. It follows the SET of its string, and
@@ -25,6 +26,12 @@ pub(crate) const FLAGS_COMMAND: &[u8] = b"KEYWAY.FLAGS";
 pub(super) fn may_change(request: &Request<'_>) -> bool {
     // PFCOUNT keeps its count in the key.
     request.command.flags.contains(Flags::WRITE) || request.command.verb == Verb::Pfcount
+}
+
+/// Returns whether a command tells its effect where it makes its change: the commonest one, in the
+/// form without options. Within a transaction or a script it does not, whose effects are one unit.
+pub(super) fn tells_itself(request: &Request<'_>) -> bool {
+    request.command.verb == Verb::Set && request.args.len() == 3 && !Holder::is_holding()
 }
 
 /// Returns whether a request may need keys that it does not name, or not where its
