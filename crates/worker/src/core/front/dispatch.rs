@@ -1,5 +1,6 @@
 use crate::core::clients::WaitOn;
 use crate::core::front::access::{is_failed_login, local_context};
+use crate::core::pools::SharedLinks;
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
@@ -151,11 +152,12 @@ impl Plane {
         let Some(state) = own.servers() else { return self.answer_unrouted(incoming) };
         let route = route(incoming.request, sharded, state.ring(), random, &mut self.keys);
         if let (Route::One(server), true) = (route, own.readers().is_some()) {
-            return self.send_to_reader(links, incoming, server);
+            let shared = *state.shared();
+            return self.send_to_reader(links, incoming, &shared, server);
         }
         if let Route::One(server) = route {
             let link = match TRACKED {
-                true => self.link_of(incoming.session, server),
+                true => self.link_of(state.shared(), incoming.session, server),
                 false => {
                     state.link(server, incoming.session.lane, incoming.session.identity.protocol)
                 }
@@ -171,6 +173,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
+        shared: &SharedLinks,
         primary: u16,
     ) -> Step {
         let reads = self.reads_replicas(incoming);
@@ -179,7 +182,7 @@ impl Plane {
             Some(Reader::At(server)) => server,
             Some(Reader::None) => return self.answer_unrouted(incoming),
         };
-        let link = self.link_of(incoming.session, server);
+        let link = self.link_of(shared, incoming.session, server);
         self.set_reading(links, link, server != primary);
         let before = links[link].link.in_flight();
         let step = self.forward(links, incoming, link);

@@ -40,17 +40,21 @@ impl Plane {
             Across::ScriptExists => self.script_exists(links, incoming),
             Across::Unload(what) => self.unload(links, incoming, what),
             Across::Run => self.run_script(links, incoming),
-            Across::First => match self.in_use(incoming.session.pool).first_from(0) {
-                Some(server) => {
-                    let link = self.link_of(incoming.session, server);
-                    // It is about libraries: a server that was restarted gets the known ones before
-                    // it lists its own.
-                    self.give_libraries(link, &mut links[link]);
-                    self.forward(links, incoming, link)
-                }
-                None => self.answer_unrouted(incoming),
-            },
+            Across::First => self.ask_first(links, incoming),
         }
+    }
+
+    /// Forwards a request about libraries to the first server in use.
+    fn ask_first(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        let pool = incoming.session.pool;
+        let first = self.in_use(pool).first_from(0);
+        let (Some(server), Some(shared)) = (first, self.pools[usize::from(pool)].shared()) else {
+            return self.answer_unrouted(incoming);
+        };
+        let link = self.link_of(&shared, incoming.session, server);
+        // A server that was restarted gets the known libraries before it lists its own.
+        self.give_libraries(link, &mut links[link]);
+        self.forward(links, incoming, link)
     }
 
     fn scan(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
@@ -87,9 +91,10 @@ impl Plane {
         let RequestContext { session, request, .. } = &*incoming;
         let in_use = self.in_use(session.pool);
         let count = in_use.count();
-        if count == 0 {
+        let shared = self.pools[usize::from(session.pool)].shared();
+        let Some(shared) = shared.filter(|_| count > 0) else {
             return self.answer_unrouted(incoming);
-        }
+        };
         let servers = || {
             std::iter::successors(in_use.first_from(0), |&server| {
                 in_use.first_from(usize::from(server) + 1)
@@ -99,7 +104,7 @@ impl Plane {
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
-            let connection = &links[self.link_of(session, server)];
+            let connection = &links[self.link_of(&shared, session, server)];
             let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
             health.state(id).is_sound() && !is_down
         };
@@ -155,7 +160,11 @@ impl Plane {
         mut multi_step: Box<MultiStep>,
         preload: Option<Preload>,
     ) -> Step {
-        let index = self.link_of(incoming.session, multi_step.server);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            self.pending.multi_steps_free.give(multi_step);
+            return self.answer_unrouted(incoming);
+        };
+        let index = self.link_of(&shared, incoming.session, multi_step.server);
         let waits = late_apart(links, incoming, index).is_some();
         let connection = &mut links[index];
         let has_room =

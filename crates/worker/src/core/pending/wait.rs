@@ -76,11 +76,12 @@ impl Plane {
             |server: Option<u16>| in_use.first_from(server.map_or(0, |it| usize::from(it) + 1));
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
-        if servers.is_empty() {
+        let shared = self.pools[usize::from(incoming.session.pool)].shared();
+        let Some(shared) = shared.filter(|_| !servers.is_empty()) else {
             return self.answer_unrouted(incoming);
-        }
-        let shared = |&server: &u16| self.link_of(incoming.session, server);
-        let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
+        };
+        let link = |&server: &u16| self.link_of(&shared, incoming.session, server);
+        let held = servers.iter().map(link).find(|&link| self.holds_private(&links[link]));
         if let Some(held) = held {
             return Step::Full(held);
         }

@@ -23,4 +23,4 @@ pub(super) mod servers;
 mod state;
 pub(super) mod store;
 
-pub(super) use state::{BULK, BYPASS, FoundState, PoolState};
+pub(super) use state::{BULK, BYPASS, FoundState, PoolState, SharedLinks};

@@ -90,13 +90,15 @@ impl Plane {
             }
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(pool, kind, &args[1]);
-                let Some(link) = server.map(|server| self.link_of(incoming.session, server)) else {
+                let shared = self.pools[usize::from(pool)].shared();
+                let (Some(server), Some(shared)) = (server, shared) else {
                     let slot = self.slot_of_channel(pool, kind, &args[1]);
                     if slot.is_some_and(|slot| self.awaits_owner_of(incoming.client(), slot)) {
                         return Step::Wait;
                     }
                     return self.answer_unrouted(incoming);
                 };
+                let link = self.link_of(&shared, incoming.session, server);
                 return self.forward(links, incoming, link);
             }
             Verb::PubsubChannels | Verb::PubsubShardchannels if args.len() > 3 => {

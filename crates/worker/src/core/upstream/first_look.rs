@@ -87,7 +87,7 @@ impl Plane {
         if !is_there || self.plan.retired(pool).is_some() {
             return None;
         }
-        Some(self.pools[found.pool_index].servers()?.probe_link(found.server_index))
+        Some(self.pools[found.pool_index].shared()?.probe_link(found.server_index))
     }
 
     fn patience_with(&self, pool: u16) -> Duration {

@@ -32,7 +32,7 @@ impl Core {
                 continue;
             }
             let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
-            let index = state.probe_link(found.server_index);
+            let index = state.shared().probe_link(found.server_index);
             let Core { links, plane, .. } = self;
             let connection = &mut links[index];
             // An answer to an earlier question would be mistaken for one of this return.

@@ -41,11 +41,11 @@ impl Plane {
     pub(super) fn send_to_redis(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         match RedisCommand::of(call.head(), call.request.keys.len()) {
-            Ok(_) => self.send_memcached(links, PoolServers { pool, servers }, Dialect::Text, call),
+            Ok(_) => self.send_memcached(links, at, Dialect::Text, call),
             Err(text) => {
                 self.count_memcached(call);
                 self.deny_memcached(call, text);

@@ -141,6 +141,7 @@ impl Plane {
         let Some(state) = self.pools[session.pool as usize].servers() else {
             return self.answer_unrouted(incoming);
         };
+        let shared = *state.shared();
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
             Route::Unrouted if self.awaits_owner(incoming) => return Step::Wait,
@@ -149,7 +150,7 @@ impl Plane {
         if !request.command.flags.contains(Flags::READONLY) {
             self.note_write(session, busy);
         }
-        let index = self.link_of(session, server);
+        let index = self.link_of(&shared, session, server);
         self.set_reading(links, index, false);
         let digest = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
@@ -252,9 +253,10 @@ impl Plane {
     /// Does the same for every server in use.
     fn give_libraries_everywhere(&mut self, links: &mut Connections, incoming: &RequestContext) {
         let in_use = self.in_use(incoming.session.pool);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else { return };
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
-            let index = self.link_of(incoming.session, server);
+            let index = self.link_of(&shared, incoming.session, server);
             self.give_libraries(index, &mut links[index]);
             next = in_use.first_from(usize::from(server) + 1);
         }

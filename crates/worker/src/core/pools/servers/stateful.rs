@@ -81,9 +81,12 @@ impl Plane {
         if let Some(step) = self.check_blocking(incoming) {
             return step;
         }
-        let shared = self.link_of(incoming.session, server);
-        if self.holds_private(&links[shared]) {
-            return Step::Full(shared);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            return self.answer_unrouted(incoming);
+        };
+        let link = self.link_of(&shared, incoming.session, server);
+        if self.holds_private(&links[link]) {
+            return Step::Full(link);
         }
         let server_id = ServerId { pool: incoming.session.pool, server };
         if let Some(late) = late_link(links, incoming.client(), server_id) {

@@ -140,6 +140,9 @@ impl Plane {
             incoming.session.fence();
             return Step::Wait;
         }
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            return self.answer_unrouted(incoming);
+        };
         let server = match self.server_of_keys(incoming) {
             Ok(server) => server,
             Err(Route::Unrouted) if self.awaits_owner(incoming) => {
@@ -172,10 +175,11 @@ impl Plane {
                 self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None if self.holds_private(&links[self.link_of(incoming.session, server)]) => {
-                return Step::Full(self.link_of(incoming.session, server));
-            }
             None => {
+                let link = self.link_of(&shared, incoming.session, server);
+                if self.holds_private(&links[link]) {
+                    return Step::Full(link);
+                }
                 let has_own = self.own_link(incoming.session, server).is_some();
                 let server_id = ServerId { pool: incoming.session.pool, server };
                 if !has_own && let Some(late) = late_link(links, incoming.client(), server_id) {
@@ -397,12 +401,13 @@ impl Plane {
         let Upstream { servers: pool, .. } =
             self.plan.pools[incoming.session.pool as usize].kind.upstream()?;
         let state = self.pools[incoming.session.pool as usize].servers()?;
+        let shared = *state.shared();
         // Without keys any server will do, but always the same one.
         let server = match home {
             Some(home) => self.server_of_home(incoming.session.pool, home),
             None => place(pool, state.ring(), b"", random),
         };
-        Some(self.link_of(incoming.session, server?))
+        Some(self.link_of(&shared, incoming.session, server?))
     }
 
     fn send_transaction(
