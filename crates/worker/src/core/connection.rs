@@ -3,7 +3,7 @@
 //! A connection of a pool keeps its index until the pool ends, and a private one until it is lost.
 //! Then others take the index, with a key of another generation.
 
-use super::pools::servers::given::Given;
+use super::pools::given::Given;
 use super::pools::servers::tracking;
 use keyway_base::{Key, Time};
 use keyway_net::Socket;

@@ -40,6 +40,7 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
 pub(crate) use keyway_proxy::ConnectionKey;
+use keyway_proxy::local::Unblock;
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
@@ -389,6 +390,20 @@ impl Core {
                 self.plane.wake(key, session);
             }
         }
+    }
+
+    /// Ends the blocking command of a client of this worker. Returns whether the client is here.
+    pub(crate) fn unblock(&mut self, unblock: Unblock) -> bool {
+        let is_it = |key: &Key<Session>| {
+            self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
+        };
+        let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
+        let stateful = self.sessions.get(key).and_then(|session| session.stateful.as_ref());
+        match stateful.is_some_and(|stateful| stateful.waits_on_store) {
+            true => self.unblock_on_store(unblock.id, unblock.reason),
+            false => self.unblock_at_servers(key, unblock.reason),
+        }
+        true
     }
 
     /// Tells clients of what was changed in a pool's store by no worker.

@@ -16,6 +16,7 @@ use keyway_proxy::local::{self, After};
 use keyway_proxy::{Busy, Owner, Session, Translation, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
+use keyway_store::Store;
 use keyway_topology::{Distribution, ServerSet};
 use std::time::Duration;
 
@@ -130,6 +131,21 @@ impl Plane {
         match self.dispatch_stateful(links, incoming) {
             Some(step) => step,
             None => self.send_on::<false>(links, pool, sharded, incoming),
+        }
+    }
+
+    /// Starts a request of a session that has begun something, in a pool that is a store. Returns
+    /// `None` if the store executes the request like any other.
+    #[cold]
+    pub(in crate::core) fn dispatch_special_on_store(
+        &mut self,
+        links: &mut Connections,
+        store: &Store,
+        incoming: &mut RequestContext,
+    ) -> Option<Step> {
+        match self.dispatch_at_writer(links, incoming) {
+            Some(step) => Some(step),
+            None => self.serve_special(links, store, incoming),
         }
     }
 

@@ -53,7 +53,7 @@ impl Core {
         let mut figures = Figures {
             sessions: self.sessions.len(),
             operations: self.plane.pending.operations(),
-            hedges: self.hedges(),
+            hedges: self.plane.cluster.hedges(),
             sub_requests: self.plane.routes.sub_requests(),
             private_links: self.private_links(),
             leases: self.leases(),

@@ -8,7 +8,8 @@
 
 use super::Due;
 use crate::Upstream;
-use crate::core::pools::servers::scripts::{Preload, give_script};
+use crate::core::pools::scripts::give_script;
+use crate::core::pools::servers::scripts::Preload;
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;

@@ -2,7 +2,7 @@
 
 use super::Due;
 use crate::core::ConnectionKey;
-use crate::core::pools::servers::given::Loads;
+use crate::core::pools::given::Loads;
 use keyway_base::Key;
 use keyway_proxy::InfoQuery;
 use keyway_proxy::{JoinPool, MultiStep, Operation, Work};

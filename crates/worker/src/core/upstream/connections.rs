@@ -1,6 +1,6 @@
 use crate::Upstream;
 use crate::core::connection::next_generation;
-use crate::core::pools::servers::given::Given;
+use crate::core::pools::given::Given;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Core, Plane};

@@ -101,11 +101,6 @@ impl Core {
         }
         plane.cluster.hedges.request = request;
     }
-
-    /// Returns the number of reads that two servers were sent and neither has answered.
-    pub(in crate::core) fn hedges(&self) -> usize {
-        self.plane.cluster.hedges.hedges.len()
-    }
 }
 
 impl Plane {

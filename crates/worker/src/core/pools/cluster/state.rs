@@ -95,6 +95,11 @@ impl State {
             || self.named.has_missed()
     }
 
+    /// Returns the number of reads that two servers were sent and neither has answered.
+    pub(in crate::core) fn hedges(&self) -> usize {
+        self.hedges.hedges.len()
+    }
+
     pub(in crate::core) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
             plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()

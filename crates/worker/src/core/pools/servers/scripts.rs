@@ -10,7 +10,8 @@
 
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
-use crate::core::pools::servers::given::Loads;
+use crate::core::pools::given::Loads;
+use crate::core::pools::scripts::LOAD;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
@@ -27,12 +28,6 @@ use std::sync::{Arc, LazyLock};
 /// Number of scripts that a worker remembers to have shown to the cache. With more, applications
 /// that use more scripts in turn would need less hashing.
 const SHOWN: usize = 256;
-
-/// The owner of replies to scripts and libraries that Keyway loads by itself.
-const LOAD: Owner = Owner::Internal(Internal::Load);
-
-/// Number of scripts that a connection is known to have. Above this number it is asked anew.
-const GIVEN_MAX: usize = 16 << 10;
 
 /// A script to be loaded before the request that needs it.
 pub(in crate::core) struct Preload {
@@ -196,23 +191,6 @@ impl Plane {
         }
     }
 
-    /// Sends the scripts that a connection is not known to have, ahead of the
-    /// transaction that calls them.
-    pub(in crate::core::pools) fn give_scripts(
-        &self,
-        connection: &mut Connection,
-        digests: &[Digest],
-    ) {
-        let scripts = self.scripts(connection.server_id.pool);
-        for digest in digests {
-            if !connection.given.has_script(digest, scripts.flushes())
-                && let Some(body) = scripts.script(digest)
-            {
-                give_script(connection, *digest, &body, self.clock.now);
-            }
-        }
-    }
-
     /// Sends the libraries that were loaded since the connection was given them, ahead of the
     /// request that needs them.
     pub(in crate::core) fn give_libraries(
@@ -296,13 +274,6 @@ impl Plane {
             (_, _) => {}
         }
     }
-
-    /// Returns the scripts of a pool whose servers run scripts. For any other pool it returns a
-    /// cache that stays empty.
-    pub(in crate::core) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
-        static NONE: LazyLock<Arc<ScriptCache>> = LazyLock::new(Arc::default);
-        self.plan.pools[pool as usize].kind.scripts().unwrap_or(&NONE)
-    }
 }
 
 /// Returns the scripts or libraries that a request is going to load, if there is room for them. It
@@ -328,20 +299,6 @@ fn to_load(scripts: &ScriptCache, request: &Request, what: Loaded) -> Result<Loa
     let name = library_name(body).unwrap_or_default();
     scripts.try_libraries(&[(name.to_vec(), body.to_vec())], false)?;
     Ok(Loads::Library(body.to_vec()))
-}
-
-/// Sends a script ahead of the request that needs it.
-pub(in crate::core) fn give_script(
-    connection: &mut Connection,
-    digest: Digest,
-    body: &[u8],
-    now: Time,
-) {
-    connection.link.enqueue_own(LOAD, &[b"SCRIPT", b"LOAD", body], now);
-    if connection.given.scripts.len() >= GIVEN_MAX {
-        connection.given.scripts.clear();
-    }
-    connection.given.scripts.insert(digest);
 }
 
 /// Removes from the cache what a request removes from the servers, if the servers will take its

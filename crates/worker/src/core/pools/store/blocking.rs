@@ -256,7 +256,7 @@ impl Core {
 
     /// Ends the waiting of a client of this worker early, because another client asks for it or its
     /// pool ends.
-    pub(in crate::core::pools) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
+    pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
         let Core { sessions, plane, .. } = self;
         plane.cut_waiting(sessions, client, |waiter, out| {
             reason.write_end(out, |out| waiter.write_timeout(out));

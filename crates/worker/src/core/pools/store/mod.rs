@@ -29,7 +29,7 @@
 //! - `tracking`: `forget_tracker`, `settlement_of_script`, `tell_changes`, `settle_upkeep`,
 //!   `sweep_trackers`
 //! - `tracking::deliver`: `deliver_invalidations`, `tell_late`
-//! - `transactions`: `unwatch_keys`
+//! - `transactions`: `serve_special`, `unwatch_keys`
 
 mod ahead;
 mod awaited;

@@ -33,7 +33,7 @@ impl Plane {
             await_log(store);
         }
         if incoming.session.is_special()
-            && let Some(step) = self.serve_special(links, store, incoming)
+            && let Some(step) = self.dispatch_special_on_store(links, store, incoming)
         {
             return step;
         }

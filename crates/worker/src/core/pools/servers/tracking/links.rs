@@ -1,5 +1,5 @@
 use super::hears;
-use crate::core::pools::servers::given::Given;
+use crate::core::pools::given::Given;
 use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
