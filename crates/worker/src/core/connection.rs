@@ -4,7 +4,7 @@
 //! Then others take the index, with a key of another generation.
 
 use super::pools::given::Given;
-use super::pools::servers::tracking;
+use super::pools::servers::tracking::state::Role;
 use keyway_base::{Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     /// Set if its command must be ended, with an error or not.
     pub(super) unblock: Option<UnblockReason>,
     /// Its purpose, if its session is tracked.
-    pub(super) role: Option<tracking::Role>,
+    pub(super) role: Option<Role>,
     /// True if the outcome of requests is noted, beyond the health of its server.
     pub(super) is_watched: bool,
     /// True if its pool has ended, so that its index is free for a shared link of another.

@@ -1,9 +1,9 @@
 //! The operations of a worker, and what is remembered beside them.
 
 use super::Due;
-use crate::core::ConnectionKey;
 use crate::core::pools::given::Loads;
 use keyway_base::Key;
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::InfoQuery;
 use keyway_proxy::{JoinPool, MultiStep, Operation, Work};
 use keyway_resp::Protocol;

@@ -1,10 +1,10 @@
 //! What a worker remembers of its connections and of their servers.
 
 use crate::Plan;
-use crate::core::ConnectionKey;
 use keyway_base::{BackendFault, ByteRange, Key, Time};
 use keyway_command::Counted;
 use keyway_net::{ConnectFault, TlsFault};
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_store::{Context, StreamedSet};
 use keyway_topology::PerServer;

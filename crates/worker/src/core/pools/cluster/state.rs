@@ -1,12 +1,12 @@
 //! The state that a worker holds about pools that find their servers while they serve.
 
 use super::replicas::USERS;
-use crate::core::ConnectionKey;
 use crate::core::pools::cluster::hedging::HedgesState;
 use crate::core::pools::cluster::hedging::Hedging;
 use crate::core::pools::cluster::replicas::Readers;
 use crate::{Cluster, Plan};
 use keyway_base::{Key, Slab, Time};
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::{Budget, Internal, Redirected, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;

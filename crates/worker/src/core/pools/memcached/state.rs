@@ -2,7 +2,6 @@
 
 use super::ahead::Ahead;
 use crate::PoolPlan;
-use crate::core::ConnectionKey;
 use crate::core::pools::SharedLinks;
 use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
@@ -10,6 +9,7 @@ use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, Head, Outcome, Request, Verb, Wire, compose_request, write_end, write_reply,
 };
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::{Answer, Cleaned, MemcachedJoin, MemcachedJoinPool, Returning};
 use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
 use keyway_resp::Protocol;

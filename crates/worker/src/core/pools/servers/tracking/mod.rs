@@ -16,10 +16,10 @@
 //! | `tell` | the invalidations, and the replies that they follow |
 
 mod links;
-mod state;
+pub(in crate::core) mod state;
 mod tell;
 
-pub(in crate::core) use links::{Role, lose_watch_on};
+pub(in crate::core) use links::lose_watch_on;
 pub(crate) use state::State;
 
 use crate::PoolPlan;
