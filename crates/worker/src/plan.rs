@@ -308,15 +308,6 @@ pub struct PoolPlan {
     pub kind: PoolKind,
 }
 
-/// A worker's part in a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolWorker {
-    /// Index of the pool.
-    pub(crate) pool: u16,
-    /// The worker's number.
-    pub(crate) worker: u16,
-}
-
 impl PoolPlan {
     /// Takes over the notices of `old`, the pool that this one replaces, for servers at the same
     /// addresses.

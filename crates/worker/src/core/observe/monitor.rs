@@ -10,7 +10,7 @@ use crate::core::request::Step;
 use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
 use crate::monitors::Line;
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use keyway_base::Key;
 use keyway_command::Request;
 use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};

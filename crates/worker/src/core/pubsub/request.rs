@@ -2,7 +2,7 @@ use super::shape_of;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use keyway_base::Key;
 use keyway_command::{Join, Verb};
 use keyway_proxy::Session;
