@@ -1,6 +1,7 @@
 use crate::handed::Heir;
 use crate::handouts::Handout;
 use crate::pool_kind::leads_to;
+use crate::pool_worker::PoolWorker;
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
     PoolKind, PoolNotices, Redirects, RoleDoor,

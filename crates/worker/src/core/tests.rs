@@ -4,6 +4,7 @@ use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_net::Socket;
+use keyway_proxy::Identity;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
     Ejection, Epoch, FailureReason, HealthBoard, HealthState, Pool, PoolKind as TopologyKind,

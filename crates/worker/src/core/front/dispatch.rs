@@ -306,12 +306,12 @@ impl Plane {
         if self.is_full(connection) {
             return Step::Full(index);
         }
-        self.count(session, request);
+        self.started(session.pool, request.command.counted());
         if let Some(fault) = self.refused(connection) {
             let backend = self.describe_backend(connection.server_id);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
-            self.note_served(session.pool, request.command.counted());
+            self.executed(session.pool, request.command.counted());
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
             return Step::Started;
         }
@@ -347,8 +347,8 @@ impl Plane {
         if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
             return self.refuse_request(incoming, local::NO_CLUSTER);
         }
-        self.count(session, request);
-        self.note_served(session.pool, request.command.counted());
+        self.started(session.pool, request.command.counted());
+        self.executed(session.pool, request.command.counted());
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();

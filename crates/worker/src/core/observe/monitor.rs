@@ -35,8 +35,8 @@ impl Plane {
             let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
             return self.refuse_request(incoming, text);
         }
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.started(incoming.session.pool, incoming.request.command.counted());
+        self.executed(incoming.session.pool, incoming.request.command.counted());
         self.answer(incoming.session, incoming.busy, |out| reply::simple(out, "OK"));
         if !std::mem::replace(&mut incoming.session.is_monitor, true) {
             // What has come before is not for this one.

@@ -270,7 +270,7 @@ impl Plane {
         incoming: &mut RequestContext,
         rule: Rule,
     ) -> (ReplyTo, Box<Join>) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = self.reply_to_request(incoming);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);

@@ -8,6 +8,7 @@
 
 use super::Due;
 use crate::Upstream;
+use crate::core::observe::counting::Outcome;
 use crate::core::pools::scripts::give_script;
 use crate::core::pools::servers::scripts::Preload;
 use crate::core::pools::servers::tracking::caching_request;
@@ -17,6 +18,7 @@ use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Across, Join as Rule, Verb};
+use keyway_metrics::Latency;
 use keyway_proxy::{
     MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
 };
@@ -176,7 +178,7 @@ impl Plane {
             // Both end like any other request, before a byte of it is sent.
             return self.forward(links, incoming, index);
         }
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = self.reply_to_request(incoming);
         multi_step.database = incoming.session.identity.database;
         multi_step.protocol = incoming.session.identity.protocol;
@@ -304,11 +306,10 @@ impl Plane {
         next: Next,
     ) {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
-        let cells = self.request_cells(to.pool, to.counted);
-        if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
-            cells.error_reply();
-        }
-        cells.latency(to.started, self.clock.now);
+        let is_error = kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said);
+        let outcome = if is_error { Outcome::Error } else { Outcome::Reply };
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), outcome);
         let is_answered = self.answer_operation(sessions, to, None, |out| match next {
             Next::Said | Next::Again if !multi_step.said.is_empty() => {
                 out.extend_from_slice(&multi_step.said);
@@ -371,8 +372,8 @@ impl Plane {
             _ => {}
         }
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
-        self.count_fault(to.pool, to.counted, fault);
-        self.request_cells(to.pool, to.counted).latency(to.started, self.clock.now);
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), Outcome::Fault(fault));
         let text = self.describe_backend(server);
         let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
         self.answer_operation(sessions, to, None, |out| match is_null {

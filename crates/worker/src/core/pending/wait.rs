@@ -129,7 +129,7 @@ impl Plane {
         incoming: &mut RequestContext,
         leased: &[(u16, Result<ConnectionKey, Fault>)],
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = ReplyTo {
             session: incoming.key,
             reply: Some(incoming.busy.order.reserve()),

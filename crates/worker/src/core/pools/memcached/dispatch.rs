@@ -120,7 +120,7 @@ impl Plane {
 
     pub(super) fn count_memcached(&self, call: &Call<'_>) {
         if !call.is_resumed() {
-            self.request_cells(call.session.pool, call.counted()).call();
+            self.started(call.session.pool, call.counted());
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
+use crate::core::observe::counting;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Scratch;
@@ -14,6 +15,7 @@ use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
+use keyway_metrics::Latency;
 use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::{
     LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
@@ -199,7 +201,7 @@ impl Plane {
         if let Some(fault) = self.refused(connection) {
             let backend = self.describe_backend(connection.server_id);
             self.count_fault(call.session.pool, call.counted(), fault);
-            self.note_served(call.session.pool, call.counted());
+            self.executed(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
@@ -468,7 +470,7 @@ impl Plane {
         }
         self.count_memcached(call);
         self.count_fault(call.session.pool, call.counted(), Fault::Unrouted);
-        self.note_served(call.session.pool, call.counted());
+        self.executed(call.session.pool, call.counted());
         self.request_view_for_unowned(call.session.pool);
         let is_left_out = self.leaves_out(call.session.pool);
         match self.unknown_server(call.session.pool, is_left_out) {
@@ -563,11 +565,8 @@ impl Plane {
     }
 
     fn note_memcached_join(&self, to: ReplyTo, fault: Option<Fault>) {
-        let cells = self.request_cells(to.pool, to.counted);
-        cells.latency(to.started, self.clock.now);
-        if let Some(fault) = fault {
-            cells.fault(fault);
-        }
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), counting::Outcome::of_fault(fault));
     }
 }
 

@@ -15,15 +15,14 @@ use crate::core::pools::scripts::LOAD;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use keyway_base::Time;
 use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
-    CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Work,
-    dumped_libraries, library_name,
+    CacheFull, Digest, DumpFault, Join, ScriptCache, ScriptStep, Work, dumped_libraries,
+    library_name,
 };
 use keyway_route::{Route, route_script};
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Number of scripts that a worker remembers to have shown to the cache. With more, applications
 /// that use more scripts in turn would need less hashing.

@@ -192,7 +192,7 @@ impl Plane {
         incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let connection = &mut links[index];
         self.prepare_link(index, connection, incoming.session.identity.database);
         let frame = incoming.request.args.buf();

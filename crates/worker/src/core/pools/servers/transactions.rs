@@ -418,7 +418,7 @@ impl Plane {
     ) {
         let stateful = incoming.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         self.note_write(incoming.session, incoming.busy);
         self.set_reading(links, index, false);
         let connection = &mut links[index];

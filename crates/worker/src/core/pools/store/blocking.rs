@@ -142,7 +142,7 @@ impl Plane {
         patience: Patience,
         share: Share,
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let client = incoming.session.identity.id;
         let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
         let sequence = incoming.busy.order.reserve();
