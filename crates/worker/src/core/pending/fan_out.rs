@@ -2,13 +2,13 @@
 //! whole. The bytes of each argument are copied as received, with their length line, so only the
 //! head of each fragment is written anew.
 
+use crate::Upstream;
 use crate::core::pending::state::Scratch;
 use crate::core::pools::SharedLinks;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{ConnectionKey, Connections, Plane};
-use crate::{PoolKind, Upstream};
 use keyway_base::Fault;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Join, Owner, ReplyTo, Session};
@@ -67,15 +67,8 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[incoming.session.pool as usize];
-        match pool.kind {
-            PoolKind::Cluster(_) | PoolKind::Replicated(_) => {
-                return self.split_by_slot(links, incoming, split);
-            }
-            PoolKind::Sharded(_)
-            | PoolKind::Memcached(_)
-            | PoolKind::Sentinels(_)
-            | PoolKind::Store(_)
-            | PoolKind::Routed(_) => {}
+        if pool.kind.finds_servers() {
+            return self.split_by_slot(links, incoming, split);
         }
         let RequestContext { session, request, .. } = &*incoming;
         let stride = usize::from(split.args_per_key);

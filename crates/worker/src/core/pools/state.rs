@@ -91,6 +91,12 @@ impl PoolState {
         }
     }
 
+    /// Returns the connections to the servers that the configuration lists, for kinds that do not
+    /// discover theirs.
+    pub(super) fn listed(&self) -> Option<&ServersState> {
+        self.servers().filter(|_| self.found().is_none())
+    }
+
     /// Returns the links that clients share, for kinds that have servers of their own.
     #[inline]
     pub(in crate::core) fn shared(&self) -> Option<SharedLinks> {
@@ -125,6 +131,21 @@ impl PoolState {
         }
     }
 
+    /// Returns where the keys of the pool are at home.
+    #[inline]
+    pub(super) fn homes(&self) -> Homes<'_> {
+        match self {
+            PoolState::Cluster(found) => Homes::Slots(found),
+            PoolState::Replicated(found) => Homes::Primaries(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => Homes::Servers,
+        }
+    }
+
     /// Returns the choice of replicas for reads, or `None` if no replica is read.
     #[inline]
     pub(in crate::core) fn readers(&self) -> Option<&Readers> {
@@ -155,6 +176,16 @@ impl PoolState {
         }
         true
     }
+}
+
+/// The homes of a pool's keys.
+pub(super) enum Homes<'a> {
+    /// Their servers, which are listed, or none.
+    Servers,
+    /// Slots, which move between servers.
+    Slots(&'a FoundState),
+    /// Primaries, each of which may be another server later.
+    Primaries(&'a FoundState),
 }
 
 /// The connections to servers, and the ring that tells where keys are.

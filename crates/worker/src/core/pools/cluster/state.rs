@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// What a worker knows of one cluster.
+/// A worker's state of one cluster.
 pub(in crate::core) struct ClusterState {
     pub(in crate::core) shared: Arc<Cluster>,
     pub(in crate::core) map: Arc<ClusterMap>,

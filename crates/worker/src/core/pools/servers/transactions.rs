@@ -2,7 +2,7 @@
 
 use crate::Upstream;
 use crate::core::front::queued::ForKeys;
-use crate::core::pools::PoolState;
+use crate::core::pools::state::ServersState;
 use crate::core::request::{RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
@@ -348,16 +348,7 @@ impl Plane {
     /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
     /// If the servers are discovered, they say themselves where keys are.
     fn ring_number(&self, pool: u16) -> u64 {
-        match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(servers)
-            | PoolState::Memcached(servers)
-            | PoolState::Sentinels(servers) => servers.health_epoch(),
-            PoolState::Cluster(_)
-            | PoolState::Replicated(_)
-            | PoolState::Ended
-            | PoolState::Store
-            | PoolState::Routed => 0,
-        }
+        self.pools[usize::from(pool)].listed().map_or(0, ServersState::health_epoch)
     }
 
     /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
