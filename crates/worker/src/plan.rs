@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// What all workers of the process share: one version of the settings, and the shared structures
+/// The state that all workers of the process share: one version of the settings, and the structures
 /// that all versions have in common.
 pub struct Plan {
     /// The number of the version. The settings at the start are version 1.
@@ -299,13 +299,13 @@ pub struct PoolPlan {
     pub key_stats: Arc<KeyStats>,
     /// Requests for which its servers, or the store, took long.
     pub slow_log: Arc<SlowLog>,
-    /// What its clients have loaded, if it is a store.
+    /// The scripts that its clients have loaded, if it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// The log lines about this pool that are limited in rate.
     pub notices: PoolNotices,
     /// The role of its store.
     pub role: RoleDoor,
-    /// What serves it.
+    /// The store, servers or pools that serve it.
     pub kind: PoolKind,
 }
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 /// is full, more leaves the data unsaved for longer once it is not.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What the thread is told.
+/// A message to the thread.
 enum Ask {
     /// A store has a snapshot to be written.
     Look,
@@ -77,7 +77,7 @@ impl Snapshots {
     /// Opens the files of a process that starts. Their stores answer LOADING from here on.
     ///
     /// # Errors
-    /// What is wrong with a file, or its directory.
+    /// The error says what is wrong with a file or its directory.
     /// A store with a log is not loaded from a snapshot.
     pub fn prepare(
         plan: &Arc<Plan>,
@@ -224,7 +224,7 @@ impl Worker {
                     if saves {
                         self.save_at_end();
                     }
-                    // Who asked may have ended.
+                    // The thread that asked may have ended.
                     let _ = tell.send(());
                     return;
                 }

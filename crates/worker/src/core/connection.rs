@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     pub(super) next_try: Time,
     /// True if the server is unknown, and must be asked when the connection is established.
     pub(super) is_to_knock: bool,
-    /// What was loaded through this connection.
+    /// The scripts and libraries that were loaded through this connection.
     pub(super) given: Given,
     /// When the latest attempt to connect began.
     pub(super) attempted: Time,

@@ -59,7 +59,7 @@ pub struct Core {
     pub(crate) plane: Plane,
 }
 
-/// What requests and replies need besides sessions and links.
+/// The state that requests and replies need, besides sessions and links.
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
     /// The retired pools of which nothing is left here.
@@ -91,11 +91,11 @@ pub(crate) struct Plane {
     pending: pending::State,
     /// The embedded stores.
     pub(crate) store: pools::store::State,
-    /// What pools with servers have in common.
+    /// The state that pools with servers have in common.
     pub(crate) servers: pools::servers::State,
     /// Subscriptions.
     pub(crate) pubsub: pubsub::PubSub,
-    /// What is counted, logged and shown.
+    /// Requests that are counted, logged and shown.
     pub(crate) observe: observe::State,
 }
 

@@ -94,7 +94,7 @@ impl Plane {
         pool: &PoolPlan,
         incoming: &mut RequestContext,
     ) -> Step {
-        // What other pools have shown of this request is shown when it starts, and not before.
+        // The lines that other pools hold for this request are shown when it starts, and not before.
         if !pool.pause.is_unused() && self.holds_back_led(pool, incoming) {
             return Step::Wait;
         }

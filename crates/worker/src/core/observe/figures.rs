@@ -3,7 +3,7 @@ use crate::core::Core;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// What a worker holds at one time, for tests that check its limits.
+/// The amounts that a worker holds at one time, for tests that check its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Number of connected clients.

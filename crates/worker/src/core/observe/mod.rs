@@ -1,4 +1,4 @@
-//! What is counted, logged and shown of requests.
+//! Requests are counted, logged and shown.
 //!
 //! | file | what happens there |
 //! | --- | --- |

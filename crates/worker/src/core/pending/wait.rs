@@ -20,7 +20,7 @@ use keyway_proxy::{Join, Operation, Owner, Redirected, ReplyTo, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{ServerId, key_slot};
 
-/// What moves the offset that a server's WAIT on this connection waits for, and
+/// A request that moves the offset that a server's WAIT on this connection waits for, and does
 /// nothing else. A message on a shard channel, to which no pattern listens, is
 /// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
 /// wait for all that was written before the connection's last command: PING. A
